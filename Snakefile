@@ -3,12 +3,12 @@
 #    snakemake --cores 4 reports/tables.tex                            the embedded default
 #    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
 #    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
-#    snakemake --list-target-rules                                     what else there is to ask for
+#    snakemake --list-target-rules                                     other targets
 #
-# Each stage is one rule that calls one subcommand of `rapid`; rapid/config/jobs.py says what a job
-# reads and what decides its result. A job's manifest.json carries the digests of its large files,
-# and is what other rules depend on. {root} is the folder of an experiment, or nothing.
-# RAPID_WORKFLOW=$PPID lets a job end with the workflow that started it.
+# Each stage is one rule that calls one subcommand of `rapid`; rapid/config/jobs.py declares the
+# inputs and the parameters of a job. A job's manifest.json has the digests of its large files, and
+# other rules depend on it. {root} is the folder of an experiment, or empty. RAPID_WORKFLOW=$PPID
+# ends a job with the workflow that started it.
 
 
 configfile: "params.yaml"
@@ -31,7 +31,7 @@ include: "workflow/rules/start.smk"
 
 onstart:
     refuse_to_start_in_vain()
-    bring_to_present(path for job in workflow.dag.jobs for path in job.input)
+    clamp_future_times(path for job in workflow.dag.jobs for path in job.input)
     remove_start_limit()
     start_fork_server()
 
@@ -44,7 +44,7 @@ onerror:
 
 
 rule all:
-    """Make the paper's tables, and all that they need (the default)."""
+    """Make the paper's tables, and all jobs that they need (the default)."""
     default_target: True
     input:
         f"{PLAN.job('reports').folder}/tables.tex",

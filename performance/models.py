@@ -14,9 +14,9 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import Exercise, make
+from rapid.benchmarks.made import Exercise, draw_exercises
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.prompts import render_prompt
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
 from rapid.cost.shapes import Shape, published
@@ -85,7 +85,7 @@ class Workload:
 
 def make_exercises(benchmark: str, count: int) -> list[Exercise]:
     """Return embedded problems of a benchmark, with completions."""
-    return make(BENCHMARKS[benchmark], SEED, {"bench": count})["bench"]
+    return draw_exercises(BENCHMARKS[benchmark], SEED, {"bench": count})["bench"]
 
 
 def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
@@ -104,7 +104,7 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
             return build_untrained(name, CUT, f"{name}, cut to a small model")
         return build_untrained(name, published()[name], f"{name}'s sizes, untrained")
     problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
-    prompts = [render("mbpp_plus", problem) for problem in problems]
+    prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
             raise BadInput(f"there is no model in {tiny}: snakemake {tiny}/manifest.json makes it")

@@ -13,9 +13,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from rapid.artifacts.files import write_text
-from rapid.artifacts.manifests import commit, hardware, versions
+from rapid.artifacts.manifests import describe_hardware, get_commit, get_versions
 
-COMMIT = commit()  # of the code that is imported now; the tree may move on while it is measured
+COMMIT = get_commit()  # of the code that is imported now; the tree may move on while it is measured
 if COMMIT == "unknown":  # a copy without its repository, as it is sent to a machine with a GPU
     COMMIT = os.environ.get("RAPID_COMMIT", COMMIT)
 FOLDER = Path(__file__).parent / "results"
@@ -50,7 +50,7 @@ def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
 
 def _describe_source(options: dict) -> dict:
     """Return the code, the machine and the options that figures come from."""
-    machine = {"hardware": hardware_in_child(), "versions": versions()}
+    machine = {"hardware": hardware_in_child(), "versions": get_versions()}
     return {"commit": COMMIT, **machine, "options": options}
 
 
@@ -58,7 +58,7 @@ def _describe_source(options: dict) -> dict:
 def hardware_in_child() -> str:
     """Return the hardware, as a child sees it: loops are forked, where CUDA was not used yet."""
     with ProcessPoolExecutor(1, get_context("fork")) as child:
-        return child.submit(hardware).result()
+        return child.submit(describe_hardware).result()
 
 
 def write_summary(folder: Path, documents: dict[str, dict]) -> None:

@@ -1,7 +1,7 @@
 """The `rapid` command: each stage of the pipeline as one subcommand that reads and writes files.
 
-The workflow calls these; so can a person. `--spec` is what decides a stage's result, as JSON or as
-the path of a JSON file, a manifest.json of an earlier job included: `rapid train --spec
+The workflow and users call these. `--spec` has the parameters that decide a stage's result, as JSON
+or as the path of a JSON file, which may be the manifest.json of an earlier job: `rapid train --spec
 runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats that job.
 
 Exit status: 0 done, 1 failed, 2 wrong arguments or parameters.
@@ -39,8 +39,8 @@ from rapid.text import escape_control_chars
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command in this process; its exit status."""
-    args = _parser().parse_args(arguments)
+    """Run a command in this process, and return its exit status."""
+    args = _build_parser().parse_args(arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     return run_command(args.command, lambda: args.run(args), getattr(args, "out", None))
 
@@ -57,7 +57,7 @@ class StageCommand(NamedTuple):
 
 OUT = {"out": "folder to write"}
 PREPARED = {"data...": "folders of the prepared benchmarks, or the one above them"}
-STAGES = (
+STAGE_COMMANDS = (
     StageCommand(
         "prepare", "prepare.prepare", specs.PrepareSpec, "make or load a benchmark's problems", OUT
     ),
@@ -95,16 +95,16 @@ STAGES = (
 )  # fmt: skip
 
 
-def _parser() -> Parser:
+def _build_parser() -> Parser:
     parser = Parser(
         prog="rapid", description="Stages of the RAPID pipeline; snakemake runs them in order."
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     parser.set_defaults(run=_maintain_jobs, command="advise", configfile=[Path("params.yaml")])
-    for stage in STAGES:
-        run_stage = _train if stage.name == "train" else partial(_run_stage, stage)
-        command = _add(commands, stage.name, stage.help, run_stage)
+    for stage in STAGE_COMMANDS:
+        run_stage = _run_train if stage.name == "train" else partial(_run_stage, stage)
+        command = _add_command(commands, stage.name, stage.help, run_stage)
         command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
         for path, meaning in stage.paths.items():
             option, count = f"--{path.removesuffix('...')}", "+" if path.endswith("...") else None
@@ -114,18 +114,20 @@ def _parser() -> Parser:
     _add_maintenance(commands)
     _add_plan(commands)
     help = "show jobs running, waiting, done and failed, and how far each training run is"
-    watch = _add(commands, "watch", help, _watch)
+    watch = _add_command(commands, "watch", help, _run_watch)
     watch.add_argument("--once", action="store_true", help="print it as it is now")
-    fork_server = _add(
-        commands, "warm", "fork jobs from one process, for the workflow", _serve_jobs
+    warm = _add_command(
+        commands, "warm", "fork jobs from one process, for the workflow", _run_fork_server
     )
-    fork_server.add_argument("socket", type=Path, help="to listen on")
-    fork_server.add_argument("parent", type=int, help="the process with which it ends")
-    _add(commands, "lean-setup", "install and check the Lean that grades proofs", _lean_setup)
+    warm.add_argument("socket", type=Path, help="to listen on")
+    warm.add_argument("parent", type=int, help="the process with which it ends")
+    _add_command(
+        commands, "lean-setup", "install and check the Lean that grades proofs", _run_lean_setup
+    )
     return parser
 
 
-def _add(commands, name: str, help: str, run: Callable) -> Parser:
+def _add_command(commands, name: str, help: str, run: Callable) -> Parser:
     """Add a command that calls a function with its arguments."""
     command = commands.add_parser(name, help=help, description=help)
     command.set_defaults(run=run)
@@ -134,7 +136,7 @@ def _add(commands, name: str, help: str, run: Callable) -> Parser:
 
 def _add_grade(commands) -> None:
     help = "grade completions; verdicts go to standard output, a JSON line each, in order"
-    grade = _add(commands, "grade", help, _grade)
+    grade = _add_command(commands, "grade", help, _run_grade)
     grade.add_argument("--benchmark", required=True, choices=BENCHMARKS)
     for option, meaning in [
         ("--problems", "as published: JSON lines, plain or gzip"),
@@ -142,8 +144,8 @@ def _add_grade(commands) -> None:
     ]:
         grade.add_argument(option, required=True, type=Path, help=meaning)
     help = "graders side by side; default: cores"
-    grade.add_argument("--workers", type=_positive(int), help=help)
-    grade.add_argument("--timeout", type=_positive(float), help="seconds per completion")
+    grade.add_argument("--workers", type=_build_positive_type(int), help=help)
+    grade.add_argument("--timeout", type=_build_positive_type(float), help="seconds per completion")
     for option, meaning in [
         ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
         ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
@@ -153,13 +155,17 @@ def _add_grade(commands) -> None:
 
 def _add_ask(commands) -> None:
     help = "sample completions of a prompt from a model's folder, a run's for example"
-    ask = _add(commands, "ask", help, _ask)
+    ask = _add_command(commands, "ask", help, _run_ask)
     ask.add_argument("--model", required=True, type=Path, help="folder")
     ask.add_argument("--chat", action="store_true", help="by the model's own chat template")
     ask.add_argument("--sampler", choices=["transformers", "vllm"], default="transformers")
-    ask.add_argument("--samples", type=_positive(int), default=1, help="default: 1")
-    ask.add_argument("--max-tokens", type=_positive(int), default=256, help="default: 256")
-    ask.add_argument("--temperature", type=_positive(float), default=1.0, help="default: 1")
+    ask.add_argument("--samples", type=_build_positive_type(int), default=1, help="default: 1")
+    ask.add_argument(
+        "--max-tokens", type=_build_positive_type(int), default=256, help="default: 256"
+    )
+    ask.add_argument(
+        "--temperature", type=_build_positive_type(float), default=1.0, help="default: 1"
+    )
     ask.add_argument("--seed", type=int, default=0, help="default: 0")
     ask.add_argument("prompt")
 
@@ -173,7 +179,9 @@ def _add_maintenance(commands) -> None:
         "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
     }
     for name, help in helps.items():
-        command = _add(commands, name, help, _preflight if name == "preflight" else _maintain_jobs)
+        command = _add_command(
+            commands, name, help, _run_preflight if name == "preflight" else _maintain_jobs
+        )
         _add_configfile(command)
         if name == "restore":
             help = "replace files that are here and were not pushed"
@@ -185,9 +193,9 @@ def _add_plan(commands) -> None:
     from rapid.cost.options import add_options
 
     help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
-    command = _add(commands, "plan", help, _plan)
+    command = _add_command(commands, "plan", help, _run_plan)
     _add_configfile(command)
-    add_options(command, _positive)
+    add_options(command, _build_positive_type)
 
 
 def _add_configfile(command: Parser) -> None:
@@ -196,18 +204,18 @@ def _add_configfile(command: Parser) -> None:
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help)
 
 
-def _positive(kind: type):
-    def number(text: str):
+def _build_positive_type(kind: type):
+    def parse_number(text: str):
         if not 0 < (value := kind(text)) < float("inf"):
             raise ValueError
         return value
 
-    number.__name__ = f"positive {kind.__name__}"
-    return number
+    parse_number.__name__ = f"positive {kind.__name__}"
+    return parse_number
 
 
 def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
-    """Return the spec, with the digest of the code that runs, whatever it was planned with."""
+    """Parse the spec, and set its digest to that of the present code."""
     try:
         document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
         values = document.get("spec", document) if isinstance(document, dict) else document
@@ -220,11 +228,8 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
         raise BadInput(f"--spec: not JSON: {error}") from None
 
 
-def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
-    """Read the spec, and lease cores and GPUs before anything heavy is imported.
-
-    What only downloads needs none.
-    """
+def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
+    """Read the spec, and lease cores and GPUs before heavy imports. Downloads need no lease."""
     from rapid.resources.requests import lease_resources
 
     spec = _read_spec(args.spec, spec_type)
@@ -236,7 +241,7 @@ def _begin(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
 
 
 def _check_model(folder: Path) -> None:
-    """Refuse a model's folder that is not there, unless a run's summary says why it is not."""
+    """Raise BadInput if a model's folder is missing, unless a run's summary says why."""
     if folder.is_dir() or folder.with_name("summary.json").is_file():
         return
     parents = {folder.parent, Path("models")}
@@ -246,13 +251,13 @@ def _check_model(folder: Path) -> None:
 
 
 def _run_stage(stage: StageCommand, args: argparse.Namespace) -> None:
-    spec = _begin(args, stage.spec_type)
+    spec = _read_spec_and_lease(args, stage.spec_type)
     module, _, function = stage.function.rpartition(".")
     run = getattr(import_module(f"rapid.stages.{module}"), function)
     run(spec, *(getattr(args, path.removesuffix("...")) for path in stage.paths))
 
 
-def _train(args) -> int:
+def _run_train(args) -> int:
     spec = _read_spec(args.spec, specs.TrainSpec)
     paths = [str(path) for path in (args.model, args.data, args.out)]
     if spec.compute.nodes > 1:
@@ -261,8 +266,10 @@ def _train(args) -> int:
         launch_on_nodes(spec, paths)
     with ExitStack() as resources:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
-        spec = _begin(args, specs.TrainSpec)
-        if specs.served(spec) and args.model.is_dir():  # else what it starts from was not trained
+        spec = _read_spec_and_lease(args, specs.TrainSpec)
+        if (
+            specs.uses_vllm_server(spec) and args.model.is_dir()
+        ):  # else the starting run was not trained
             from rapid.vllm_server import run_server
 
             resources.enter_context(run_server(spec, args.model))
@@ -286,7 +293,7 @@ def _train(args) -> int:
     return RETRY_STATUS if summary.disturbed and summary.attempt < MAX_ATTEMPTS else 0
 
 
-def _ask(args) -> None:
+def _run_ask(args) -> None:
     from rapid.sampling import sample
 
     _check_model(args.model)
@@ -306,7 +313,7 @@ def _ask(args) -> None:
     print(escape_control_chars(text) if sys.stdout.isatty() else text)
 
 
-def _grade(args) -> int:
+def _run_grade(args) -> int:
     from rapid.benchmarks.published import read_problems
     from rapid.resources.leases import list_usable_cores
     from rapid.stages.grade import grade, read_submissions
@@ -344,13 +351,13 @@ def _maintain_jobs(args) -> int:
     return getattr(upkeep, args.command)(args.configfile, **options)
 
 
-def _plan(args) -> None:
+def _run_plan(args) -> None:
     from rapid.cost.command import plan
 
     print(plan(args))
 
 
-def _preflight(args) -> int:
+def _run_preflight(args) -> int:
     from rapid.config.params import load_files
     from rapid.preflight import print_checks, run_checks
 
@@ -365,20 +372,20 @@ def _preflight(args) -> int:
     return 1 if missing else 0
 
 
-def _watch(args) -> int:
+def _run_watch(args) -> int:
     from rapid.console.watch import watch_workflow
 
     return watch_workflow(once=args.once or not sys.stdout.isatty())
 
 
-def _serve_jobs(args) -> None:
+def _run_fork_server(args) -> None:
     from rapid.processes.fork_server import serve_requests
-    from rapid.stages.rehearsal import lend, rehearse
+    from rapid.stages.rehearsal import lend_graders, rehearse
 
-    serve_requests(args.socket, args.parent, rehearse, run, lend)
+    serve_requests(args.socket, args.parent, rehearse, run, lend_graders)
 
 
-def _lean_setup(args) -> int:
+def _run_lean_setup(args) -> int:
     from rapid.freshness import discard_unavailable
     from rapid.grading.lean.selfcheck import set_up_lean
 

@@ -1,11 +1,13 @@
-"""Which jobs are up to date, by content: their manifests against specs, files and each other.
+"""Decides which jobs are up to date by comparing manifests with specs, files and each other.
 
-The times of files and Snakemake's own records say nothing after a clone, a checkout or a pull. A
-job is up to date if its manifest was written with the present parameters and the present code,
-every file that it read is the one that the job before it wrote (or, if no job wrote it, is
-unchanged), and what it wrote is there and unchanged. Snakemake plans what is not (the workflow's
-common.smk). It looks at manifests and small files only: `rapid verify` and `rapid reconcile` read
-every file. `accept` takes for current what is stale by its code alone.
+A clone, a checkout or a pull loses the times of files and Snakemake's records, so neither is used.
+A job is up to date if
+1. its manifest was written with the present parameters and the present code,
+2. each file that it read is the one that the job before it wrote, or unchanged if no job wrote it,
+3. the files that it wrote exist and are unchanged.
+Snakemake plans all other jobs (common.smk in the workflow), after looking at manifests and small
+files. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as current
+that are stale by their code alone.
 """
 
 import os
@@ -20,25 +22,25 @@ from pathlib import Path
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, sha256_file, write_json
-from rapid.artifacts.layout import ROOMS, STAGES, existing_roots, existing_runs
-from rapid.artifacts.manifests import MANIFEST, Manifest, discard
+from rapid.artifacts.layout import RESULT_FOLDERS, STAGES, list_roots, list_runs
+from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
-SMALL = 1 << 20  # bytes of a file that is always compared, which takes no time
-UNNAMED = "code that its manifest does not name"
+SMALL_FILE = 1 << 20  # bytes; smaller files are always hashed
+UNNAMED_CODE = "code that its manifest does not name"
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One job.
+    """One job of the pipeline.
 
     Args:
-        rule: of Snakemake, which makes it; a key of `rapid.artifacts.layout.STAGES`.
-        folder: where it writes its files, its manifest among them.
-        spec: what decides its result.
-        options: of its subcommand: the paths that it reads, by the option that names them.
+        rule: Snakemake's rule for it, a key of `rapid.artifacts.layout.STAGES`.
+        folder: folder of its files, including its manifest.
+        spec: the parameters and the code that decide its result.
+        options: options of its subcommand, each with the paths to read.
         inputs: the jobs whose files it reads.
-        sources: the files of the user's that it reads.
+        sources: the user's files that it reads.
     """
 
     rule: str
@@ -50,7 +52,7 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """The stage of dvc.yaml that it belongs to."""
+        """The stage of dvc.yaml that runs it."""
         return STAGES[self.rule].phase
 
     @property
@@ -59,17 +61,17 @@ class Job:
 
     @property
     def declared(self) -> list[str]:
-        """The files that Snakemake knows of; others are undeclared."""
+        """The output files that Snakemake knows of."""
         return [f"{self.folder}/{name}" for name in (MANIFEST, *STAGES[self.rule].results)]
 
     @property
     def command(self) -> str:
-        """The subcommand of `rapid` that does it, with the options for what it reads."""
+        """The subcommand of `rapid` that runs it, with the options for the paths to read."""
         options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
         return " ".join([self.rule, *options])
 
     def inputs_of(self, option: str) -> list["Job"]:
-        """Return the jobs whose files an option names."""
+        """Return the jobs whose files are paths of an option."""
         return [
             job
             for job in self.inputs
@@ -79,15 +81,15 @@ class Job:
 
 @dataclass
 class Findings:
-    """Jobs by what was found of them, with why they are stale, and files that were changed."""
+    """Jobs by their state, with reasons for stale ones, and files that were changed."""
 
     current: list[Job] = field(default_factory=list)
     stale: dict[Job, str] = field(default_factory=dict)
     missing: list[Job] = field(default_factory=list)
-    changed: dict[str, Job] = field(default_factory=dict)  # file: the job that wrote another one
+    changed: dict[str, Job] = field(default_factory=dict)  # by path: the job whose output differs
 
     def describe(self) -> str:
-        """Return an account of it for a person."""
+        """Return the findings as lines of text."""
         lines = [f"{path} is not what {job.folder} wrote" for path, job in self.changed.items()]
         lines += [f"stale: {job.folder}: {why}" for job, why in self.stale.items()]
         lines += [f"not made: {job.folder}" for job in self.missing]
@@ -96,34 +98,34 @@ class Findings:
 
 
 class Examination:
-    """Looks at jobs, each once.
+    """Examines jobs, each once.
 
     Args:
-        hashed: compare the digest of every file with its manifest. Else that of small ones; large
-            ones need not even be there, as where models were deleted to make room.
-        any_code: take what was made with other code for current.
+        hashed: hash every file. Otherwise only small files are hashed, and large ones may be
+            missing, for example models that were deleted to save space.
+        any_code: ignore changes of code.
     """
 
     def __init__(self, hashed: bool = True, any_code: bool = False):
         self.findings = Findings()
         self._hashed, self._any_code = hashed, any_code
-        self._reasons: dict[str, str] = {}  # why a job is to be done, by its folder
-        self._reliable: dict[str, str] = {}  # the digest of each file that can be relied on
+        self._reasons: dict[str, str] = {}  # why a job must be run, by its folder
+        self._reliable: dict[str, str] = {}  # digests of up-to-date files
         self._digest = cache(sha256_file)
 
     def explain(self, job: Job) -> str:
-        """Return why a job is to be done, by all that is behind it; "" where it is up to date."""
+        """Return why a job must be run, for itself or its inputs; "" if it is up to date."""
         if job.folder not in self._reasons:
-            for read in job.inputs:
-                self.explain(read)
-            self.look_at(job)
+            for input_job in job.inputs:
+                self.explain(input_job)
+            self.examine(job)
         return self._reasons[job.folder]
 
-    def look_at(self, job: Job) -> None:
-        """Look at a job after those whose files it reads; what nobody looked at is a user's."""
-        self._reasons[job.folder] = self._examine(job)
+    def examine(self, job: Job) -> None:
+        """Examine a job. Its inputs come first: files of jobs not examined count as a user's."""
+        self._reasons[job.folder] = self._explain_job(job)
 
-    def _examine(self, job: Job) -> str:
+    def _explain_job(self, job: Job) -> str:
         findings = self.findings
         try:
             manifest = Manifest.read(job.folder)
@@ -138,9 +140,9 @@ class Examination:
             if self._is_changed(path, expected, is_needed=self._hashed or path in job.declared)
         ]
         findings.changed |= dict.fromkeys(changed, job)
-        why = _made_otherwise(job, manifest, self._any_code)
-        why = why or self._read_otherwise(job, manifest)
-        if not why:  # of what it wrote, what is unchanged can be relied on
+        why = _explain_other_spec(job, manifest, self._any_code)
+        why = why or self._explain_other_inputs(job, manifest)
+        if not why:  # its unchanged outputs are up to date
             self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
             why = f"what it wrote has changed: {changed[0]}" if changed else ""
         if why:
@@ -150,174 +152,185 @@ class Examination:
         return why
 
     def _is_changed(self, path: str, expected: str, is_needed: bool) -> bool:
-        """Return whether a file is not the one with the digest that is expected."""
+        """Return whether a file's digest differs from the expected one."""
         if not os.path.isfile(path):
             return is_needed
-        is_compared = self._hashed or os.path.getsize(path) <= SMALL
+        is_compared = self._hashed or os.path.getsize(path) <= SMALL_FILE
         return is_compared and self._digest(path) != expected
 
-    def _read_otherwise(self, job: Job, manifest: Manifest) -> str:
-        """Return why what a job was made from is not what there is."""
+    def _explain_other_inputs(self, job: Job, manifest: Manifest) -> str:
+        """Return why the files that a job read are not the present ones; "" if they are."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"what it read has changed: {added[0]}"
-        written = os.path.getmtime(job.manifest)
+        written_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
             folders = (folder.as_posix() for folder in Path(path).parents)
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:
-                same = self._reliable[path] == expected
+                is_same = self._reliable[path] == expected
             elif reasons and (expected or any(reasons)):
                 return f"what it read is not up to date: {path}"
-            else:  # a file of the user's, or one that a finished job may write and did not
-                same = self._is_unchanged(path, expected, written)
-            if not same:
+            else:  # a user's file, or an optional output that a finished job did not write
+                is_same = self._is_unchanged(path, expected, written_at)
+            if not is_same:
                 return f"what it read has changed: {path}"
         return ""
 
-    def _is_unchanged(self, path: str, expected: str, written: float) -> bool:
-        """Return whether a file of the user's is still the one that a job read.
+    def _is_unchanged(self, path: str, expected: str, written_at: float) -> bool:
+        """Return whether a user's file is still the one that a job read.
 
         Args:
-            written: when the job ended. Where not all files are hashed, a large one from before
-                that time is taken for unchanged.
+            written_at: when the job ended. Unless all files are hashed, a large file that is older
+                counts as unchanged.
         """
         if not os.path.isfile(path):
             return expected == ""
         status = os.stat(path)
-        is_old = status.st_size > SMALL and status.st_mtime <= written
+        is_old = status.st_size > SMALL_FILE and status.st_mtime <= written_at
         return (is_old and not self._hashed) or self._digest(path) == expected
 
 
-def examine(
+def examine_jobs(
     jobs: list[Job],
     hashed: bool = True,
     progress: Callable = lambda jobs: jobs,
     any_code: bool = False,
 ) -> Findings:
-    """Look at every job's manifest.
+    """Examine all jobs.
 
     Args:
-        jobs: each after those whose files it reads (`rapid.config.jobs`).
+        jobs: each after its inputs (`rapid.config.jobs`).
         hashed: see `Examination`; so is `any_code`.
         progress: wraps the jobs, as tqdm does.
     """
     examination = Examination(hashed, any_code)
     for job in progress(jobs):
-        examination.look_at(job)
+        examination.examine(job)
     return examination.findings
 
 
-def _made_otherwise(job: Job, manifest: Manifest, any_code: bool) -> str:
-    """Return why a job was made with another spec than it would be now."""
-    keys = differences(manifest.spec, job.spec.model_dump(mode="json"))
+def _explain_other_spec(job: Job, manifest: Manifest, any_code: bool) -> str:
+    """Return how the spec of a finished job differs from the present one; "" if it does not."""
+    keys = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
     if keys := [key for key in keys if not key.startswith("code: ")]:
-        return f"made with other parameters: {_some(keys)}"
-    files = [] if any_code else changed_code(job, manifest)
-    return f"made with other code: {_some(files)}" if files else ""
+        return f"made with other parameters: {_shorten_list(keys)}"
+    files = [] if any_code else list_changed_code(job, manifest)
+    return f"made with other code: {_shorten_list(files)}" if files else ""
 
 
-def differences(one: object, other: object, key: str = "") -> list[str]:
-    """Return the keys at which two values made of dicts differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        names = [*one, *(name for name in other if name not in one)]
+def list_differences(old: object, new: object, key: str = "") -> list[str]:
+    """List the keys at which two nested dicts differ, with both values."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = [*old, *(name for name in new if name not in old)]
         return [
-            found
+            difference
             for name in names
-            for found in differences(one.get(name), other.get(name), f"{key}.{name}".lstrip("."))
+            for difference in list_differences(
+                old.get(name), new.get(name), f"{key}.{name}".lstrip(".")
+            )
         ]
-    return [] if one == other else [f"{key}: {one!r} is now {other!r}"]
+    return [] if old == new else [f"{key}: {old!r} is now {new!r}"]
 
 
-def _some(items: list[str]) -> str:
+def _shorten_list(items: list[str]) -> str:
     return f"{', '.join(items[:3])}{', ...' * (len(items) > 3)}"
 
 
-def changed_code(job: Job, manifest: Manifest) -> list[str]:
-    """Return the files of code that are not as they were when the job was made."""
+def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
+    """List the files of code that have changed since the job ended."""
     if manifest.spec.get("code") == job.spec.code:
         return []
-    was, now = manifest.code, job.spec.files()
-    changed = sorted(file for file in was | now if was.get(file) != now.get(file))
-    return changed if was else [UNNAMED]
+    old_code, new_code = manifest.code, job.spec.hash_code_files()
+    changed = sorted(
+        file for file in old_code | new_code if old_code.get(file) != new_code.get(file)
+    )
+    return changed if old_code else [UNNAMED_CODE]
 
 
-def say_changed_code(jobs: list[Job]) -> None:
-    """Print the files of code that changed since jobs were made, and how many jobs that reaches."""
+def print_changed_code(jobs: list[Job]) -> None:
+    """Print the files of code that have changed, and how many jobs each of them affects."""
     reached: Counter[str] = Counter()
     for job in jobs:
-        with suppress(BadFile):  # said where it is read
+        with suppress(BadFile):  # reported by its readers
             if manifest := Manifest.read(job.folder):
-                reached.update(changed_code(job, manifest))
+                reached.update(list_changed_code(job, manifest))
     for file, count in sorted(reached.items()):
         print(f"made with other code: {file} (own code of {count} jobs)", file=sys.stderr)
 
 
-def accept(jobs: list[Job], progress: Callable = lambda jobs: jobs) -> tuple[list[Job], Findings]:
-    """Take for current what is stale only by its code, or by the code of what it read.
+def accept_code_changes(
+    jobs: list[Job], progress: Callable = lambda jobs: jobs
+) -> tuple[list[Job], Findings]:
+    """Accept jobs that are stale only by their code, or by the code of their inputs.
 
     The manifest of a job whose own code changed gets the present digests and a note of the old
-    ones. No digest of another job changes by that. Reports say what was accepted: their manifests
-    are deleted, so that they are made again.
+    ones. Digests of other jobs do not change. Reports list accepted jobs, so the manifests of
+    reports are deleted, and the reports are made again.
 
-    Returns: the jobs that were accepted, and what is up to date with them.
+    Returns:
+        The jobs that were accepted, and the findings with them.
     """
-    stale = examine(jobs, hashed=False).stale
-    found = examine(jobs, progress=progress, any_code=True)
-    reports = [job for job in found.current if job.stage == "report"]
-    accepted = [job for job in found.current if job in stale and job not in reports]
+    stale = examine_jobs(jobs, hashed=False).stale
+    findings = examine_jobs(jobs, progress=progress, any_code=True)
+    reports = [job for job in findings.current if job.stage == "report"]
+    accepted = [job for job in findings.current if job in stale and job not in reports]
     if accepted:
-        found.current = [job for job in found.current if job not in reports]
+        findings.current = [job for job in findings.current if job not in reports]
         for job in reports:
-            discard(job.manifest)
+            remove_path(job.manifest)
     for job in accepted:
-        manifest = _ended(job)
-        if files := changed_code(job, manifest):
-            was = manifest.code
+        manifest = _read_manifest(job)
+        if files := list_changed_code(job, manifest):
+            old_code = manifest.code
             note = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "was": {file: was.get(file, "") for file in files if was},
+                "was": {file: old_code.get(file, "") for file in files if old_code},
             }
             update = {
                 "spec": manifest.spec | {"code": job.spec.code},
-                "code": job.spec.files(),
+                "code": job.spec.hash_code_files(),
                 "accepted": [*manifest.accepted, note],
             }
             write_json(job.manifest, manifest.model_copy(update=update))
-    return accepted, found
+    return accepted, findings
 
 
-def reconcile(findings: Findings) -> None:
-    """Delete the manifests of stale jobs, so that they are not made and Snakemake plans them."""
+def discard_stale_manifests(findings: Findings) -> None:
+    """Delete the manifests of stale jobs, so that Snakemake plans the jobs."""
     for job in findings.stale:
-        discard(job.manifest)
+        remove_path(job.manifest)
 
 
 def discard_unavailable() -> list[str]:
-    """Delete the manifests of jobs that could do nothing, to be planned; return their folders."""
+    """Delete the manifests of unavailable jobs, so that they are planned; return their folders."""
     folders = []
-    for path in (file for root in existing_roots() for file in _manifests_below(root)):
-        with suppress(BadFile):  # said where it is read
+    for path in (file for root in list_roots() for file in _list_manifests(root)):
+        with suppress(BadFile):  # reported by its readers
             manifest = Manifest.read(path.parent)
             if manifest and manifest.unavailable:
-                discard(path)
+                remove_path(path)
                 folders.append(path.parent.as_posix())
     return folders
 
 
-def _manifests_below(root: Path) -> list[Path]:
-    """Return the manifests of an experiment's jobs but reports."""
-    return [path for room in ROOMS for path in (root / room).rglob(MANIFEST)]
+def _list_manifests(root: Path) -> list[Path]:
+    """List the manifests of an experiment's jobs except its reports."""
+    return [path for room in RESULT_FOLDERS for path in (root / room).rglob(MANIFEST)]
 
 
 def discard_checkpoints_of_ended_runs() -> None:
-    """Delete the checkpoints of runs that have ended: a run may be killed before it does so."""
-    for folder in existing_runs():
+    """Delete checkpoints of runs that were killed after their end, before they did it."""
+    for folder in list_runs():
         if (folder / MANIFEST).exists():
-            discard(folder / CHECKPOINTS)
+            remove_path(folder / CHECKPOINTS)
 
 
-def _ended(job: Job) -> Manifest:
-    """Return the manifest of a job that has ended."""
+def _read_manifest(job: Job) -> Manifest:
+    """Return the manifest of a finished job.
+
+    Raises:
+        BadFile: it was deleted meanwhile.
+    """
     if (manifest := Manifest.read(job.folder)) is None:
         raise BadFile(f"{job.manifest} was deleted meanwhile: give the command again")
     return manifest

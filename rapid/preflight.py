@@ -17,10 +17,10 @@ import psutil
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
-from rapid.config.jobs import jobs, plan
+from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
-from rapid.config.specs import FetchSpec, TrainSpec, needed
+from rapid.config.specs import FetchSpec, TrainSpec, needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
@@ -73,9 +73,9 @@ def run_checks(
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
         yield _check_compiler()
     model_sizes: dict[str, int] = {}
-    for name in needed(params):
+    for name in needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
-            job = plan(params).job(f"models/{name}")
+            job = build_plan(params).job(f"models/{name}")
             source = job.folder if _is_made(job) else model.source
             check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check
@@ -97,7 +97,7 @@ def _is_made(job: Job) -> bool:
 
 
 def _check_machine(params: Params, too_large) -> Iterator[Check]:
-    specs = [job.spec for job in jobs(params) if job.stage != "report"]
+    specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     required, available = max(map(count_cores, specs)), len(list_usable_cores())
     finding = f"{available}, the largest job leases {required}"
     advice = "Lower compute.threads or compute.processes."
@@ -228,7 +228,7 @@ def _check_hub(
 
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     """Return a check of the disk space for copies of models and for the runs' trained models."""
-    specs = [job.spec for job in jobs(params) if not _is_made(job)]
+    specs = [job.spec for job in list_jobs(params) if not _is_made(job)]
     copied = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
     trained = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     # A run's weights may be in float32, which is twice the size of published weights.

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.base import Problem
-from rapid.benchmarks.prompts import prompt_ids, render
+from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
 from rapid.grading.grader import Grader
 from rapid.grading.verdicts import Verdict
 from rapid.training.caches import model_config
@@ -66,7 +66,7 @@ def sample(
         tokenizer.pad_token = tokenizer.eos_token
     encoded: list[list[int]] = []
     for prompt, same in groupby(prompts):
-        encoded += [prompt_ids(tokenizer, prompt, chat)] * len(list(same))
+        encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
     drawn = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
         drawn["max_tokens"] = max_tokens
@@ -103,7 +103,7 @@ def sample_and_grade(
     Args:
         sampling: further arguments of `sample`.
     """
-    prompts = [render(benchmark, problem, chat) for problem in problems]
+    prompts = [render_prompt(benchmark, problem, chat) for problem in problems]
     samples = sample(sampler, model, prompts, chat=chat, **sampling)
     pairs = list(zip(problems, samples, strict=True))
     return [

@@ -7,10 +7,10 @@ from pathlib import Path
 from rapid.arguments import Parser
 from rapid.artifacts.evaluations import CURVE
 from rapid.artifacts.files import BadInput, write_text
-from rapid.artifacts.manifests import digests, write_manifest, written_digest
+from rapid.artifacts.manifests import hash_files, verify_output, write_manifest
 from rapid.artifacts.runs import TOKEN_WEIGHTS
 from rapid.config.params import BadParams, load_files
-from rapid.config.specs import BASE, in_arena, report_spec, runs, studied
+from rapid.config.specs import BASE, arena_runs, report_spec, study_runs, table_runs
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents
@@ -23,9 +23,9 @@ OK, BAD_RUN, BAD_USE = 0, 1, 2
 # By kind of report: the runs that it is about, and the files that it reads of each run and of each
 # evaluation.
 KINDS = {
-    "report": (runs, ["summary.json", "steps.jsonl", TOKEN_WEIGHTS], ["evaluation.json"]),
-    "studies": (studied, ["summary.json"], ["evaluation.json", CURVE]),
-    "arena": (in_arena, ["summary.json"], ["evaluation.json", CURVE]),
+    "report": (table_runs, ["summary.json", "steps.jsonl", TOKEN_WEIGHTS], ["evaluation.json"]),
+    "studies": (study_runs, ["summary.json"], ["evaluation.json", CURVE]),
+    "arena": (arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
 }
 OUTPUTS = ("output", "html", "figures", "text")
 
@@ -78,7 +78,7 @@ def _input_digests(
     paths += [root / folder / name for folder in frame.evaluation for name in of_evaluation]
     # The record of an arena that this one is compared with was written by no job.
     records = [root / arena.record] if kind == "arena" and arena.only else []
-    return {path.as_posix(): written_digest(path) for path in paths} | digests(*records)
+    return {path.as_posix(): verify_output(path) for path in paths} | hash_files(*records)
 
 
 def _write_tables(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:

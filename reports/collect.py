@@ -17,9 +17,9 @@ from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, read_result
 from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.benchmarks.problem_source import ProblemSource, read_source
-from rapid.config.jobs import plan
+from rapid.config.jobs import build_plan
 from rapid.config.params import Params
-from rapid.config.specs import BASE, Run, evaluated, runs
+from rapid.config.specs import BASE, Run, add_base_runs, table_runs
 from reports.manifests import JobManifest, check_chain, read_manifests
 
 PHASES = [name for name in Runtime.model_fields if name != "total"]
@@ -55,8 +55,8 @@ def collect(
             made from other files than there are.
     """
     ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
-    needed = evaluated(runs(params) if trained is None else trained)
-    root, place = Path(root), plan(params, root).folder
+    needed = add_base_runs(table_runs(params) if trained is None else trained)
+    root, place = Path(root), build_plan(params, root).folder
     manifests = read_manifests(root, map(place, _job_names(needed)))
     check_chain(manifests)
     problems = problem_sources(params, root)
@@ -70,7 +70,7 @@ def collect(
 
 def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
     """Return what the problems of each benchmark are, and where they come from."""
-    place = plan(params, root).folder
+    place = build_plan(params, root).folder
     return {
         name: read_source(name, Path(root, place(f"data/{name}")), benchmark.source)
         for name, benchmark in params.benchmarks.items()

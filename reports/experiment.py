@@ -13,11 +13,11 @@ from dvclive import Live
 
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_json
-from rapid.artifacts.manifests import read_rows, write_manifest, written_digest
+from rapid.artifacts.manifests import read_rows, verify_output, write_manifest
 from rapid.artifacts.metrics import COMPARED, METRICS
 from rapid.artifacts.runs import PHASES, StepRecord
 from rapid.config.params import Params, load_files
-from rapid.config.specs import BASE, compared, report_spec
+from rapid.config.specs import BASE, dvc_runs, report_spec
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
@@ -47,11 +47,11 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     Raises:
         BadFile: a run's file is damaged.
     """
-    frame = collect(params, root, compared(params))
+    frame = collect(params, root, dvc_runs(params))
     frame = frame[frame.algorithm != BASE]
     paths = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
     paths += [root / run / "evaluation.json" for run in frame.evaluation]
-    inputs = {path.as_posix(): written_digest(path) for path in paths}
+    inputs = {path.as_posix(): verify_output(path) for path in paths}
     problems = {"problems": problem_sources(params, root)[params.experiment.benchmark].label}
     write_json(folder / "metrics.json", problems | mean_metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]

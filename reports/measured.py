@@ -9,7 +9,7 @@ import pandas as pd
 from rapid.algorithms import ALGORITHMS, IMITATING, PLAIN, RAPID
 from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import ProblemSource
-from rapid.config.jobs import plan
+from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run
 from reports import labels
@@ -129,7 +129,7 @@ class Measured:
     def manifests(self) -> dict[str, JobManifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
-        place, benchmarks = plan(self.params, self.root).folder, self.params.benchmarks
+        place, benchmarks = build_plan(self.params, self.root).folder, self.params.benchmarks
         imitated = self.frame[self.frame.algorithm == IMITATING.name].benchmark
         distilled = [place(f"distilled/{name}") for name in benchmarks if name in set(imitated)]
         return read_manifests(self.root, [*distilled, *trained.folder, *self.frame.evaluation])

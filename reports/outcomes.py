@@ -74,7 +74,7 @@ class FieldOutcomes:
         if missing := [name for name in needed if name not in recorded]:
             raise BadFile(f"{file}: no runs of {', '.join(missing)} on {self.benchmark}")
         for name in needed:
-            expected = (self.field.entry(name), self.field.reach)
+            expected = (self.field.run_name(name), self.field.reach)
             on_file = {*zip(recorded[name].run, recorded[name].reach, strict=True)}
             if unexpected := on_file - {expected}:
                 raise BadFile(
@@ -90,8 +90,8 @@ class FieldOutcomes:
         }
 
     def _measure(self) -> dict[str, Outcome]:
-        names = self.measured.params.arena.ran(self.field)
-        by_name = {name: self.runs(self.field.entry(name)) for name in names}
+        names = self.measured.params.arena.list_algorithms(self.field)
+        by_name = {name: self.runs(self.field.run_name(name)) for name in names}
         before, plain = self.runs(self.measured.params.training.start), by_name[PLAIN.name]
         completions, seconds = plain.completions.mean(), SHARE * plain.runtime.mean()
         outcomes = {}
@@ -164,7 +164,7 @@ def record(measured: Measured) -> pd.DataFrame:
         {
             "benchmark": of_field.benchmark,
             "algorithm": name,
-            "run": of_field.field.entry(name),
+            "run": of_field.field.run_name(name),
             "reach": of_field.field.reach,
             "seed": run.seed,
             "runtime": run.runtime,

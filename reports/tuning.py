@@ -18,7 +18,7 @@ from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena
 from rapid.config.params import load_files
-from rapid.config.specs import BASE, in_arena
+from rapid.config.specs import BASE, arena_runs
 from reports.measured import Measured
 from reports.outcomes import METRIC
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not (params.arena and params.arena.tuning):
         parser.error("these parameters tune nothing: experiments/arena-tuning.yaml does")
     try:
-        record = trials(Measured.read(params, trained=in_arena(params)))
+        record = trials(Measured.read(params, trained=arena_runs(params)))
     except BadInput as error:
         print(f"reports.tuning: {error}", file=sys.stderr)
         return 1
@@ -58,7 +58,7 @@ def trials(measured: Measured) -> pd.DataFrame:
     arena, rows = measured.params.arena, []
     for benchmark, field in arena.fields.items():
         names = {
-            field.trial(name, rate): (name, rate)
+            field.trial_name(name, rate): (name, rate)
             for name in field.rates
             for rate in arena.tuning.rates[benchmark]
         }

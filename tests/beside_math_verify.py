@@ -17,7 +17,7 @@ from pathlib import Path
 from math_verify import LatexExtractionConfig, parse, verify
 
 from rapid.artifacts.files import write_json
-from rapid.artifacts.manifests import commit
+from rapid.artifacts.manifests import get_commit
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.published import read_problems
@@ -63,7 +63,7 @@ def main() -> None:
                 rows.append(measure(name, answers, grader_name, grade))
                 print(" | ".join(map(str, rows[-1].values())), flush=True)
     if args.write:
-        write_json(RESULTS, {"commit": commit(), "rows": rows})
+        write_json(RESULTS, {"commit": get_commit(), "rows": rows})
 
 
 def measure(name: str, answers: list[JudgedForm], grader: str, grade: Grade) -> dict:

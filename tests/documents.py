@@ -31,16 +31,16 @@ from typing import NamedTuple
 from performance import results, steps
 from rapid import cli
 from rapid.artifacts.files import write_text
-from rapid.artifacts.manifests import commit, hardware
+from rapid.artifacts.manifests import describe_hardware, get_commit
 from rapid.artifacts.metrics import METRICS, STATISTICS, StepMetrics
-from rapid.benchmarks.problem_source import describe
-from rapid.config.jobs import jobs, plan
+from rapid.benchmarks.problem_source import describe_sources
+from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
-from rapid.config.specs import BASE, compared
+from rapid.config.specs import BASE, dvc_runs
 from rapid.cost.roofline import gpu as rates
 from rapid.text import align_columns, render_markdown_table, shorten_commit
 from reports import experiment
-from reports.collect import collect
+from reports.collect import collect, problem_sources
 from reports.measured import Measured
 from reports.render import text as as_text
 from reports.tables import results as tables
@@ -65,7 +65,7 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
     made = render_notes(["hardware", "code"], origin_facts(trained.hardware, trained.commit))
-    problems = describe([measured.problems[benchmark]])
+    problems = describe_sources([measured.problems[benchmark]])
     return indented([*block.splitlines(), "", problems, *made])
 
 
@@ -75,14 +75,15 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
     for number, ratio in enumerate(ratios, 1):
         values["rapid"]["H"] = int(ratio)
         params_at_ratio = load(values)
-        frame = collect(params_at_ratio, root, compared(params_at_ratio))
-        metrics = experiment.metrics(params_at_ratio, frame[frame.algorithm != BASE])
+        frame = collect(params_at_ratio, root, dvc_runs(params_at_ratio))
+        metrics = experiment.mean_metrics(params_at_ratio, frame[frame.algorithm != BASE])
         if not metrics:
             return MISSING
-        problems = experiment.problems(params_at_ratio, root)
+        benchmark = params_at_ratio.experiment.benchmark
+        problems = problem_sources(params_at_ratio, root)[benchmark].label
         figures = (f"{value:.5g}" for value in metrics.values())
-        rows.append([f"sweep-{number}", *problems.values(), *figures, ratio])
-    return indented(align_columns([["Experiment", *problems, *metrics, "rapid.H"], *rows]))
+        rows.append([f"sweep-{number}", problems, *figures, ratio])
+    return indented(align_columns([["Experiment", "problems", *metrics, "rapid.H"], *rows]))
 
 
 def plan_rates(text: str, root: Path) -> str:
@@ -97,7 +98,7 @@ def plan_rates(text: str, root: Path) -> str:
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
     """Return the text with how many jobs an experiment has."""
-    count = len(jobs(params(overlay)))
+    count = len(list_jobs(params(overlay)))
     return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
 
 
@@ -225,7 +226,7 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     measured = Measured.read(params(*overlays), root)
     commits = measured.frame[measured.frame.no_summary == ""].commit
     notes = render_notes(["code"], origin_facts([], commits))
-    lines = [describe(measured.problems.values()), *notes]
+    lines = [describe_sources(measured.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 
@@ -233,7 +234,7 @@ def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
     """Return the file of a report's figure, and the file that documents show."""
     experiment_params = params(*overlays)
     prefix = f"{experiment_params.name}-" if experiment_params.name else ""
-    drawn = root / plan(experiment_params).root / FIGURES / f"{name}.png"
+    drawn = root / build_plan(experiment_params).root / FIGURES / f"{name}.png"
     return drawn, ROOT / "docs/figures" / f"{prefix}{name}.png"
 
 
@@ -318,11 +319,11 @@ def read_times() -> list[dict]:
 
 def record_time(command: str) -> None:
     """Run a command, and record how long it took in place of this machine's earlier time."""
-    code, since = commit(), time.monotonic()
+    code, since = get_commit(), time.monotonic()
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
     seconds = round(time.monotonic() - since, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    key = {"command": command, "hardware": hardware()}
+    key = {"command": command, "hardware": describe_hardware()}
     rows = [row for row in read_times() if not key.items() <= row.items()]
     rows.append(key | {"seconds": seconds, "date": date, "commit": code})
     rows.sort(key=lambda row: (row["command"], row["hardware"]))

@@ -89,7 +89,7 @@ def test_a_manifest_is_a_spec_and_notes_the_code_that_ran(tmp_path):
     run_prepare(json.dumps({**SPEC, "code": "another"}), first)
     manifest = json.loads((first / "manifest.json").read_text())
     assert manifest["spec"]["code"] == PrepareSpec(**SPEC).with_code().code
-    assert manifest["code"] == PrepareSpec(**SPEC).files()
+    assert manifest["code"] == PrepareSpec(**SPEC).hash_code_files()
     run_prepare(str(first / "manifest.json"), second)
     for name in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):
         assert (first / name).read_bytes() == (second / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Which jobs are up to date, by content and not by the times of files."""
+"""Jobs are up to date by content, and not by the times of files."""
 
 import json
 import os
@@ -9,34 +9,34 @@ from pathlib import Path
 import pytest
 from pydantic import Field
 
-from rapid.artifacts.manifests import digests, write_manifest
+from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.config.specs import TokenizerSpec
 from rapid.freshness import (
-    SMALL,
+    SMALL_FILE,
     Examination,
     Job,
-    accept,
-    differences,
+    accept_code_changes,
     discard_checkpoints_of_ended_runs,
+    discard_stale_manifests,
     discard_unavailable,
-    examine,
-    reconcile,
-    say_changed_code,
+    examine_jobs,
+    list_differences,
+    print_changed_code,
 )
 
 
-def spec(vocabulary: int = 300) -> TokenizerSpec:
+def build_spec(vocabulary: int = 300) -> TokenizerSpec:
     return TokenizerSpec(benchmarks=["math"], vocabulary=vocabulary)
 
 
-def make(job: Job, *inputs: str, text: str = "", more: str = "out") -> None:
+def write_job(job: Job, *inputs: str, text: str = "", second_output: str = "out") -> None:
     """Write a job's file `out`, and maybe another one, and its manifest."""
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / name for name in dict.fromkeys(("out", more))]
+    written = [folder / name for name in dict.fromkeys(("out", second_output))]
     for path in written:
         path.write_text(text or job.folder)
-    read = dict.fromkeys(inputs, "") | digests(*map(Path, inputs))
+    read = dict.fromkeys(inputs, "") | hash_files(*map(Path, inputs))
     write_manifest(folder, job.stage, job.spec, read, written)
 
 
@@ -49,17 +49,20 @@ def jobs(tmp_path, monkeypatch) -> list[Job]:
     """
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
-    data = Job("prepare", "a", spec())
-    model = Job("pretrain", "b", spec(), inputs=(data,))
-    run, report = Job("train", "c/d", spec(), inputs=(model,)), Job("report", "reports", spec())
-    make(data, "source")
-    make(model, "a/out")
-    make(run, "b/out")
-    make(report, "b/out", "c/d/later", "notes")
+    data = Job("prepare", "a", build_spec())
+    model = Job("pretrain", "b", build_spec(), inputs=(data,))
+    run, report = (
+        Job("train", "c/d", build_spec(), inputs=(model,)),
+        Job("report", "reports", build_spec()),
+    )
+    write_job(data, "source")
+    write_job(model, "a/out")
+    write_job(run, "b/out")
+    write_job(report, "b/out", "c/d/later", "notes")
     return [data, model, run, report]
 
 
-def folders(jobs: list[Job]) -> list[str]:
+def list_folders(jobs: list[Job]) -> list[str]:
     return [job.folder for job in jobs]
 
 
@@ -83,12 +86,12 @@ def change_a_byte(jobs):
 
 
 def change_another_output(jobs):
-    make(jobs[0], "source", more="other")
+    write_job(jobs[0], "source", second_output="other")
     Path("a/other").write_text("changed")
 
 
 def delete_a_declared_output(jobs):
-    make(jobs[2], "b/out", more="summary.json")
+    write_job(jobs[2], "b/out", second_output="summary.json")
     Path("c/d/summary.json").unlink()
 
 
@@ -109,10 +112,10 @@ CHANGES = [
     (change_a_byte, True, {"a": f"{WROTE}a/out"} | AFTER_A),
     (change_another_output, True, {"a": f"{WROTE}a/other"}),
     (write_file("source"), False, {"a": f"{READ}source"} | AFTER_A),
-    (write_file("a/out", SMALL), False, {"a": f"{WROTE}a/out"} | AFTER_A),
-    (write_file("a/out", SMALL + 1), False, {}),
-    (lambda jobs: [jobs[0], Job("pretrain", "b", spec(301)), *jobs[2:]], True, {"b": OTHER_PARAMETERS} | AFTER_B),
-    (lambda jobs: make(jobs[0], "source", text="new"), True, {"b": f"{READ}a/out"} | AFTER_B),
+    (write_file("a/out", SMALL_FILE), False, {"a": f"{WROTE}a/out"} | AFTER_A),
+    (write_file("a/out", SMALL_FILE + 1), False, {}),
+    (lambda jobs: [jobs[0], Job("pretrain", "b", build_spec(301)), *jobs[2:]], True, {"b": OTHER_PARAMETERS} | AFTER_B),
+    (lambda jobs: write_job(jobs[0], "source", text="new"), True, {"b": f"{READ}a/out"} | AFTER_B),
     (delete_file("b/out"), True, {"b": f"{WROTE}b/out"} | AFTER_B),
     (delete_file("b/out"), False, {}),  # models are deleted to make room
     (delete_a_declared_output, False, {"c/d": f"{WROTE}c/d/summary.json", "reports": f"{DEPENDS}c/d/later"}),
@@ -121,7 +124,7 @@ CHANGES = [
     (delete_file("c/d/manifest.json"), True, {"reports": f"{DEPENDS}c/d/later"}),
     (set_times(1e9), True, {}),
     (set_times(4e9), True, {}),
-    (lambda jobs: make(jobs[2], "b/out", more="later"), True, {"reports": f"{READ}c/d/later"}),
+    (lambda jobs: write_job(jobs[2], "b/out", second_output="later"), True, {"reports": f"{READ}c/d/later"}),
     (write_file("c/d/later"), True, {"reports": f"{READ}c/d/later"}),
     (write_file("notes"), True, {"reports": f"{READ}notes"}),
 ]  # fmt: skip
@@ -130,16 +133,16 @@ CHANGES = [
 @pytest.mark.parametrize(("change", "hashed", "stale"), CHANGES)
 def test_a_change_makes_its_job_and_those_after_it_stale(jobs, change, hashed, stale):
     changed_jobs = change(jobs) or jobs
-    findings = examine(changed_jobs, hashed=hashed)
+    findings = examine_jobs(changed_jobs, hashed=hashed)
     assert {job.folder: reason for job, reason in findings.stale.items()} == stale
     missing = {job.folder for job in jobs if not Path(job.manifest).exists()}
-    assert {*folders(findings.missing)} == missing
-    assert {*folders(findings.current)} == {*folders(jobs)} - missing - stale.keys()
+    assert {*list_folders(findings.missing)} == missing
+    assert {*list_folders(findings.current)} == {*list_folders(jobs)} - missing - stale.keys()
 
 
 def test_findings_are_described(jobs):
     Path("a/out").write_text("A")
-    findings = examine([*jobs[:3], Job("prepare", "nowhere", spec())])
+    findings = examine_jobs([*jobs[:3], Job("prepare", "nowhere", build_spec())])
     assert list(findings.changed) == ["a/out"]
     assert findings.describe().splitlines() == [
         "a/out is not what a wrote",
@@ -155,36 +158,36 @@ def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(jobs):
     Path("a/out").write_text("A")
     examination = Examination(hashed=False)
     assert examination.explain(jobs[2]) == f"{DEPENDS}b/out"
-    assert folders(examination.findings.stale) == ["a", "b", "c/d"]
+    assert list_folders(examination.findings.stale) == ["a", "b", "c/d"]
 
 
 @pytest.mark.parametrize(("hours", "is_stale"), [(-1, False), (1, True)])
 def test_a_large_source_is_read_if_it_is_later_than_the_manifest(jobs, hours, is_stale):
-    large = b"x" * (SMALL + 1)
+    large = b"x" * (SMALL_FILE + 1)
     Path("source").write_bytes(large)
-    make(jobs[0], "source")
+    write_job(jobs[0], "source")
     Path("source").write_bytes(large[::-1] + b"y")
     time = os.path.getmtime("a/manifest.json") + 3600 * hours
     os.utime("source", (time, time))
-    assert bool(examine(jobs[:1], hashed=False).stale) is is_stale
-    assert examine(jobs[:1]).stale
+    assert bool(examine_jobs(jobs[:1], hashed=False).stale) is is_stale
+    assert examine_jobs(jobs[:1]).stale
 
 
 def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(jobs):
     Path("b/out").write_text("B")
     os.utime("a/out", (4e9, 4e9))
-    reconcile(examine(jobs))
+    discard_stale_manifests(examine_jobs(jobs))
     assert [Path(job.manifest).exists() for job in jobs] == [True, False, False, False]
     assert Path("b/out").exists() and os.stat("a/out").st_mtime == 4e9
 
 
 def test_an_output_of_a_later_job_counts_like_a_users_file(jobs):
     """A published model's source may be the model of a run."""
-    fetched = Job("pretrain", "fetched", spec())
-    make(fetched, "c/d/out")
-    assert fetched in examine([fetched, *jobs]).current
+    fetched = Job("pretrain", "fetched", build_spec())
+    write_job(fetched, "c/d/out")
+    assert fetched in examine_jobs([fetched, *jobs]).current
     Path("c/d/out").write_text("another")
-    assert examine([fetched, *jobs]).stale[fetched] == f"{READ}c/d/out"
+    assert examine_jobs([fetched, *jobs]).stale[fetched] == f"{READ}c/d/out"
 
 
 def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
@@ -194,7 +197,7 @@ def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         (folder / "out").touch()
         why = "" if folder.name == "done" else "no Lean"
-        write_manifest(folder, "train", spec(), {}, [folder / "out"], unavailable=why)
+        write_manifest(folder, "train", build_spec(), {}, [folder / "out"], unavailable=why)
     assert sorted(discard_unavailable()) == sorted(folders[:2])
     assert [Path(folder, "manifest.json").exists() for folder in folders] == [
         False,
@@ -209,23 +212,26 @@ class TestCode:
 
     @pytest.fixture
     def planned(self, jobs) -> Callable:
-        """Return a function of the jobs' files of code; at first they are 1 and 2."""
+        """Return a function that plans the jobs with given texts of code; by default 1 and 2."""
 
-        def plan(one: str = "1", **two: str) -> list[Job]:
-            files = {"one.py": one}, {"two.py": "2"} | {f"{n}.py": text for n, text in two.items()}
-            specs = [Coded(**spec().model_dump(), present=f).with_code() for f in files]
+        def plan(first: str = "1", **second: str) -> list[Job]:
+            second_files = {f"{name}.py": text for name, text in second.items()}
+            files = {"one.py": first}, {"two.py": "2"} | second_files
+            specs = [
+                SpecWithCode(**build_spec().model_dump(), present=f).with_code() for f in files
+            ]
             pairs = zip(jobs[:2], specs, strict=True)
             return [*(Job(job.rule, job.folder, spec) for job, spec in pairs), jobs[2]]
 
         for job, read in zip(plan()[:2], ("source", "a/out"), strict=True):
-            make(job, read)
+            write_job(job, read)
         return plan
 
     def test_changed_code_is_named_and_reaches_what_read_its_results(self, planned, capsys):
         jobs = planned(two="X", new="3")
         stale = {jobs[1]: "made with other code: new.py, two.py", jobs[2]: f"{DEPENDS}b/out"}
-        assert examine(jobs).stale == stale
-        say_changed_code(planned("X"))
+        assert examine_jobs(jobs).stale == stale
+        print_changed_code(planned("X"))
         assert "one.py (own code of 1 job" in capsys.readouterr().err
 
     def test_a_manifest_without_code_is_stale(self, planned):
@@ -233,14 +239,14 @@ class TestCode:
         del manifest["spec"]["code"], manifest["code"]
         Path("a/manifest.json").write_text(json.dumps(manifest))
         jobs = planned()
-        assert "other code: code that its manifest" in examine(jobs).stale[jobs[0]]
+        assert "other code: code that its manifest" in examine_jobs(jobs).stale[jobs[0]]
 
     def test_accepted_code_is_current_and_the_manifest_says_since_when(self, planned):
         jobs = planned("X")
-        accepted, findings = accept(jobs)
-        assert folders(accepted) == ["a", "b", "c/d"] == folders(findings.current)
-        assert not examine(jobs).stale
-        accept(planned("Y"))
+        accepted, findings = accept_code_changes(jobs)
+        assert list_folders(accepted) == ["a", "b", "c/d"] == list_folders(findings.current)
+        assert not examine_jobs(jobs).stale
+        accept_code_changes(planned("Y"))
         first, second = json.loads(Path("a/manifest.json").read_text())["accepted"]
         assert first["was"] == {"one.py": "1"} and second["was"] == {"one.py": "X"}
         assert first["at"]
@@ -249,38 +255,38 @@ class TestCode:
     def test_reports_of_accepted_results_are_made_again(self, planned):
         jobs = planned("X")
         report = replace(jobs[-1], rule="report", folder="reports", inputs=(jobs[-1],))
-        make(report, "c/d/out")
-        _, findings = accept([*jobs, report])
-        assert folders(findings.current) == ["a", "b", "c/d"]
+        write_job(report, "c/d/out")
+        _, findings = accept_code_changes([*jobs, report])
+        assert list_folders(findings.current) == ["a", "b", "c/d"]
         assert not Path(report.manifest).exists()
-        make(report, "c/d/out")
-        assert accept([*jobs, report])[0] == [] and Path(report.manifest).exists()
+        write_job(report, "c/d/out")
+        assert accept_code_changes([*jobs, report])[0] == [] and Path(report.manifest).exists()
 
     def test_a_current_job_is_not_accepted(self, planned):
         before = Path("a/manifest.json").read_bytes()
-        accepted, findings = accept(planned())
-        assert accepted == [] and folders(findings.current) == ["a", "b", "c/d"]
+        accepted, findings = accept_code_changes(planned())
+        assert accepted == [] and list_folders(findings.current) == ["a", "b", "c/d"]
         assert Path("a/manifest.json").read_bytes() == before
 
     def test_other_parameters_are_not_accepted(self, planned):
         jobs = planned("X")
         jobs[1] = Job("pretrain", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
-        accepted, findings = accept(jobs)
-        assert folders(accepted) == ["a"]
-        assert folders(findings.stale) == ["b", "c/d"]
+        accepted, findings = accept_code_changes(jobs)
+        assert list_folders(accepted) == ["a"]
+        assert list_folders(findings.stale) == ["b", "c/d"]
 
     def test_a_changed_file_is_not_accepted(self, planned):
         Path("a/out").write_text("A")
-        accepted, findings = accept(planned("X"))
+        accepted, findings = accept_code_changes(planned("X"))
         assert not accepted and list(findings.changed) == ["a/out"]
 
 
-class Coded(TokenizerSpec):
-    """A spec whose code is what the test says."""
+class SpecWithCode(TokenizerSpec):
+    """A spec with the code that a test sets."""
 
     present: dict[str, str] = Field(exclude=True)
 
-    def files(self) -> dict[str, str]:
+    def hash_code_files(self) -> dict[str, str]:
         return self.present
 
 
@@ -295,7 +301,7 @@ class Coded(TokenizerSpec):
     ],
 )
 def test_differences(before, now, expected):
-    assert differences(before, now) == expected
+    assert list_differences(before, now) == expected
 
 
 def test_checkpoints_of_ended_runs_are_deleted_and_no_others(tmp_path, monkeypatch):

@@ -85,7 +85,7 @@ def test_a_module_imports_only_from_lower_rooms():
 def test_a_plan_and_a_command_line_cost_no_large_library():
     light = "rapid.cli, rapid.algorithms.names, rapid.config.jobs, reports.plots"
     heavy = {"torch", "scipy", "pandas", "matplotlib", "datasets"}
-    code = f"import sys, {light}; rapid.cli._parser(); print(*{heavy} & {{*sys.modules}})"
+    code = f"import sys, {light}; rapid.cli._build_parser(); print(*{heavy} & {{*sys.modules}})"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b""
 
 

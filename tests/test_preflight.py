@@ -12,7 +12,7 @@ from rapid import preflight
 from rapid.artifacts.files import write_json
 from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
 from rapid.cost.estimates import too_large
 from rapid.grading.lean.install import Backend
@@ -110,7 +110,7 @@ def test_a_model_s_folder_must_have_safetensors_weights(values, tmp_path):
 def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     use_model(values, "nobody/nothing")
-    for job in jobs(load(values)):
+    for job in list_jobs(load(values)):
         if job.stage in ("models", "train"):
             Path(job.folder).mkdir(parents=True)
             spec = job.spec.model_dump(mode="json")

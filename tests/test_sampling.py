@@ -12,7 +12,7 @@ import torch
 from transformers import AutoTokenizer, Qwen2ForCausalLM
 
 from rapid import sampling
-from rapid.benchmarks.prompts import prompt_ids
+from rapid.benchmarks.prompts import tokenize_prompt
 from tests.subprocesses import python
 
 SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
@@ -115,9 +115,9 @@ def test_a_chat_prompt_goes_into_the_models_own_template(toy_model):
     tokenizer.chat_template = CHAT
     said = [{"role": "user", "content": "hi"}]
     trl = tokenizer.apply_chat_template([said], add_generation_prompt=True, return_dict=True)
-    assert prompt_ids(tokenizer, "hi", chat=True) == trl["input_ids"][0]
-    assert tokenizer.decode(prompt_ids(tokenizer, "hi", chat=True)) == "<user>hi<assistant>"
-    assert prompt_ids(tokenizer, "hi", chat=False) == tokenizer("hi")["input_ids"]
+    assert tokenize_prompt(tokenizer, "hi", chat=True) == trl["input_ids"][0]
+    assert tokenizer.decode(tokenize_prompt(tokenizer, "hi", chat=True)) == "<user>hi<assistant>"
+    assert tokenize_prompt(tokenizer, "hi", chat=False) == tokenizer("hi")["input_ids"]
 
 
 VLLM = """

@@ -42,11 +42,11 @@ __all__ = [
     "rapid_loss",
 ]
 
-IMITATING = Sft()  # what the teacher's samples are made for
-PLAIN = Pg()  # what costs are compared with
-RAPID = Rapid()  # the paper's own: sweeps and claims are about it
+IMITATING = Sft()  # trains on the teacher's samples
+PLAIN = Pg()  # the baseline of costs and of the arena
+RAPID = Rapid()  # the paper's algorithm, in sweeps and claims
 
-# In the order of tables. The paper's baselines; current practice, by what it weighs; RAPID.
+# In the order of tables: the paper's baselines, current practice, RAPID.
 BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
 CURRENT = (
     Rloo(),
@@ -60,4 +60,6 @@ CURRENT = (
     Topr(),
     Vespo(),
 )
-ALGORITHMS: dict[str, Algorithm] = {one.name: one for one in (*BASELINES, *CURRENT, RAPID)}
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm for algorithm in (*BASELINES, *CURRENT, RAPID)
+}

@@ -74,15 +74,17 @@ class Dapo(GroupRelative):
     def rounds(self, parameters: Any) -> int:
         return parameters.rounds
 
-    def rewards(self, parameters: Any, limit: int, reward: Callable) -> list[Callable]:
+    def build_reward_functions(
+        self, parameters: Any, limit: int, reward: Callable
+    ) -> list[Callable]:
         from trl.rewards import get_soft_overlong_punishment
 
         buffer = max(1, round(parameters.overlong_buffer * limit))
-        return with_penalty(reward, get_soft_overlong_punishment(limit, buffer))
+        return build_reward_and_penalty(reward, get_soft_overlong_punishment(limit, buffer))
 
 
-def with_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
-    """Return a reward and a penalty. A completion without the one has neither.
+def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
+    """Return a reward and a penalty function. A completion without reward has no penalty.
 
     The trainer calls both for the same completions, one after the other in one thread.
     """

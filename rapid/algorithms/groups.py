@@ -1,4 +1,4 @@
-"""Group statistics that the algorithms share.
+"""Statistics over groups of completions.
 
 All raise ValueError where the rows are not a whole number of groups.
 """
@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
-else:  # importing torch takes seconds, and names and parameters do without
+else:  # importing torch takes seconds, and names and parameters do not need it
     Tensor = Any
 
-# Groups that may have a gradient: whose rewards are not all equal, or not all 0, or every one.
+# Groups that may have a gradient: rewards not all equal, rewards not all 0, or all groups.
 Groups = Literal["unequal", "rewarded", "all"]
-STD_FLOOR = 1e-4  # TRL's: keeps a group of equal rewards from dividing by zero
+STD_FLOOR = 1e-4  # TRL's value; avoids division by zero in a group of equal rewards
 
 
 def group_mean(values: Tensor, group_size: int) -> Tensor:
     """Return the mean of each group, at each of its rows. (N,) -> (N,)"""
-    return in_groups(values, group_size).mean(1).repeat_interleave(group_size)
+    return to_groups(values, group_size).mean(1).repeat_interleave(group_size)
 
 
 def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
-    """Return at each row the mean of the others of its group. (N,) -> (N,)
+    """Return at each row the mean of the other rows of its group. (N,) -> (N,)
 
     Raises:
-        ValueError: a group has no others.
+        ValueError: a group has one row only.
     """
     if group_size < 2:
         raise ValueError(
@@ -33,32 +33,32 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
         )
     import torch
 
-    # The others are summed without the row: subtracting it from all loses them beside a huge one.
-    others = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
-    return (in_groups(values, group_size) @ others).flatten() / (group_size - 1)
+    # Summed without the row: subtracting a huge value from the total would lose the other rows.
+    other_rows = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
+    return (to_groups(values, group_size) @ other_rows).flatten() / (group_size - 1)
 
 
 def standardized(rewards: Tensor, group_size: int) -> Tensor:
-    """Return rewards less their group's mean, in its sample standard deviations. (N,) -> (N,)
+    """Return rewards minus the group mean, over its sample standard deviation. (N,) -> (N,)
 
     They are 0 in a group of one.
     """
-    groups = in_groups(rewards, group_size)
+    groups = to_groups(rewards, group_size)
     std = groups.std(1, keepdim=True) if group_size > 1 else 0
     return ((groups - groups.mean(1, keepdim=True)) / (std + STD_FLOOR)).flatten()
 
 
-def chosen(which: Groups, rewards: Tensor, group_size: int) -> Tensor:
-    """Return which groups are of this kind. (N,) -> (K,) bool"""
-    groups = in_groups(rewards, group_size)
-    if which == "rewarded":
+def active_groups(kind: Groups, rewards: Tensor, group_size: int) -> Tensor:
+    """Return for each group whether it is of this kind. (N,) -> (K,) bool"""
+    groups = to_groups(rewards, group_size)
+    if kind == "rewarded":
         return (groups != 0).any(1)
     unequal = (groups != groups[:, :1]).any(1)
-    return unequal if which == "unequal" else unequal | True
+    return unequal if kind == "unequal" else unequal | True
 
 
-def in_groups(values: Tensor, group_size: int) -> Tensor:
-    """Return one row per group. (N,) -> (K, N_k)"""
+def to_groups(values: Tensor, group_size: int) -> Tensor:
+    """Return one row for each group. (N,) -> (K, N_k)"""
     if len(values) % group_size:
         raise ValueError(f"{len(values)} completions are not whole groups of {group_size}")
     return values.view(-1, group_size)  # (K, N_k)

@@ -30,7 +30,7 @@ def gspo_loss(
     clip_low: float,
     clip_high: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """PPO's clip of the ratio s of a completion, its weight's root of its length (eq. 7).
+    """PPO's clip of a completion's ratio s, the geometric mean of its token ratios (eq. 7).
 
         loss = 1/N sum_n max(-s_n A_n, -clip(s_n, 1 - low, 1 + high) A_n)
         s_n  = (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|)

@@ -23,10 +23,10 @@ class M2poParameters(Parameters):
     tau: PositiveFloat = Field(0.04, title="second moment", description="of log ratios, at most")
 
 
-def outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:
-    """Return the fewest of the tokens that count without which their mean square is at most tau.
+def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:
+    """Return the tokens to leave out so that the mean square of the others is at most tau.
 
-    The largest are left out, in each group by itself. `counts` and the result are (N, T) bool.
+    They are as few as possible, the largest of each group. `counts` and the result are (N, T).
     """
     squares = log_ratio.square().masked_fill(~counts, math.inf)
     ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
@@ -49,7 +49,7 @@ def m2po_loss(
     advantages = standardized(rewards, group_size)
     log_ratio = (logp - behavior_logp).detach()
     counts = (log_ratio * advantages[:, None] > 0) & mask.bool()
-    is_left_out = outliers(log_ratio, counts, group_size, tau)
+    is_left_out = find_outliers(log_ratio, counts, group_size, tau)
     loss = token_mean(-(log_ratio.exp() * ~is_left_out) * advantages[:, None] * logp, mask)
     return loss, clip_shares(is_left_out, advantages, mask)
 

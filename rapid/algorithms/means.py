@@ -4,14 +4,14 @@ from rapid.algorithms.groups import Tensor
 
 
 def token_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over the tokens of all completions: each token counts alike."""
+    """Return the mean over the tokens of all completions; each token has the same weight."""
     return (values * mask).sum() / mask.sum().clamp(min=1)
 
 
 def completion_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over completions of the mean over their tokens: each completion counts alike.
+    """Return the mean over completions of their token means; completions have the same weight.
 
-    One without tokens counts as 0.
+    A completion without tokens has the mean 0.
     """
     return ((values * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
 

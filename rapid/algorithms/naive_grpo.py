@@ -1,4 +1,4 @@
-"""GRPO that samples as few completions at a time as it backpropagates (paper, Figure 1)."""
+"""GRPO that samples completions in small batches, as it backpropagates them (paper, Figure 1)."""
 
 from typing import Any
 
@@ -23,16 +23,16 @@ class NaiveGrpo(Grpo):
     samples_from_a_server = True
 
     @property
-    def reported(self) -> dict[str, str]:
+    def hyperparameter_rows(self) -> dict[str, str]:
         return {"sampled at a time": "sampling_batch"}
 
-    def objective(self, params: Any) -> GrpoParameters:
+    def select_objective(self, params: Any) -> GrpoParameters:
         return params.grpo
 
     def sampling_batch(self, params: Any) -> int:
         return params.naive_grpo.sampling_batch
 
-    def refused(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+    def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         sampled = self.sampling_batch(params)
         if params.compute.sampler == "vllm" and sampled % group_size:
             allowed = f"a multiple of the group size, {group_size}: vLLM samples whole groups"

@@ -1,6 +1,6 @@
-"""Names of algorithms, and their meaning.
+"""Parses names of algorithms and of their variants.
 
-    sft, grpo, pg, cispo         as they are
+    sft, grpo, pg, cispo         an algorithm with its parameters in params.yaml
     rapid-H4, grpo-H4            with H = 4, optimizer steps on one inference batch
     rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
 
@@ -27,7 +27,7 @@ from rapid.algorithms.training import Epochs, GroupSize, LearningRate, NStep
 from rapid.settings import Settings
 from rapid.text import suggest_name
 
-CHANGES = r"(,[a-z_]+=-?[a-z0-9.]+)*"
+CHANGES_PATTERN = r"(,[a-z_]+=-?[a-z0-9.]+)*"
 
 
 class Changes(Settings):
@@ -46,15 +46,15 @@ class Changes(Settings):
         None, description="false runs groups without a gradient too, for their importance weights"
     )
 
-    def within(self, names) -> dict:
-        """Return those that are set, of these names."""
+    def subset(self, names) -> dict:
+        """Return the changes that are set and have one of these names."""
         changes = self.model_dump(exclude_none=True)
         return {name: changes[name] for name in names if name in changes}
 
 
 @dataclass(frozen=True)
-class Name:
-    """A parsed name: its algorithm, H (1 where it says none), and its changes."""
+class ParsedName:
+    """A parsed name: the algorithm, H (1 by default), and the changes."""
 
     name: str
     algorithm: Algorithm
@@ -68,36 +68,37 @@ class Name:
 
     @property
     def label(self) -> str:
-        """How reports print it, without changes: RAPID (H=8)."""
+        """The name in reports, without changes: RAPID (H=8)."""
         return self.algorithm.label + (f" (H={self.H})" if "-H" in self.plain else "")
 
 
-def pattern() -> str:
-    """Return a regular expression of all names; `parse` says whether a match means something."""
-    return f"({'|'.join(algorithm.pattern for algorithm in ALGORITHMS.values())}){CHANGES}"
+def build_pattern() -> str:
+    """Return a regular expression of all names; a match may still be refused by `parse`."""
+    names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
+    return f"({names}){CHANGES_PATTERN}"
 
 
 @cache
-def parse(name: str) -> Name:
+def parse(name: str) -> ParsedName:
     """Return a name's algorithm, H and changes.
 
     Raises:
-        ValueError: it is no name of an algorithm; the message says what is allowed.
+        ValueError: the name is not valid; the message says what is allowed.
     """
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
         raise ValueError(
             f"{name.replace(exponent[1], _format_decimal(float(exponent[1])))}, without an exponent"
         )
-    if not re.fullmatch(pattern(), name):
+    if not re.fullmatch(build_pattern(), name):
         raise ValueError(_describe_allowed_names() + _suggest_name(name))
     plain, *pairs = name.split(",")
-    kind, _, h = plain.partition("-H")
-    algorithm = ALGORITHMS[kind]
+    algorithm_name, _, h = plain.partition("-H")
+    algorithm = ALGORITHMS[algorithm_name]
     values = dict(pair.split("=") for pair in pairs)
     if len(values) < len(pairs):
         raise ValueError(f"{plain} with each change once")
     if algorithm.imitates and values:
-        raise ValueError(f"{kind} as it is: it has no variants")
+        raise ValueError(f"{algorithm_name} as it is: it has no variants")
     owners = {key: _labels_of_owners(key) for key in values if key not in _own_fields(algorithm)}
     if foreign := [key for key in owners if owners[key]]:
         labels = " and ".join(dict.fromkeys(label for key in foreign for label in owners[key]))
@@ -113,12 +114,12 @@ def parse(name: str) -> Name:
         parsed = changes.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        key, what = first["loc"][0], first["msg"].removeprefix("Input should be ")
-        raise ValueError(f"{key} as {what}; {may_change}") from None
-    return Name(name, algorithm, int(h or 1), parsed)
+        key, allowed = first["loc"][0], first["msg"].removeprefix("Input should be ")
+        raise ValueError(f"{key} as {allowed}; {may_change}") from None
+    return ParsedName(name, algorithm, int(h or 1), parsed)
 
 
-def variant(name: str, **changes: float) -> str:
+def format_variant(name: str, **changes: float) -> str:
     """Return the name of an algorithm with changes: pg, learning_rate=1e-4 -> pg,...=0.0001."""
     return ",".join([name, *(f"{key}={_format_decimal(value)}" for key, value in changes.items())])
 
@@ -167,7 +168,7 @@ def _describe_allowed_names() -> str:
 
 
 def _suggest_name(name: str) -> str:
-    """Return the question whether a name near to this one was meant, without its changes."""
+    """Return "; did you mean NAME?" with a similar name without changes, or ""."""
     plain = name.partition(",")[0]
     digits = re.search(r"-[hH]([1-9]\d*)$", plain)
     ratio = int(digits[1]) if digits else 4

@@ -6,7 +6,7 @@ stale they are is a metric then.
 
 from typing import Any
 
-from rapid.algorithms.base import GroupRelative, Look, Pass
+from rapid.algorithms.base import GroupRelative, Look, LossInputs
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import reinforce
 from rapid.algorithms.ratios import log_weights
@@ -38,7 +38,7 @@ class Pg(GroupRelative):
     look = Look("#009E73", "^", (0, (4, 1, 1, 1)))
     loss_function = staticmethod(pg_loss)
 
-    def loss(self, settings: Any, tensors: Pass) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         loss, metrics = super().loss(settings, tensors)
         if tensors.H > 1:
             log_weight = log_weights(tensors.logp, tensors.behavior_logp, tensors.mask)  # (N,)

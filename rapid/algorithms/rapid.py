@@ -121,10 +121,10 @@ class Rapid(Algorithm):
     weighs_rewards = True
 
     @property
-    def reported(self) -> dict[str, str]:
-        return super().reported | {"H": "H"}
+    def hyperparameter_rows(self) -> dict[str, str]:
+        return super().hyperparameter_rows | {"H": "H"}
 
-    def look_at(self, h: int) -> Look:
+    def get_look(self, h: int) -> Look:
         """Return a look of its own for each power of 2."""
         looks = [
             self.look,
@@ -134,7 +134,7 @@ class Rapid(Algorithm):
         ]
         return looks[h.bit_length() % len(looks)]
 
-    def objective(self, params: Any) -> RapidParameters:
+    def select_objective(self, params: Any) -> RapidParameters:
         return RapidParameters(**params.rapid.model_dump(exclude={"H"}))  # H is in a run's name
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:

@@ -1,4 +1,4 @@
-"""Ratios of probability under the policy and under the behaviour policy, weighted or clipped.
+"""Probability ratios of the policy to the behaviour policy, as weights or clipped.
 
 Shapes: N completions, T tokens. Advantages are (N,), masks (N, T), log-probabilities (N, T) nats.
 """
@@ -45,5 +45,5 @@ def log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) -> Tensor:
 
 
 def by_sign(advantages: Tensor, positive: float, negative: float) -> Tensor:
-    """Return one number where an advantage is positive, else the other. Like advantages."""
+    """Return `positive` where an advantage is positive, else `negative`. Shaped like advantages."""
     return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)

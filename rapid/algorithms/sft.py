@@ -47,7 +47,7 @@ class Sft(Algorithm):
     H = "none"
     imitates = True
 
-    def refused(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+    def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         batch, processes = params.sft.batch, params.compute.processes
         if batch % processes:
             return "sft.batch", batch, f"a multiple of compute.processes, {processes}"

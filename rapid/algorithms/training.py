@@ -1,4 +1,4 @@
-"""Parameters of training that algorithms share, each declared once with its bounds and its meaning.
+"""Declarations of the training parameters that algorithms share, with bounds and descriptions.
 
 params.yaml has them in its section `training`, names of variants may change some, and RapidConfig
 takes bounds and help texts from here.
@@ -39,7 +39,7 @@ Checkpointing = Annotated[
 
 
 class TrainingParameters(Parameters):
-    """What all RL algorithms share."""
+    """Parameters of all RL algorithms."""
 
     learning_rate: LearningRate
     epochs: Epochs

@@ -1,20 +1,20 @@
-"""Which files of code decide a job's result, and the digest of each.
+"""Finds and hashes the files of code that decide a job's result.
 
-A job names roots: the module of its stage, its algorithm's, its benchmark's. What these import from
-this project counts too, wherever the import stands; it is read from the source, nothing is run.
+A job has root modules: its stage, its algorithm, its benchmark. Their imports from this project
+are followed, also those within functions. Imports are parsed from the source; no code is run.
 
-1. Prose reruns nothing. Python counts by its syntax tree without docstrings, descriptions of
-   fields and labels of metrics, a prompt without its comments. Another file counts by its bytes.
-   The label and the look of an algorithm or a benchmark count where they are shown, in the report.
-2. A registry imports every plug-in, so it is not walked through. Another plug-in is reached only
-   from one beside it: dapo.py imports grpo.py.
-3. Graders start processes by path, and benchmarks have templates: one file that is reached in such
-   a folder stands for all files in it.
-4. Code that decides no result is left out: configuration, whose values are in the spec; leases,
-   processes, error messages, the console and the command; estimates of cost; where runs report to;
-   and the bookkeeping of artifacts, which moves rows to disk and digests them.
-   The rows themselves (demonstrations, runs, evaluations) are what a job writes: they count. So
-   does what starts several processes, or a server to sample from, for the jobs that have them.
+1. Changes of prose rerun nothing. Of a Python file the syntax tree is hashed, without docstrings,
+   descriptions of fields and labels of metrics; of a prompt the text without comments; of others
+   the bytes. The label and the look of an algorithm or a benchmark are hashed for reports only.
+2. Imports of a registry are not followed, because it imports every plug-in. A plug-in is reached
+   from a plug-in beside it, as grpo.py from naive_grpo.py.
+3. Graders start processes by path, and benchmarks have templates. If one file in the folder of a
+   grader or a benchmark is reached, all files in the folder are hashed.
+4. Code that decides no result is excluded: configuration, whose values are in the spec; leases,
+   processes, error messages, the console and the command; estimates of cost; reporting services;
+   and the reading, writing and hashing of artifacts. The schemas of rows (demonstrations, runs,
+   evaluations) are hashed. So is the code that starts several processes or a vLLM server, for jobs
+   that use them.
 """
 
 import ast
@@ -32,7 +32,7 @@ from rapid.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rapid", "reports")
 REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
-LEFT_OUT = (
+EXCLUDED = (
     "rapid/__init__.py",
     "rapid/arguments.py",
     "rapid/cli.py",
@@ -51,66 +51,77 @@ LEFT_OUT = (
     "rapid/stages/reporting.py",
     *REGISTRIES,
 )
-WHOLE = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
+WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
-SHOWN = ("label", "look")  # what a plug-in's class says for reports
-PROSE = ("description", "label", "unit", "better")  # what fields and metrics say for readers
-OF_REPORTS = (".py", ".j2", ".css", ".yaml")  # reports/ has outputs too
+REPORT_ATTRIBUTES = ("label", "look")  # attributes of a plug-in's class that only reports use
+PROSE_KEYWORDS = (
+    "description",
+    "label",
+    "unit",
+    "better",
+)  # keyword arguments that are prose
+REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # reports/ contains outputs too
 
 
 class Spec(Settings):
-    """What decides a job's result: its parameters, and the code that they are given to."""
+    """The parameters and the code that decide a job's result."""
 
     code: str = Field("", description="digest of the code; empty where nobody asked for it")
 
-    def files(self) -> dict[str, str]:
-        """Return the digest of each file of code that decides the result."""
+    def hash_code_files(self) -> dict[str, str]:
+        """Return the digest of each file of code that decides the result, by its path."""
         raise NotImplementedError
 
     def with_code(self) -> Self:
-        """Return the spec with the digest of the code that is here now."""
-        text = "\n".join(f"{file} {digest}" for file, digest in self.files().items())
+        """Return the spec with the digest of the present code."""
+        text = "\n".join(f"{file} {digest}" for file, digest in self.hash_code_files().items())
         return self.model_copy(update={"code": hashlib.sha256(text.encode()).hexdigest()})
 
 
 @cache
-def files_behind(
+def hash_dependencies(
     *roots: str,
-    without: tuple[str, ...] = (),
+    excluded: tuple[str, ...] = (),
     through: tuple[str, ...] = PACKAGES,
-    shown: bool = False,
+    with_report_attributes: bool = False,
 ) -> dict[str, str]:
     """Return the digest of each file that modules depend on, by its path in the project.
 
-    A file is read once in a process, when it is first asked for: what runs is what was read, also
-    where somebody edits it meanwhile.
+    A process reads each file once. The digests are those of the code that the process runs, even if
+    a file is edited meanwhile.
 
     Args:
-        roots: names of modules, and paths of other files. These count wherever they lie.
-        without: beginnings of paths that are left out.
-        through: beginnings of the paths whose imports count.
-        shown: count what plug-ins say for reports.
+        roots: names of modules, and paths of other files. They are never excluded.
+        excluded: prefixes of paths to leave out.
+        through: prefixes of the paths whose imports are followed.
+        with_report_attributes: include the attributes of plug-ins that only reports use.
     """
-    plug_ins = {registry: set(_read(registry, shown)[1]) for registry in REGISTRIES}
-    asked = {root if "/" in root else _file_of(root) for root in roots}
-    left = [file for root in asked for file in _with_folder(root)]
-    found = set()
-    while left:
-        file = left.pop()
-        if file in found or (file not in asked and file.startswith((*LEFT_OUT, *without))):
+    plug_ins = {
+        registry: set(_load_file(registry, with_report_attributes)[1]) for registry in REGISTRIES
+    }
+    root_files = {root if "/" in root else _find_module_file(root) for root in roots}
+    queue = [file for root in root_files for file in _expand_file(root)]
+    reached_files = set()
+    while queue:
+        file = queue.pop()
+        if file in reached_files or (
+            file not in root_files and file.startswith((*EXCLUDED, *excluded))
+        ):
             continue
-        found.add(file)
-        for target in _read(file, shown)[1] if file.startswith(through) else ():
+        reached_files.add(file)
+        for target in (
+            _load_file(file, with_report_attributes)[1] if file.startswith(through) else ()
+        ):
             foreign = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()
             )
-            left += [] if foreign else _with_folder(target)
-    return {file: _read(file, shown)[0] for file in sorted(found)}
+            queue += [] if foreign else _expand_file(target)
+    return {file: _load_file(file, with_report_attributes)[0] for file in sorted(reached_files)}
 
 
-def _file_of(module: str) -> str:
-    """Return the path of a module of this project, "" of any other."""
+def _find_module_file(module: str) -> str:
+    """Return the path of a module of this project; "" for any other module."""
     path = module.replace(".", "/")
     for file in (f"{path}.py", f"{path}/__init__.py"):
         if module.split(".")[0] in PACKAGES and (ROOT / file).is_file():
@@ -118,55 +129,57 @@ def _file_of(module: str) -> str:
     return ""
 
 
-def _with_folder(file: str) -> list[str]:
-    """Return the file, or all files of the folder that it stands for."""
-    if folder := WHOLE.match(file):
-        return _inside(folder[0])
+def _expand_file(file: str) -> list[str]:
+    """Return the file, or all files of its folder where a folder counts as a whole."""
+    if folder := WHOLE_FOLDER.match(file):
+        return _list_folder_files(folder[0])
     return [file] if file else []
 
 
 @cache
-def _inside(folder: str) -> list[str]:
-    """Return the files that count of a folder."""
-    inside = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
-    relative = [path.relative_to(ROOT) for path in inside]
-    return [path.as_posix() for path in relative if _counts(path)]
+def _list_folder_files(folder: str) -> list[str]:
+    """List the source files of a folder."""
+    files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
+    paths = [path.relative_to(ROOT) for path in files]
+    return [path.as_posix() for path in paths if _is_source_file(path)]
 
 
-def _counts(path: Path) -> bool:
-    """Return whether a file in such a folder is part of it, and no cache, copy or output."""
+def _is_source_file(path: Path) -> bool:
+    """Return whether a file is source, and no cache, copy or output."""
     if any(part.startswith((".", "__pycache__")) for part in path.parts):
         return False
-    return path.suffix in OF_REPORTS if path.parts[0] == "reports" else path.name[-1] != "~"
+    return path.suffix in REPORT_SUFFIXES if path.parts[0] == "reports" else path.name[-1] != "~"
 
 
 @cache
-def _read(file: str, shown: bool) -> tuple[str, tuple[str, ...]]:
+def _load_file(file: str, with_report_attributes: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
-    digest, names = _parsed((ROOT / file).read_bytes(), file, shown)
-    imported = (_file_of(name) or _file_of(source) for name, source in names)
+    digest, names = _parse_source((ROOT / file).read_bytes(), file, with_report_attributes)
+    imported = (_find_module_file(name) or _find_module_file(source) for name, source in names)
     return digest, tuple(filter(None, imported))
 
 
 @cache
-def _parsed(content: bytes, file: str, shown: bool) -> tuple[str, list[tuple[str, str]]]:
+def _parse_source(
+    content: bytes, file: str, with_report_attributes: bool
+) -> tuple[str, list[tuple[str, str]]]:
     """Return the digest of a file with this content, and the names that it imports."""
     names = []
     if file.endswith(".py"):
         tree = ast.parse(content, file)
-        names = _imported(tree, ".".join(Path(file).parent.parts))
-        if not shown and file.startswith(PLUG_INS):
-            _leave_out_shown(tree)
-        content = _without_prose(tree).encode()
+        names = _list_imported_names(tree, ".".join(Path(file).parent.parts))
+        if not with_report_attributes and file.startswith(PLUG_INS):
+            _remove_report_attributes(tree)
+        content = _dump_without_prose(tree).encode()
     elif file.endswith(".txt.j2"):
-        content = _without_comments(content.decode()).encode()
+        content = _strip_comments(content.decode()).encode()
     return hashlib.sha256(content).hexdigest(), names
 
 
-def _imported(tree: ast.Module, package: str) -> list[tuple[str, str]]:
-    """Return the names that a package's module imports, which may be modules, and whose they are.
+def _list_imported_names(tree: ast.Module, package: str) -> list[tuple[str, str]]:
+    """List the names that a module imports, each with the module it is imported from or "".
 
-    The second is the module that a name is imported from, or nothing.
+    The names may be modules themselves.
     """
     names = []
     for node in ast.walk(tree):
@@ -178,19 +191,22 @@ def _imported(tree: ast.Module, package: str) -> list[tuple[str, str]]:
     return names
 
 
-def _leave_out_shown(tree: ast.Module) -> None:
-    """Take what is for reports out of a plug-in's classes."""
+def _remove_report_attributes(tree: ast.Module) -> None:
+    """Remove the attributes that only reports use from a plug-in's classes."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             node.body = [
-                each
-                for each in node.body
-                if not (isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) in SHOWN)
+                statement
+                for statement in node.body
+                if not (
+                    isinstance(statement, ast.Assign)
+                    and ast.unparse(statement.targets[0]) in REPORT_ATTRIBUTES
+                )
             ]
 
 
-def _without_prose(tree: ast.Module) -> str:
-    """Return a syntax tree as text, without docstrings and what fields say for readers."""
+def _dump_without_prose(tree: ast.Module) -> str:
+    """Return a syntax tree as text, without docstrings and the prose of fields and metrics."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -201,26 +217,28 @@ def _without_prose(tree: ast.Module) -> str:
             ):
                 node.body = rest
             case ast.Call(func=ast.Name("Field" | "Metric"), keywords=keywords):
-                node.keywords = [keyword for keyword in keywords if keyword.arg not in PROSE]
+                node.keywords = [
+                    keyword for keyword in keywords if keyword.arg not in PROSE_KEYWORDS
+                ]
             case ast.JoinedStr(values=parts):  # Python 3.12 ends some with an empty one
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]
-    return ascii(_plain(tree))
+    return ascii(_to_tuples(tree))
 
 
-def _plain(node: object) -> object:
+def _to_tuples(node: object) -> object:
     """Return a syntax tree as tuples of types, names and values, the same in all Pythons.
 
-    `ast.unparse` quotes f-strings otherwise since Python 3.12, and each version adds fields that
-    are empty.
+    `ast.unparse` depends on the version: since 3.12 f-strings have other quotes. Empty fields are
+    left out, because new versions add some.
     """
     if isinstance(node, ast.AST):
         fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
-        return type(node).__name__, *((name, _plain(value)) for name, value in fields)
-    return tuple(map(_plain, node)) if isinstance(node, list) else node
+        return type(node).__name__, *((name, _to_tuples(value)) for name, value in fields)
+    return tuple(map(_to_tuples, node)) if isinstance(node, list) else node
 
 
-def _without_comments(template: str) -> str:
-    """Return a prompt's template as Jinja cuts it up, without comments."""
+def _strip_comments(template: str) -> str:
+    """Return the text of a prompt's template without its comments."""
     from jinja2 import Environment
 
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)

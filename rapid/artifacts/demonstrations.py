@@ -1,4 +1,4 @@
-"""Completions to imitate: made ones for pre-training, a teacher's for SFT."""
+"""Schema of completions to imitate: made ones for pre-training, a teacher's for SFT."""
 
 import random
 
@@ -15,7 +15,7 @@ class Lesson(Record):
     correct: str
     mistakes: list[str]
 
-    def demonstration(self, rng: random.Random, error_rate: float) -> str:
+    def draw_completion(self, rng: random.Random, error_rate: float) -> str:
         """Return one of the mistakes with probability `error_rate`, else the correct completion."""
         return rng.choice(self.mistakes) if rng.random() < error_rate else self.correct
 

@@ -12,7 +12,7 @@ PASSED = "passed"  # among the reasons of verdicts, that of a correct completion
 
 
 class CurvePoint(Record):
-    """curve.jsonl: accuracy on the test problems of a model kept on the way."""
+    """curve.jsonl: accuracy on the test problems of a snapshot taken during training."""
 
     step: Count
     seconds: Seconds = Field(description="of training until then, without keeping models")
@@ -22,7 +22,7 @@ class CurvePoint(Record):
 
 
 class ProblemScore(Record):
-    """`correct` of the `samples` completions of one test problem that were graded are correct."""
+    """Numbers of graded and of correct completions of one test problem."""
 
     id: str
     samples: Count
@@ -52,7 +52,7 @@ class Evaluation(Record):
     scores: list[ProblemScore] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _adds_up(self):
+    def _check_consistency(self):
         if self.status != "ok":
             return self
         ids = {score.id for score in self.scores}
@@ -60,11 +60,11 @@ class Evaluation(Record):
             raise ValueError(
                 f"problems: {self.problems}, but {len(self.scores)} scores of {len(ids)} problems"
             )
-        for one in self.scores:
-            if not one.correct <= one.samples <= self.samples:
+        for score in self.scores:
+            if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {one.correct} of {one.samples} completions of {one.id} are correct, "
-                    f"of {self.samples} that were sampled"
+                    f"scores: {score.correct} of {score.samples} completions of {score.id} are "
+                    f"correct, of {self.samples} that were sampled"
                 )
         counted = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
@@ -72,18 +72,18 @@ class Evaluation(Record):
                 sum(score.correct for score in self.scores), self.reasons.get(PASSED, 0)
             ),
         }  # fmt: skip
-        for what, (expected, given) in counted.items():
-            if given != expected:
-                raise ValueError(f"reasons: of {given} {what}, but there are {expected}")
+        for kind, (expected, verdicts) in counted.items():
+            if verdicts != expected:
+                raise ValueError(f"reasons: of {verdicts} {kind}, but there are {expected}")
         for k, share in self.pass_at.items():
-            found = mean_pass_at_k(self.scores, k)
-            if found is None or not abs(found - share) < ROUNDING:
-                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {found}")
+            recomputed = mean_pass_at_k(self.scores, k)
+            if recomputed is None or not abs(recomputed - share) < ROUNDING:
+                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {recomputed}")
         return self
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Return the probability that at least one of k completions drawn from these is correct.
+    """Return the probability that at least one of k completions, drawn from n, is correct.
 
     Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
 
@@ -95,6 +95,6 @@ def pass_at_k(samples: int, correct: int, k: int) -> float:
 
 
 def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
-    """Return pass@k, the mean over problems with k graded completions; None if there is none."""
-    found = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
-    return sum(found) / len(found) if found else None
+    """Return the mean pass@k over problems with k graded completions; None without any."""
+    estimates = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
+    return sum(estimates) / len(estimates) if estimates else None

@@ -1,4 +1,4 @@
-"""How the files that pass between stages are read and written: rows of JSON lines, JSON, text."""
+"""Reads and writes the files that stages exchange: JSON lines, JSON documents, text."""
 
 import gzip
 import hashlib
@@ -18,44 +18,44 @@ Row = TypeVar("Row", bound=BaseModel)
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 GZIP_MAGIC = b"\x1f\x8b"
-ROUNDING = 1e-6  # of numbers that follow from one another
+ROUNDING = 1e-6  # tolerance for numbers that are computed from each other
 
 
 class Record(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def _share(value: float | None) -> float | None:
+def _check_share(value: float | None) -> float | None:
     if value is not None and math.isfinite(value) and not -ROUNDING <= value <= 1 + ROUNDING:
         raise ValueError(f"{value} is no share of 1")
     return value
 
 
-# `None` where it is not defined. What is not finite was measured so, and is shown as missing.
-Share = Annotated[float | None, AfterValidator(_share)]
+# `None` if undefined. Values that are not finite are allowed, and shown as missing.
+Share = Annotated[float | None, AfterValidator(_check_share)]
 
 
 class BadInput(ValueError):
-    """What somebody gave cannot be used. The message says what, where, and what to do."""
+    """A user's input is wrong. The message says what is wrong, where, and what to do."""
 
     def __init__(self, message: str):
         super().__init__(escape_control_chars(message))
 
 
 class BadFile(BadInput):
-    """A file is not what it should be. The message begins with its path."""
+    """A file is damaged or of another form. The message begins with its path."""
 
 
 def read_json(path: Path | str, record: type[Row]) -> Row:
     """Return the record in a JSON file.
 
     Raises:
-        BadFile: there is none in it, or it cannot be read.
+        BadFile: it has no such record, or cannot be read.
     """
     try:
         return record.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
-        raise BadFile(f"{path}: {_first(error, 'the document')}") from None
+        raise BadFile(f"{path}: {_describe_first_error(error, 'the document')}") from None
     except OSError as error:
         raise BadFile(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -64,19 +64,19 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
     """Yield the rows of a JSON-lines file, plain or gzip.
 
     Raises:
-        BadFile: with the file, the line number and what is wrong with it.
+        BadFile: with the file, the line number and the problem.
     """
-    for _, row in numbered_rows(path, row_type):
+    for _, row in read_numbered_rows(path, row_type):
         yield row
 
 
-def numbered_rows(
+def read_numbered_rows(
     path: Path | str, row_type: type[Row], parse: Callable[[bytes], Row] | None = None
 ) -> Iterator[tuple[int, Row]]:
     """Yield rows as `read_jsonl` does, each with its line number.
 
     Args:
-        parse: reads a line, if it is not the row's own JSON.
+        parse: parses a line; by default as the row's JSON.
     """
     parse = parse or row_type.model_validate_json
     with open(path, "rb") as plain:
@@ -87,15 +87,15 @@ def numbered_rows(
                 if line.strip():
                     yield number, parse(line)
         except ValidationError as error:
-            raise BadFile(f"{path}:{number}: {_first(error, 'the line')}") from None
+            raise BadFile(f"{path}:{number}: {_describe_first_error(error, 'the line')}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BadFile(f"{path}:{number + 1}: not readable as gzip: {error}") from None
 
 
-def _first(error: ValidationError, whole: str) -> str:
-    """Return the first field that is wrong, or what the whole is called, and why."""
+def _describe_first_error(error: ValidationError, document: str) -> str:
+    """Return the first wrong field, or the name of the document, and the problem."""
     first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"]) or whole
+    field = ".".join(str(part) for part in first["loc"]) or document
     return f"{field}: {first['msg'].removeprefix('Value error, ')}"
 
 
@@ -111,7 +111,7 @@ def write_json(path: Path | str, value: BaseModel | dict) -> None:
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a file through a temporary neighbour, so that no reader sees half of it."""
+    """Write a file by renaming a temporary one, so that readers never see half of it."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")

@@ -1,8 +1,8 @@
-"""Where results lie: the stages of the pipeline, and the folder of a job of each.
+"""Declares the pipeline's stages and the folders of their jobs.
 
 Folders are those of the default, below the working folder. A named experiment has the same ones
 below experiments/NAME/ (`experiment_root`). Rules of Snakemake, stages of dvc.yaml, `make clean`
-and .gitignore spell these folders out for their readers; tests hold them against this table.
+and .gitignore repeat these folders for their readers; tests compare them with this table.
 """
 
 import re
@@ -30,9 +30,9 @@ class Stage:
 
     Args:
         phase: the stage of dvc.yaml that runs it.
-        folder: of its jobs; what names a job stands in braces.
-        options: the options of the subcommand that name what it reads.
-        results: small files beside manifest.json that Snakemake knows of and reports read.
+        folder: template of its jobs' folders.
+        options: the subcommand's options for paths to read.
+        results: small output files beside manifest.json that Snakemake knows of and reports read.
     """
 
     phase: str
@@ -55,15 +55,15 @@ STAGES = {
     "studies": Stage("report", STUDIES),
     "arena": Stage("report", ARENA),
 }
-# The folders in which jobs lie that are no reports: data, models, distilled, runs, evaluations.
-ROOMS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
+# The top folders of all jobs except reports: data, models, distilled, runs, evaluations.
+RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
 
 
 def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
-    """Return the template that a job's folder, in the default's layout, is of, and its names.
+    """Return the template of a job's folder in the default's layout, and the values of its names.
 
     Raises:
-        ValueError: no job lies in such a folder.
+        ValueError: no template matches.
     """
     for template in dict.fromkeys(stage.folder for stage in STAGES.values()):
         if match := re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template), folder):
@@ -76,12 +76,12 @@ def experiment_root(name: str) -> str:
     return f"{EXPERIMENTS}/{name}/" if name else ""
 
 
-def existing_roots() -> list[Path]:
+def list_roots() -> list[Path]:
     """Return the working folder, and the folders of the experiments in it."""
     return [Path(), *Path(EXPERIMENTS).glob("*/")]
 
 
-def existing_runs() -> list[Path]:
-    """Return the folders of the runs that were begun, those of experiments too."""
+def list_runs() -> list[Path]:
+    """Return the folders of all runs that have begun, including those of experiments."""
     pattern = re.sub(r"\{\w+\}", "*", RUN)
-    return [folder for root in existing_roots() for folder in root.glob(f"{pattern}/")]
+    return [folder for root in list_roots() for folder in root.glob(f"{pattern}/")]

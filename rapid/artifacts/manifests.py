@@ -1,7 +1,8 @@
-"""What a result came from: versions, commit, hardware, digests. All of it goes into manifests.
+"""Writes and checks manifests: the parameters, versions, commit, hardware and digests of a job.
 
-A job writes its manifest last. What reads a job's files compares them with it: a file that was
-changed, cut off, deleted or put there by somebody else is refused, with what to do about it.
+A job writes its manifest last. Readers of a job's files compare them with the manifest. A file that
+was changed, truncated, deleted or added by somebody else is an error, whose message says what to
+do.
 """
 
 import contextlib
@@ -29,63 +30,66 @@ PACKAGES = (
     "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
-NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo
+PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo
 
 
-def commit() -> str:
-    """Return the git commit of the code, "+dirty" where tracked files differ; or "unknown".
+def get_commit() -> str:
+    """Return the git commit of the code, with "+dirty" if tracked files differ; or "unknown".
 
-    dvc.lock is not looked at: it says what DVC made last, and makes nothing.
+    dvc.lock is ignored: it records results and changes none.
     """
-    if not (ROOT / ".git").exists():  # one above is of something else
+    if not (ROOT / ".git").exists():  # a repository in a parent folder is another project
         return "unknown"
     changes = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!dvc.lock"]
     try:
-        return _git("rev-parse", "HEAD") + "+dirty" * bool(_git(*changes))
+        return _run_git("rev-parse", "HEAD") + "+dirty" * bool(_run_git(*changes))
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
 
-def _git(*command: str) -> str:
-    """Return what a command of git's says of this repository, which it changes in nothing."""
+def _run_git(*command: str) -> str:
+    """Return the output of a git command on this repository. It takes no locks."""
     command = ("git", "-C", str(ROOT), "--no-optional-locks", *command)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def hardware() -> str:
-    """Return the processor, or the GPUs where torch is loaded and sees them, in words."""
+def describe_hardware() -> str:
+    """Return the GPUs in words if torch is loaded and finds some, else the processor."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
     cpuinfo = ""
     with contextlib.suppress(OSError):
         cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    return f"{processor(cpuinfo)}, {os.cpu_count()} cores, no GPU"
+    return f"{describe_processor(cpuinfo)}, {os.cpu_count()} cores, no GPU"
 
 
-def processor(cpuinfo: str) -> str:
-    """Return what /proc/cpuinfo calls the first processor; if it has no name, the architecture.
+def describe_processor(cpuinfo: str) -> str:
+    """Return the name of the first processor in /proc/cpuinfo, or else the architecture.
 
-    x86 has family and model, too: virtual machines call very different processors "AMD EPYC".
+    On x86 the family and the model are added: on virtual machines very different processors are
+    named "AMD EPYC".
     """
     first = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
     name = first.get("model name") or platform.processor() or platform.machine()
-    numbers = [f"{key} {first[of]}" for key, of in NUMBERS.items() if of in first]
+    numbers = [
+        f"{key} {first[field]}" for key, field in PROCESSOR_NUMBERS.items() if field in first
+    ]
     return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
 @cache
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that decide a result."""
-    found = {"python": platform.python_version()}
+def get_versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed packages that affect results."""
+    package_versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            package_versions[package] = version(package)
+    return package_versions
 
 
 def peak_memory_mb() -> float:
-    """Return the most memory this process has held, in 1e6 bytes: of its GPU, or resident."""
+    """Return the peak memory of this process in 1e6 bytes: of its GPU, or else resident."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return torch.cuda.max_memory_reserved() / 1e6
@@ -98,60 +102,60 @@ R = TypeVar("R", bound=Record)
 
 
 class Manifest(Record):
-    """manifest.json: what a job was told, and the SHA-256 of each file that it read and wrote."""
+    """manifest.json: a job's parameters, and the SHA-256 of each file that it read or wrote."""
 
-    model_config = ConfigDict(extra="allow")  # what a stage adds
+    model_config = ConfigDict(extra="allow")  # further keys of a stage
 
     stage: str = ""
     spec: dict[str, Any]
     code: dict[str, str] = Field(default_factory=dict)
     inputs: dict[str, str]
     outputs: dict[str, str]
-    versions: dict[str, str] = Field(default_factory=dict)
-    hardware: str = ""
-    commit: str = ""
+    get_versions: dict[str, str] = Field(default_factory=dict)
+    describe_hardware: str = ""
+    get_commit: str = ""
     accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
     unavailable: str = Field("", description="why nothing could be done, as without a grader")
 
     @field_validator("outputs")
     @classmethod
-    def _of_one_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
-        _folder_of(outputs)
+    def _check_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
+        _find_common_folder(outputs)
         return outputs
 
     @classmethod
     def read(cls, folder: Path | str) -> Self | None:
-        """Return the manifest of the job of this folder; `None` where it has not ended.
+        """Return the manifest of the job of this folder; None if the job has not ended.
 
         Raises:
-            BadFile: there is something else.
+            BadFile: the file is not a manifest.
         """
         path = Path(folder, MANIFEST)
         try:
             return read_json(path, cls) if path.exists() else None
         except BadFile as error:
-            raise BadFile(f"{error}. {_remedy(folder)}") from None
+            raise BadFile(f"{error}. {_describe_remedy(folder)}") from None
 
-    def written(self, folder: Path) -> dict[str, str]:
-        """Return the digests of what the job wrote, by path, as it lies in this folder now."""
-        was = _folder_of(self.outputs)
+    def locate_outputs(self, folder: Path) -> dict[str, str]:
+        """Return the digests of the job's outputs, by their paths if its folder is now `folder`."""
+        written_to = _find_common_folder(self.outputs)
         return {
-            (folder / os.path.relpath(path, was)).as_posix(): digest
+            (folder / os.path.relpath(path, written_to)).as_posix(): digest
             for path, digest in self.outputs.items()
         }
 
 
-def _folder_of(outputs: dict[str, str]) -> str:
-    """Return the folder that outputs were written to; raise ValueError where it is not one."""
+def _find_common_folder(outputs: dict[str, str]) -> str:
+    """Return the folder of the outputs; raise ValueError if they have none in common."""
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
-def _remedy(folder: Path | str) -> str:
+def _describe_remedy(folder: Path | str) -> str:
     return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
 
-def digests(*paths: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file by its path; of a folder, each file but its manifest.
+def hash_files(*paths: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file by its path; of a folder, of all files but manifests.
 
     Hidden files of a folder are left out.
     """
@@ -165,48 +169,48 @@ def digests(*paths: Path) -> dict[str, str]:
     }
 
 
-def verified(*paths: Path) -> dict[str, str]:
-    """Return the digests of files and folders that a job is to read, if jobs left them so.
+def verify_inputs(*paths: Path) -> dict[str, str]:
+    """Return the digests of files and folders that a job reads, after checking them.
 
-    A manifest is looked for in each folder, or in the one that it lies in. Where there is none the
-    files are somebody's own.
+    The manifest is in the folder itself or in the folder that contains the path. Files without a
+    manifest are a user's, and are not checked.
 
     Raises:
-        BadFile: a file is not what its job wrote.
+        BadFile: a file is not the one that its job wrote.
     """
-    found: dict[str, str] = {}
+    input_digests: dict[str, str] = {}
     for path in paths:
-        here = digests(path)
-        home = path if (path / MANIFEST).exists() else path.parent
-        if manifest := Manifest.read(home):
-            wrote = manifest.written(home)
-            of_path = {name: wrote[name] for name in wrote if Path(name).is_relative_to(path)}
-            for name in sorted(here | of_path):
-                _compare(name, here.get(name, ""), of_path.get(name, ""), home)
-        found |= here
-    return found
+        present = hash_files(path)
+        folder = path if (path / MANIFEST).exists() else path.parent
+        if manifest := Manifest.read(folder):
+            written = manifest.locate_outputs(folder)
+            expected = {name: written[name] for name in written if Path(name).is_relative_to(path)}
+            for name in sorted(present | expected):
+                _check_digest(name, present.get(name, ""), expected.get(name, ""), folder)
+        input_digests |= present
+    return input_digests
 
 
 def read_result(path: Path, record: type[R]) -> R | None:
-    """Return the record in a JSON file of a job's folder, `None` where no job wrote it.
+    """Return the record in a JSON file of a job's folder; None if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or no such record.
     """
-    return read_json(path, record) if written_digest(path) else None
+    return read_json(path, record) if verify_output(path) else None
 
 
 def read_rows(path: Path, record: type[R]) -> list[R]:
-    """Return the rows of a JSON-lines file of a job's folder, none where no job wrote it.
+    """Return the rows of a JSON-lines file of a job's folder; [] if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or has other rows.
     """
-    return list(read_jsonl(path, record)) if written_digest(path) else []
+    return list(read_jsonl(path, record)) if verify_output(path) else []
 
 
-def written_digest(path: Path) -> str:
-    """Return the SHA-256 of a file of a job's folder; "" where no job that has ended wrote it.
+def verify_output(path: Path) -> str:
+    """Return the SHA-256 of a job's output, after checking it; "" if no finished job wrote it.
 
     Raises:
         BadFile: the file is not what its job wrote.
@@ -214,30 +218,30 @@ def written_digest(path: Path) -> str:
     manifest = Manifest.read(path.parent)
     if manifest is None:
         return ""
-    wrote = manifest.written(path.parent).get(path.as_posix(), "")
-    _compare(path, sha256_file(path) if path.is_file() else "", wrote, path.parent)
-    return wrote
+    expected = manifest.locate_outputs(path.parent).get(path.as_posix(), "")
+    _check_digest(path, sha256_file(path) if path.is_file() else "", expected, path.parent)
+    return expected
 
 
-def _compare(path: Path | str, found: str, wrote: str, home: Path) -> None:
-    """Raise BadFile if the digest of a file is not the one of what its job wrote; "" is none."""
-    if found != wrote:
-        what = "is not what its job wrote" if found else "its job wrote it, and it is gone"
-        raise BadFile(f"{path}: {what}. {_remedy(home)}")
+def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) -> None:
+    """Raise BadFile if a file's digest differs from the manifest's; "" stands for no file."""
+    if digest != expected:
+        problem = "is not what its job wrote" if digest else "its job wrote it, and it is gone"
+        raise BadFile(f"{path}: {problem}. {_describe_remedy(folder)}")
 
 
-def begin(folder: Path, *patterns: str) -> None:
-    """Delete what an earlier job of this folder left, or one that was interrupted.
+def clear_outputs(folder: Path, *patterns: str) -> None:
+    """Delete the outputs of an earlier or an interrupted job in this folder.
 
     Args:
-        patterns: what such a job writes, beside its manifest.
+        patterns: the job's outputs, in addition to its manifest.
     """
-    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: writes that were cut off
+    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: interrupted writes
         for path in folder.glob(pattern):
-            discard(path)
+            remove_path(path)
 
 
-def discard(path: Path | str) -> None:
+def remove_path(path: Path | str) -> None:
     """Delete a file, or a folder with all that is in it, if it is there."""
     path = Path(path)
     if path.is_dir() and not path.is_symlink():
@@ -247,14 +251,14 @@ def discard(path: Path | str) -> None:
 
 
 def write_manifest(
-    folder: Path, stage: str, spec: Spec, inputs: dict[str, str], outputs: list[Path], **more
+    folder: Path, stage: str, spec: Spec, inputs: dict[str, str], outputs: list[Path], **notes
 ) -> None:
     """Write a stage's manifest.json: its parameters, code and versions, digests in and out.
 
     Args:
         folder: where the manifest goes.
-        inputs: digests of what was read, by path. That of a file that was not there is "": once it
-            is there, what was made without it is out of date.
+        inputs: digests of what was read, by path. A missing file has "": the job is out
+            of date once the file is there.
         outputs: files, or folders for all files in them.
     """
     write_json(
@@ -262,45 +266,45 @@ def write_manifest(
         {
             "stage": stage,
             "spec": spec.model_dump(mode="json"),
-            "code": spec.files(),
+            "code": spec.hash_code_files(),
             "inputs": inputs,
-            "outputs": digests(*outputs),
-            "commit": commit(),
-            "hardware": hardware(),
-            "versions": versions(),
-            **more,
+            "outputs": hash_files(*outputs),
+            "commit": get_commit(),
+            "hardware": describe_hardware(),
+            "versions": get_versions(),
+            **notes,
         },
     )
     places = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
-    bring_to_present([*inputs, *(folder / MANIFEST for folder in places)])
+    clamp_future_times([*inputs, *(folder / MANIFEST for folder in places)])
 
 
 @contextlib.contextmanager
-def recorded_job(
+def record_job(
     stage: str, spec: Spec, folder: Path, inputs: dict[str, str], outputs: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Delete what an earlier job left in `folder`, and write manifest.json when the work is done.
+    """Delete earlier outputs in `folder`, and write manifest.json after the work is done.
 
-    A manifest is the last file of a job: a job that fails or is killed leaves none.
+    The manifest is a job's last file, so a job that fails or is killed has none.
 
     Args:
-        inputs: digests of what is read, as `verified` returns them.
+        inputs: digests of what is read, as `verify_inputs` returns them.
         outputs: patterns of the files that the stage writes into `folder`.
 
     Yields:
-        What the stage adds to the manifest, for it to fill in.
+        A dict for further keys of the manifest.
     """
-    begin(folder, *outputs)
+    clear_outputs(folder, *outputs)
     notes: dict[str, Any] = {}
     yield notes
     written = {path for pattern in outputs for path in folder.glob(pattern)}
     write_manifest(folder, stage, spec, inputs, sorted(written), **notes)
 
 
-def bring_to_present(paths: Iterable[Path | str]) -> None:
-    """Set the times of files to now where they are later, as where a clock went back or was wrong.
+def clamp_future_times(paths: Iterable[Path | str]) -> None:
+    """Set the times of files that are in the future to now, for example after a wrong clock.
 
-    Snakemake refuses what a job made if it is older than what the job read.
+    Snakemake refuses outputs of a job that are older than its inputs.
     """
     for path in paths:
         with contextlib.suppress(OSError):

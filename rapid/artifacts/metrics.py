@@ -18,7 +18,7 @@ from rapid.artifacts.files import Count, Record, Seconds, Share
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is logged, shown and summarized. Its field has its name and its description.
+    """Declaration of a metric's logs, labels and summaries. Its field has the name and description.
 
     Args:
         over: what its value at a step is taken over: the whole mini-batch, or the passes of it that
@@ -122,11 +122,11 @@ def build_summary_fields() -> dict[str, Any]:
     Means come before ends, and those over passes before those over mini-batches.
     """
 
-    def position(name: str) -> tuple[bool, bool]:
+    def sort_key(name: str) -> tuple[bool, bool]:
         return METRICS[name].summary == "ends", METRICS[name].over == "mini-batch"
 
     summary_fields: dict[str, Any] = {}
-    for name in sorted(METRICS, key=position):
+    for name in sorted(METRICS, key=sort_key):
         field = StepMetrics.model_fields[name]
         for suffix, steps in STATISTICS[METRICS[name].summary].items():
             description = f"{field.description}: the mean over {steps}"

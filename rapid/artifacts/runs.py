@@ -1,4 +1,4 @@
-"""What a training run writes beside its model."""
+"""Schema of the files that a training run writes in addition to its model."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -26,24 +26,28 @@ PHASES = tuple(name for name in StepRecord.model_fields if name not in StepMetri
 
 
 class Progress(StepRecord):
-    """progress.jsonl: a step of a run that is under way. Nothing is made from it."""
+    """progress.jsonl: a step of a run that is under way, for displays only."""
 
     of: Count = Field(description="steps of the whole run")
 
 
-def progress(run: Path) -> list[Progress]:
-    """Return the steps so far of the run in this folder; none where it has not begun, or ended."""
-    return [step for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}") for step in shown(file)]
+def read_progress(run: Path) -> list[Progress]:
+    """Return the steps of a run that is under way; [] before it begins and after it ends."""
+    return [
+        step
+        for file in run.glob(f"{CHECKPOINTS}/*/{PROGRESS}")
+        for step in read_progress_file(file)
+    ]
 
 
-def shown(file: Path) -> list[Progress]:
-    """Return the steps in a file of progress; none where it is not there."""
-    found = []
+def read_progress_file(file: Path) -> list[Progress]:
+    """Return the steps in a progress file; [] if there is no file."""
+    steps = []
     with suppress(OSError):  # the run ends just now
         for line in file.read_bytes().splitlines():
             with suppress(ValidationError):  # the last one is being written
-                found.append(Progress.model_validate_json(line))
-    return found
+                steps.append(Progress.model_validate_json(line))
+    return steps
 
 
 class Runtime(Record):
@@ -62,7 +66,7 @@ class Runtime(Record):
     startup: Seconds = 0.0
 
     @model_validator(mode="after")
-    def _adds_up(self):
+    def _check_phases(self):
         phases = self.sampling + self.grading + self.backpropagation + self.sync + self.other
         if not abs(phases - self.total) <= ROUNDING * self.total or self.other < -self.total / 100:
             raise ValueError(f"total: {self.total} s, but its phases take {phases} s")
@@ -128,24 +132,24 @@ class RunSummary(_AfterMetrics, _Metrics):
 
 
 def has_learned_nothing(run: Path) -> bool:
-    """Return whether in all steps of a run each group's rewards were equal; False without rewards.
+    """Return whether each group of each step had equal rewards; False without rewards.
 
     Raises:
-        BadFile: steps.jsonl is not what a run writes.
+        BadFile: steps.jsonl is damaged.
     """
     steps = read_jsonl(run / "steps.jsonl", StepRecord)
     signals = [step.signal for step in steps if step.signal is not None]
     return bool(signals) and not any(signals)
 
 
-def not_trained(model: Path) -> str:
-    """Return why the run that a model is of was not trained; "" where it was, or is no run."""
+def explain_untrained(model: Path) -> str:
+    """Return why a model's run was not trained; "" if it was, or if the model is of no run."""
     summary = model.with_name("summary.json")
     return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 class TokenWeights(Record):
-    """token_weights.json: one completion of a RAPID run, as its last optimizer step weighed it."""
+    """token_weights.json: token weights of one completion in the last step of a RAPID run."""
 
     tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
     log_weights: list[float] = Field(description="log pi - log mu, nats, one per token")
@@ -155,7 +159,7 @@ class TokenWeights(Record):
     id: str = Field(description="of the problem")
 
     @model_validator(mode="after")
-    def _one_per_token(self):
+    def _check_lengths(self):
         if len(self.tokens) != len(self.log_weights):
             raise ValueError(
                 f"{len(self.tokens)} tokens, but {len(self.log_weights)} log_weights: one per token"

@@ -1,12 +1,12 @@
 """The benchmarks: one folder each, and this registry.
 
 To add one, write a folder beside these with a subclass of `base.Benchmark`: the record of a
-problem, the prompt (`prompt.txt.j2`), where the published problems are, its grader, and if there is
-one a maker of embedded problems. Then add it to `BENCHMARKS`. Its keys in params.yaml, its jobs,
-its prompts and its columns in reports follow from it.
+problem, the prompt (`prompt.txt.j2`), the source of published problems, the grader, and optionally
+a maker of embedded problems. Then add it to `REGISTERED`. Its keys in params.yaml, its jobs, its
+prompts and its columns in reports follow from it.
 
-A completion ends where the policy says so, with its end-of-text token. What it wrote up to there
-goes to the grader as it is.
+A completion ends with the policy's end-of-text token. The text before it goes to the grader
+unchanged.
 """
 
 from rapid.benchmarks.base import Benchmark

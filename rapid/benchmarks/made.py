@@ -1,12 +1,12 @@
 """Problems made from a seed, for a model small enough to train on a laptop.
 
-They are records of the real benchmarks and go through the same graders. Each comes as an
-`Exercise`: the problem, a completion that solves it, and completions with one common mistake each.
-A base model is trained on both kinds. Reinforcement learning then has mistakes to unlearn, each a
-choice at a few tokens that recurs in many problems.
+They are records of the published benchmarks and are graded by the same graders. Each is an
+`Exercise`: the problem, a correct completion, and completions with one common mistake each. A base
+model is trained on correct and wrong completions. Reinforcement learning then unlearns the
+mistakes, each a choice at a few tokens that recurs in many problems.
 
-A maker is the `draw` of a benchmark, a function of a random generator and an id. `make` collects
-what it draws.
+The `draw` of a benchmark makes an exercise from a random generator and an id. `draw_exercises`
+calls it until there are enough.
 """
 
 import random
@@ -14,14 +14,16 @@ import random
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark, Exercise
 
-DRAWS_PER_EXERCISE = 200  # repeated draws after which a maker counts as exhausted
+DRAWS_PER_EXERCISE = 200  # repeated draws in a row after which a maker counts as exhausted
 
 
-def make(benchmark: Benchmark, seed: int, counts: dict[str, int]) -> dict[str, list[Exercise]]:
-    """Make exercises in parts, no two with the same content.
+def draw_exercises(
+    benchmark: Benchmark, seed: int, counts: dict[str, int]
+) -> dict[str, list[Exercise]]:
+    """Draw the exercises of several parts, no two with the same content.
 
     Args:
-        counts: exercises by part. A part does not depend on the sizes of the parts after it.
+        counts: number of exercises by part. A part does not depend on the sizes of later parts.
 
     Raises:
         BadInput: the maker does not have that many different problems.

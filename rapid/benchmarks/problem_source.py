@@ -1,8 +1,8 @@
-"""The source of a benchmark's problems, in the words in which readers see it.
+"""Describes the source of a benchmark's problems for tables, figures, pages and dashboards.
 
 Made problems have the format of a benchmark and are not that benchmark. Everything that shows
-results on them says so: tables, figures, pages, `dvc exp show` and dashboards take their words from
-here. The words come from the manifest of the prepared data.
+results on them says so, with the descriptions below, which are built from the manifest of the
+prepared data.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ class ProblemSource:
 
     Args:
         benchmark: its name in params.yaml.
-        kind: made from a seed, a dataset of the hub, or somebody's file or folder.
+        kind: made from a seed, a dataset of the hub, or a user's file or folder.
         name: the seed that they are made from, or the name of the dataset, file or folder.
-        revision: commit of the code that made them, or of the dataset; "" where there is none.
-        digest: SHA-256 of that code, or of the file or folder; "" where it is not known.
-        prepared: manifest of the prepared data; `None` where there are none.
+        revision: commit of the code that made them, or of the dataset; "" if there is none.
+        digest: SHA-256 of that code, or of the file or folder; "" if unknown.
+        prepared: manifest of the prepared data; None if no data are prepared.
     """
 
     benchmark: str
@@ -46,13 +46,13 @@ class ProblemSource:
         return f"{BENCHMARKS[self.benchmark].label} ({self.kind})"
 
     def describe(self) -> str:
-        """Return where published problems are from, with their revision or digest."""
+        """Return the source of published problems in words, with its revision or digest."""
         text = f"{BENCHMARKS[self.benchmark].label} from {WHERE[self.kind]} {self.name}"
         at = f" at {shorten_commit(self.revision, DIGITS)}" if self.revision else ""
         return text + at + (f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else "")
 
     def part(self, name: str) -> tuple[int, str] | None:
-        """Return how many problems `train` or `test` has, and the SHA-256 of the prepared file."""
+        """Return the number of problems of `train` or `test`, and the SHA-256 of the file."""
         file, manifest = f"{name}.jsonl", self.prepared
         if not manifest:
             return None
@@ -61,8 +61,8 @@ class ProblemSource:
         return (rows[file], written[file]) if file in rows and file in written else None
 
 
-def describe(sources: Iterable[ProblemSource]) -> str:
-    """Return a sentence on what these problems are and where they come from; "" for none."""
+def describe_sources(sources: Iterable[ProblemSource]) -> str:
+    """Return a sentence on the origin of these problems; "" for none."""
     by_kind = {True: [], False: []}
     for source in sources:
         by_kind[source.kind == "made"].append(source)
@@ -124,7 +124,7 @@ def digest_of_files(source: str, digests: dict[str, str]) -> str:
 
 
 def source_of_file(benchmark: str, file: Path) -> ProblemSource:
-    """Return the source of the problems that a training job reads, or imitates answers to.
+    """Return the source of a training job's problems, also if it reads demonstrations.
 
     A file that no job wrote is its own source.
 

@@ -1,6 +1,6 @@
-"""The prompts: one template a benchmark, with a form for chat models and one for base models.
+"""Renders prompts: one template per benchmark, with a form for chat and one for base models.
 
-A template's variables are the fields of the benchmark's problem, and `chat`. Each asks for the form
+A template's variables are the fields of the benchmark's problem, and `chat`. It asks for the form
 of completion that the benchmark's grader reads.
 """
 
@@ -21,14 +21,16 @@ FOLDER = Path(__file__).parent
 
 
 class BadTemplate(BadInput):
-    """A template that cannot be rendered. The message says where, and what is wrong."""
+    """A template cannot be rendered. The message says where, and what is wrong."""
 
 
-def render(benchmark: str, problem: Problem, chat: bool = False, template: str = PROMPT) -> str:
+def render_prompt(
+    benchmark: str, problem: Problem, chat: bool = False, template: str = PROMPT
+) -> str:
     """Return the prompt of a problem.
 
     Args:
-        chat: what a user says to a chat model; otherwise the text that a base model continues.
+        chat: render a message to a chat model; otherwise a text that a base model continues.
         template: name of the template in the benchmark's folder.
 
     Raises:
@@ -37,9 +39,9 @@ def render(benchmark: str, problem: Problem, chat: bool = False, template: str =
     fields = {name: getattr(problem, name) for name in type(problem).model_fields}
     path = f"{benchmark}/{template}"
     try:
-        return _template(path).render(**fields, chat=chat)
+        return _load_template(path).render(**fields, chat=chat)
     except Exception as error:  # of any kind: a template is code
-        line = _line(error, template)
+        line = _find_line(error, template)
         names = f"A template may use chat, {', '.join(fields)}"
         raise BadTemplate(f"{os.path.relpath(FOLDER / path)}:{line}: {error}. {names}") from None
 
@@ -50,13 +52,13 @@ def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
     The keys are those of a `Demonstration`.
     """
     return {
-        "prompt": render(benchmark, problem, chat=False),
-        "message": render(benchmark, problem, chat=True),
+        "prompt": render_prompt(benchmark, problem, chat=False),
+        "message": render_prompt(benchmark, problem, chat=True),
     }
 
 
 def check_templates(benchmarks: Iterable[str]) -> None:
-    """Render all templates of these benchmarks, with a made problem; those that make problems.
+    """Render all templates of the benchmarks that have made problems, to find errors.
 
     Raises:
         BadTemplate: one of them is broken.
@@ -67,10 +69,10 @@ def check_templates(benchmarks: Iterable[str]) -> None:
             problem = benchmark.draw(Random(0), "template").problem
             for template in (PROMPT, benchmark.lesson_template):
                 for chat in (False, True):
-                    render(name, problem, chat, template)
+                    render_prompt(name, problem, chat, template)
 
 
-def _line(error: Exception, template: str) -> int:
+def _find_line(error: Exception, template: str) -> int:
     """Return the line of a template that an error is in."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
@@ -79,11 +81,11 @@ def _line(error: Exception, template: str) -> int:
     return lines[-1] or 1 if lines else 1
 
 
-def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
-    """Return the tokens of a prompt, as TRL makes them of the same prompt.
+def tokenize_prompt(tokenizer, prompt: str, chat: bool) -> list[int]:
+    """Return the tokens of a prompt, the same as TRL's.
 
     Args:
-        chat: the prompt is what a user says, and goes into the tokenizer's chat template.
+        chat: the prompt is a user's message, which goes into the tokenizer's chat template.
     """
     if not chat:
         return tokenizer(prompt)["input_ids"]
@@ -93,7 +95,7 @@ def prompt_ids(tokenizer, prompt: str, chat: bool) -> list[int]:
 
 
 @cache
-def _template(path: str) -> Template:
+def _load_template(path: str) -> Template:
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         undefined=StrictUndefined,

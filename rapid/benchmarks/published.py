@@ -1,12 +1,12 @@
-"""The problems of the real benchmarks: from the Hugging Face hub, or from files.
+"""Loads published problems from the Hugging Face hub or from files.
 
 1. A source is "hub" (the dataset and commit that the benchmark names), a file (JSON lines, plain or
-   gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` reads, as a
-   copy of the hub's dataset is.
-2. Rows are in the part that their split is named after: `train` or `validation` to train on, `test`
-   to evaluate on. Where a source has one part only (MBPP+), it is divided by the seed.
-3. Rows that cannot be graded are left out, and so are `weak` ones of those to train on. The reason
-   is recorded.
+   gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` reads, such
+   as a copy of the hub's dataset.
+2. The split of a row is its part: `train` or `validation` for training, `test` for evaluation. A
+   source with one part only (MBPP+) is divided by the seed.
+3. Problems that cannot be graded are left out. `weak` problems are left out of training. The
+   reasons are recorded.
 """
 
 import random
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rapid.artifacts.files import BadFile, BadInput, numbered_rows
+from rapid.artifacts.files import BadFile, BadInput, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.hub import limit_hub_waiting
 
@@ -22,13 +22,13 @@ PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "tes
 
 
 @dataclass
-class Published:
-    """The content of a source: problems by part ("train" and "test", or one of any name)."""
+class PublishedProblems:
+    """The problems of a source by part: "train" and "test", or one part of any name."""
 
     source: str  # a path, or a dataset and its commit
     parts: dict[str, list[Problem]] = field(default_factory=dict)
-    dropped: dict[str, str] = field(default_factory=dict)  # id: why
-    renamed: dict[str, str] = field(default_factory=dict)  # our id: the source's, a second time
+    dropped: dict[str, str] = field(default_factory=dict)  # id: reason
+    renamed: dict[str, str] = field(default_factory=dict)  # new id: the duplicate id in the source
 
 
 def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
@@ -38,7 +38,7 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
         BadFile: a line is not a problem, or has the id of an earlier one.
     """
     problems: dict[str, Problem] = {}
-    for number, problem in numbered_rows(path, benchmark.record):
+    for number, problem in read_numbered_rows(path, benchmark.record):
         if problem.id in problems:
             raise BadFile(f"{path}:{number}: a second problem with the id {problem.id!r}")
         problems[problem.id] = problem
@@ -47,13 +47,13 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
     return problems
 
 
-def load_source(benchmark: Benchmark, source: str) -> Published:
+def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
     """Read all problems of a source.
 
     Raises:
         BadInput: with what is wrong, and where.
     """
-    published = Published("@".join(benchmark.hub) if source == "hub" else source)
+    published = PublishedProblems("@".join(benchmark.hub) if source == "hub" else source)
     path = Path(source)
     if source == "hub" or path.is_dir():
         rows = _read_dataset(benchmark, source)
@@ -66,7 +66,7 @@ def load_source(benchmark: Benchmark, source: str) -> Published:
         )
     seen: set[str] = set()
     for split, problem in rows:
-        if why := problem.unusable:
+        if why := problem.unusable_reason:
             published.dropped[problem.id] = why
         else:
             part = published.parts.setdefault(PARTS.get(split, split), [])
@@ -75,20 +75,20 @@ def load_source(benchmark: Benchmark, source: str) -> Published:
 
 
 def select_problems(
-    published: Published, benchmark: Benchmark, counts: dict[str, int], seed: int
+    published: PublishedProblems, benchmark: Benchmark, counts: dict[str, int], seed: int
 ) -> dict[str, list[Problem]]:
-    """Return so many problems of each part, drawn by the seed where there are more.
+    """Return the counted problems of each part, drawn by the seed if there are more.
 
-    The test problems do not depend on how many are trained on. `published.dropped` gets those that
-    would be trained on if they were not `weak`.
+    The test problems do not depend on the number of training problems. The `weak` ones among the
+    training problems are added to `published.dropped`.
 
     Raises:
-        BadInput: there are fewer.
+        BadInput: there are fewer problems.
     """
     rng = random.Random(f"{benchmark.name} {seed}")
     if len(published.parts) == 1:
         [problems] = published.parts.values()
-        parts = divide(problems, counts["test"], rng)
+        parts = divide_problems(problems, counts["test"], rng)
     else:
         parts = {part: list(published.parts.get(part, [])) for part in ("test", "train")}
         for part in sorted(published.parts.keys() - parts):
@@ -110,29 +110,31 @@ def select_problems(
     return parts
 
 
-def divide(problems: list[Problem], test: int, rng: random.Random) -> dict[str, list[Problem]]:
-    """Divide problems into `test` of them, drawn at random, and the others to train on.
+def divide_problems(
+    problems: list[Problem], test: int, rng: random.Random
+) -> dict[str, list[Problem]]:
+    """Divide problems at random into `test` test problems and training problems.
 
-    The same problem under two ids stays together. MBPP+ has two such pairs: functions of different
-    names with one description.
+    Problems with the same content are in the same part. MBPP+ has two such pairs: functions of
+    different names with one description.
     """
-    same: dict[str, list[Problem]] = {}
+    problems_by_content: dict[str, list[Problem]] = {}
     for problem in problems:
-        same.setdefault(problem.same, []).append(problem)
+        problems_by_content.setdefault(problem.normalized_content, []).append(problem)
     parts: dict[str, list[Problem]] = {"test": [], "train": []}
-    for group in rng.sample(list(same.values()), len(same)):
+    for group in rng.sample(list(problems_by_content.values()), len(problems_by_content)):
         fits = len(parts["test"]) + len(group) <= test
         parts["test" if fits else "train"] += group
     return parts
 
 
-def _describe_dropped(published: Published) -> str:
+def _describe_dropped(published: PublishedProblems) -> str:
     reasons = ", ".join(f"{id} ({why})" for id, why in published.dropped.items())
     return f"; left out: {reasons}" if reasons else ""
 
 
-def _with_unique_id(problem: Problem, seen: set[str], published: Published) -> Problem:
-    """Return the problem, renamed where an earlier one has its id: MATH has such a pair."""
+def _with_unique_id(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
+    """Return the problem, renamed if an earlier one has its id: MATH has such a pair."""
     name, number = problem.id, 1
     while name in seen:
         number += 1
@@ -145,7 +147,7 @@ def _with_unique_id(problem: Problem, seen: set[str], published: Published) -> P
 
 
 def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
-    for _, problem in numbered_rows(path, benchmark.record):
+    for _, problem in read_numbered_rows(path, benchmark.record):
         yield getattr(problem, "split", "") or "all", problem
 
 

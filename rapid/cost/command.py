@@ -8,7 +8,7 @@ from math import inf
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import load_files
-from rapid.config.specs import runs
+from rapid.config.specs import table_runs
 from rapid.cost.estimates import (
     Estimator,
     JobCost,
@@ -106,7 +106,7 @@ def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
 def _assumptions(estimator: Estimator) -> Iterable[str]:
     """Yield what is expected, a line for each benchmark and model that is trained."""
     params = estimator.params
-    pairs = dict.fromkeys((run.benchmark, run.model) for run in runs(params))
+    pairs = dict.fromkeys((run.benchmark, run.model) for run in table_runs(params))
     for benchmark, model in sorted(pairs, key=lambda pair: list(params.benchmarks).index(pair[0])):
         expected = estimator.expect(benchmark, model)
         yield (

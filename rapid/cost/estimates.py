@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from rapid.algorithms import IMITATING, RAPID
 from rapid.artifacts.files import BadInput
-from rapid.config.jobs import plan
+from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import (
     DistillSpec,
@@ -18,7 +18,7 @@ from rapid.config.specs import (
     PretrainSpec,
     Run,
     TrainSpec,
-    runs,
+    table_runs,
     train_spec,
 )
 from rapid.cost.expected import Expected, expect
@@ -136,8 +136,8 @@ class JobCost:
 
 def estimate_jobs(estimator: Estimator) -> list[JobCost]:
     """Return the cost of each job, in the order of `rapid.config.jobs`."""
-    planned, report = plan(estimator.params), estimator.report
-    jobs = planned.behind(f"reports/{report}") if report else planned.jobs
+    planned, report = build_plan(estimator.params), estimator.report
+    jobs = planned.list_with_inputs(f"reports/{report}") if report else planned.jobs
     return [_estimate_job(estimator, job) for job in jobs]
 
 
@@ -206,7 +206,7 @@ def too_large(params: Params, memory: float) -> dict[str, str]:
             shapes[name] = find_shape(name, params)
     estimator = Estimator(params, unmeasured("gpu", shapes), memory=memory)
     problems: dict[str, str] = {}
-    for spec in (job.spec for job in plan(params).jobs):
+    for spec in (job.spec for job in build_plan(params).jobs):
         is_known = isinstance(spec, TrainSpec) and spec.run.model in shapes
         if is_known and (reason := estimator.lacks_memory(spec)):
             problems.setdefault(f"{spec.run.model}, {spec.run.algorithm}", reason)
@@ -216,7 +216,9 @@ def too_large(params: Params, memory: float) -> dict[str, str]:
 def advise(estimator: Estimator) -> Iterator[str]:
     """Yield the H and micro-batch to take, a line for each model and benchmark with RAPID."""
     pairs = dict.fromkeys(
-        (run.benchmark, run.model) for run in runs(estimator.params) if RAPID.named(run.algorithm)
+        (run.benchmark, run.model)
+        for run in table_runs(estimator.params)
+        if RAPID.named(run.algorithm)
     )
     for benchmark, model in pairs:
         runtimes = rapid_runtimes(estimator, benchmark, model)

@@ -16,7 +16,7 @@ from rapid.algorithms.names import parse
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import Manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord
-from rapid.config.jobs import plan
+from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import TrainSpec
 from rapid.cost.expected import VERDICTS, Expected, expect
@@ -49,7 +49,7 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
         BadInput: there is none, they were made on more than one machine, or a manifest's
             parameters are not of the form that they have today.
     """
-    of_experiment = Path(plan(params).root) / "runs"
+    of_experiment = Path(build_plan(params).root) / "runs"
     folder = folder or (of_experiment if of_experiment.is_dir() else Path("runs"))
     rows = [
         _read_run(path.parent, summary, params)

@@ -9,7 +9,7 @@ import sys
 from pydantic import BaseModel
 
 from rapid.config.sections import Compute
-from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, served
+from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
 from rapid.resources.leases import lease_cores, lease_gpus
 
 # 1e6 bytes of main memory for each process. Models on GPUs are far larger, and each process reads a
@@ -35,7 +35,7 @@ def count_nodes(spec: BaseModel | None) -> int:
 def count_cores(spec: BaseModel | None) -> int:
     """Return the number of CPU cores of a job on each of its servers."""
     compute = _get_compute(spec)
-    return compute.threads * (compute.processes // compute.nodes + served(spec))
+    return compute.threads * (compute.processes // compute.nodes + uses_vllm_server(spec))
 
 
 def count_gpus(spec: BaseModel | None) -> int:
@@ -44,7 +44,7 @@ def count_gpus(spec: BaseModel | None) -> int:
     if compute.device == "cpu":
         return 0
     if isinstance(spec, TrainSpec):
-        return compute.processes + served(spec)
+        return compute.processes + uses_vllm_server(spec)
     return getattr(spec, "tensor_parallel", 1)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Demonstration, Lesson
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.manifests import recorded_job, verified
+from rapid.artifacts.manifests import record_job, verify_inputs
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.benchmarks.prompts import render_forms
 from rapid.config.specs import DemonstrateSpec
 
@@ -19,20 +19,26 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
     No problem of train.jsonl, of test.jsonl beside it, or of those reserved is among them.
     """
     benchmark, files = BENCHMARKS[spec.benchmark], (train, train.with_name("test.jsonl"))
-    inputs = verified(*files)
-    with recorded_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
-        taken = {problem.same for file in files for problem in read_jsonl(file, benchmark.record)}
+    inputs = verify_inputs(*files)
+    with record_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
+        taken = {
+            problem.normalized_content
+            for file in files
+            for problem in read_jsonl(file, benchmark.record)
+        }
         # Those reserved are the first that `rapid.stages.prepare` makes.
         counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
-        exercises = make(benchmark, spec.data_seed, counts)["demonstrations"]
-        untaken = [exercise for exercise in exercises if exercise.problem.same not in taken]
+        exercises = draw_exercises(benchmark, spec.data_seed, counts)["demonstrations"]
+        untaken = [
+            exercise for exercise in exercises if exercise.problem.normalized_content not in taken
+        ]
         rng, rows = random.Random(spec.data_seed), []
         for problem, correct, mistakes in untaken[: spec.demonstrations]:
             forms = render_forms(benchmark.name, problem)
             lesson = Lesson(
                 id=problem.id, prompt=forms["prompt"], correct=correct, mistakes=list(mistakes)
             )
-            completion = lesson.demonstration(rng, spec.error_rate)
+            completion = lesson.draw_completion(rng, spec.error_rate)
             rows.append(Demonstration(id=problem.id, **forms, completion=completion))
         write_jsonl(folder / "samples.jsonl", rows)
         notes |= {"kept": len(rows), "problems": len(rows)}

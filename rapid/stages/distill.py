@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.manifests import recorded_job, verified
+from rapid.artifacts.manifests import record_job, verify_inputs
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.prompts import render_forms
 from rapid.config.specs import DistillSpec
@@ -19,8 +19,8 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
     Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl
     is empty and the manifest says why.
     """
-    inputs, benchmark = verified(teacher, train), BENCHMARKS[spec.benchmark]
-    with recorded_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
+    inputs, benchmark = verify_inputs(teacher, train), BENCHMARKS[spec.benchmark]
+    with record_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
         missing = benchmark.unavailable() or ""
         rows, reasons, walls = [], Counter(), ""
         if not missing:

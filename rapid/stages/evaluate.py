@@ -13,8 +13,8 @@ from rapid.artifacts.evaluations import (
     mean_pass_at_k,
 )
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import recorded_job, verified
-from rapid.artifacts.runs import SNAPSHOTS, StepRecord, not_trained
+from rapid.artifacts.manifests import record_job, verify_inputs
+from rapid.artifacts.runs import SNAPSHOTS, StepRecord, explain_untrained
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.config.specs import EvaluateSpec
@@ -36,9 +36,9 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         folder: where the files go.
     """
     run_files = ["summary.json", *(["steps.jsonl", SNAPSHOTS] if spec.snapshots else [])]
-    inputs = verified(model, test, *map(model.with_name, run_files))
-    with recorded_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:
-        missing = BENCHMARKS[spec.run.benchmark].unavailable() or not_trained(model)
+    inputs = verify_inputs(model, test, *map(model.with_name, run_files))
+    with record_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:
+        missing = BENCHMARKS[spec.run.benchmark].unavailable() or explain_untrained(model)
         curve, walls = [], ""
         if missing:
             result = {"status": "unavailable", "note": missing}

@@ -17,8 +17,8 @@ import zipfile
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.manifests import digests, discard, write_manifest
-from rapid.config.specs import OF_MODELS, FetchSpec
+from rapid.artifacts.manifests import hash_files, remove_path, write_manifest
+from rapid.config.specs import MODEL_FILES, FetchSpec
 from rapid.errors.shortages import describe_shortage
 from rapid.hub import limit_hub_waiting
 from rapid.processes.lifetimes import end_with_parent
@@ -45,17 +45,17 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
         if path.exists() and path.resolve().is_relative_to(folder.resolve()):
             why = f"{what} is {folder}, or in it, which this job empties and writes: move it"
             raise BadModel(spec, why)
-    discard(folder)
+    remove_path(folder)
     folder.mkdir(parents=True)
     try:
         inputs, notes = _write_model(spec, folder)
         parameters = _check_model(spec, folder)
     except BaseException:
-        discard(folder)
+        remove_path(folder)
         raise
     print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     notes["parameters"] = parameters
-    write_manifest(folder, "fetch", spec, digests(*inputs), [folder], **notes)
+    write_manifest(folder, "fetch", spec, hash_files(*inputs), [folder], **notes)
 
 
 def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
@@ -69,7 +69,7 @@ def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             raise BadModel(spec, f"there is no file {source}")
         return [Path(source)], _save_dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
-        files = [file for kind in OF_MODELS for file in Path(source).glob(kind)]
+        files = [file for kind in MODEL_FILES for file in Path(source).glob(kind)]
         for file in files:
             shutil.copy2(file, folder)
         return files, {}
@@ -125,7 +125,9 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
     name, revision = spec.params.source, spec.params.revision
     limit_hub_waiting()
     try:
-        snapshot_download(name, revision=revision, local_dir=folder, allow_patterns=list(OF_MODELS))
+        snapshot_download(
+            name, revision=revision, local_dir=folder, allow_patterns=list(MODEL_FILES)
+        )
     except GatedRepoError:
         why = "accept it on the model's page, then run `hf auth login` here"
         raise BadModel(spec, f"{name} asks for an agreement: {why}") from None
@@ -139,7 +141,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
         todo = "Check the name and the network, or set it to a folder with a copy"
         why = f"{name} at {revision} cannot be downloaded: {why.rstrip('.')}. {todo}"
         raise BadModel(spec, why) from None
-    discard(folder / ".cache")  # the download's own notes
+    remove_path(folder / ".cache")  # the download's own notes
     return {"hub": f"{name}@{revision}"}
 
 

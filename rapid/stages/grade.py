@@ -14,7 +14,7 @@ from typing import NamedTuple, Self
 
 from pydantic import ConfigDict, InstanceOf
 
-from rapid.artifacts.files import BadFile, Record, numbered_rows
+from rapid.artifacts.files import BadFile, Record, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.grading.grader import BadProblem
 from rapid.grading.policy import STRICT, Grading
@@ -57,7 +57,7 @@ def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submissio
         BadFile: a line is not one, or its problem is unknown.
     """
     submissions = []
-    for number, submission in numbered_rows(path, Submission, Submission.from_json):
+    for number, submission in read_numbered_rows(path, Submission, Submission.from_json):
         if submission.id not in problems:
             raise BadFile(f"{path}:{number}: id: no problem {submission.id!r}")
         submissions.append(submission)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput, write_jsonl
-from rapid.artifacts.manifests import digests, recorded_job
+from rapid.artifacts.manifests import hash_files, record_job
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Benchmark, Problem
-from rapid.benchmarks.made import make
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.made import draw_exercises
+from rapid.benchmarks.prompts import render_prompt
 from rapid.benchmarks.published import load_source, select_problems
 from rapid.config.specs import PrepareSpec
 
@@ -51,7 +51,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
                 f"benchmarks.{spec.benchmark}.source: {source} is where this job writes: move it"
             )
     counts = {file: len(part) for file, part in rows.items()}
-    with recorded_job("prepare", spec, folder, digests(*sources), list(rows)) as notes:
+    with record_job("prepare", spec, folder, hash_files(*sources), list(rows)) as notes:
         for file, part in rows.items():
             write_jsonl(folder / file, part)
         notes |= {"rows": counts, **origin}
@@ -72,11 +72,11 @@ def _make_parts(
         # training problems and lessons, and so the model, are the other's.
         counts |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
-    exercises = make(benchmark, spec.data_seed, counts)
+    exercises = draw_exercises(benchmark, spec.data_seed, counts)
     lessons = [
         Lesson(
             id=problem.id,
-            prompt=render(benchmark.name, problem, template=benchmark.lesson_template),
+            prompt=render_prompt(benchmark.name, problem, template=benchmark.lesson_template),
             correct=correct,
             mistakes=list(mistakes),
         )
@@ -99,7 +99,7 @@ def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
     leaks = []
     for part, problems in parts.items():
         for problem in problems:
-            first_part, first_id = owners.setdefault(problem.same, (part, problem.id))
+            first_part, first_id = owners.setdefault(problem.normalized_content, (part, problem.id))
             if first_part != part:
                 leaks.append(f"{first_part} {first_id} is {part} {problem.id}")
     if leaks:

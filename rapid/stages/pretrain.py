@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.manifests import peak_memory_mb, recorded_job, verified
+from rapid.artifacts.manifests import peak_memory_mb, record_job, verify_inputs
 from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
 
@@ -37,7 +37,9 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         data: the folders of the prepared benchmarks, or the one folder that has them.
     """
     files = lessons(data, spec.benchmarks)
-    with recorded_job("tokenizer", spec, folder, verified(*files.values()), MODEL_FILES) as notes:
+    with record_job(
+        "tokenizer", spec, folder, verify_inputs(*files.values()), MODEL_FILES
+    ) as notes:
         from tokenizers.pre_tokenizers import ByteLevel
         from transformers import Qwen2Tokenizer
 
@@ -79,8 +81,8 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
     """
     began = time.perf_counter()
     files = lessons(data, spec.params.benchmarks)
-    inputs = verified(tokenizer, *files.values())
-    with recorded_job("pretrain", spec, folder, inputs, MODEL_FILES) as notes:
+    inputs = verify_inputs(tokenizer, *files.values())
+    with record_job("pretrain", spec, folder, inputs, MODEL_FILES) as notes:
         import torch
         from transformers import AutoTokenizer
 
@@ -121,7 +123,9 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
     for count, rates in ((clean, dict.fromkeys(files, 0.0)), (total - clean, params.error_rate)):
         drawn = [(name, next(sources[name])) for name in files for _ in range(count)]
         rng.shuffle(drawn)
-        pairs += [(lesson.prompt, lesson.demonstration(rng, rates[name])) for name, lesson in drawn]
+        pairs += [
+            (lesson.prompt, lesson.draw_completion(rng, rates[name])) for name, lesson in drawn
+        ]
     prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
     completions = tokenizer([completion for _, completion in pairs])["input_ids"]
     ended = [[*completion, tokenizer.eos_token_id] for completion in completions]

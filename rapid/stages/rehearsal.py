@@ -1,23 +1,23 @@
-"""The fork server does beforehand what every job does first, and keeps what outlives a job."""
+"""Prepares the fork server: imports the stages, and lends processes of graders to jobs."""
 
 import json
 from collections.abc import Callable
 from tempfile import TemporaryDirectory
 
 from rapid.algorithms import ALGORITHMS
-from rapid.artifacts.code import files_behind
-from rapid.artifacts.manifests import versions
+from rapid.artifacts.code import hash_dependencies
+from rapid.artifacts.manifests import get_versions
 from rapid.benchmarks import BENCHMARKS
 
 
 def rehearse() -> None:
-    """Import the stages, and do once what takes longer the first time it is done."""
-    # Jobs run the code that is imported here. Its digest is taken before the import: an edit in
-    # between makes jobs stale. Taken afterwards, it would make them look current.
+    """Import the stages, and make the calls that are slow the first time."""
+    # Jobs run the code that is imported here. It is hashed before the import, so that an edit in
+    # between makes jobs stale; hashed afterwards, they would look current.
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }
-    files_behind("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
+    hash_dependencies("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
 
     from rapid.training.trl import without_vllm
 
@@ -27,18 +27,18 @@ def rehearse() -> None:
     import rapid.training.sft
     import rapid.training.trainer  # noqa: F401
 
-    versions()
-    _load_a_model()
+    get_versions()
+    _load_tiny_model()
 
 
-def lend(arguments: list[str]) -> Callable[[bool], None] | None:
-    """Lend processes of its benchmark's graders to the job that is forked next, if any are kept.
+def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
+    """Lend idle processes of graders to the job that is forked next.
 
     Args:
         arguments: of the `rapid` command that the job runs.
 
     Returns:
-        A function to call when the job has ended, with whether it ended well.
+        A function to call when the job has ended, with whether it succeeded; None if none is lent.
     """
     try:
         run = json.loads(arguments[arguments.index("--spec") + 1])["run"]
@@ -47,11 +47,11 @@ def lend(arguments: list[str]) -> Callable[[bool], None] | None:
         return None
 
 
-def _load_a_model() -> None:
-    """Load a model, and have accelerate look at it.
+def _load_tiny_model() -> None:
+    """Load a tiny model, and let accelerate unwrap it.
 
-    transformers then compiles the patterns by which it renames weights, and accelerate imports
-    DeepSpeed to see that the model is none of its.
+    transformers then compiles its patterns for renaming weights, and accelerate imports DeepSpeed
+    to check the model's type.
     """
     from accelerate.utils import extract_model_from_parallel
     from transformers import AutoModelForCausalLM, Qwen2Config

@@ -1,7 +1,7 @@
-"""Reports of a run of the pipeline while it runs.
+"""Reports the metrics of a training run while it runs.
 
-They may go to TensorBoard, trackio or W&B, by transformers' own callbacks, and to what DVC shows of
-an experiment under way. They take none of the run's time and none of its random numbers.
+transformers' callbacks report to TensorBoard, trackio or W&B; `LiveMeans` reports to `dvc exp
+show`. Reporting is not counted as the run's time, and does not change its random numbers.
 """
 
 import os
@@ -19,22 +19,22 @@ from rapid.artifacts.files import BadFile, write_json
 from rapid.artifacts.layout import EXPERIMENT_REPORT
 from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.metrics import COMPARED
-from rapid.artifacts.runs import StepRecord, progress
-from rapid.benchmarks.problem_source import ProblemSource, describe
+from rapid.artifacts.runs import StepRecord, read_progress
+from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving_trainer import same_random_states
 
-LOGS = Path("logs")  # TensorBoard's and W&B's files lie there; trackio's where TRACKIO_DIR says
+LOGS = Path("logs")  # TensorBoard's and W&B's files; trackio's are in TRACKIO_DIR
 PROJECT = "rapid"
 
 
-class Reports(TrainerCallback):
-    """Passes what happens on to callbacks that report it. To be added before the recorder.
+class ReportingCallback(TrainerCallback):
+    """Forwards events to reporting callbacks. It has to be added before the recorder.
 
     Args:
-        callbacks: what they do to random generators is undone.
-        recorder: the time that they take is not the run's.
+        callbacks: the callbacks; states of random generators are restored after each call.
+        recorder: its clock is paused during the calls.
     """
 
     def __init__(self, callbacks: list[TrainerCallback], recorder: StepRecorder):
@@ -59,11 +59,11 @@ class Reports(TrainerCallback):
                     print(f"{type(callback).__name__} is left out from here on: {error!r}")
 
 
-class Events(TensorBoardCallback):
-    """Writes TensorBoard's events; of those in the folder, later steps are taken back.
+class TensorBoardEvents(TensorBoardCallback):
+    """Writes TensorBoard's events. Events of later steps from before a resume are purged.
 
     Args:
-        problems: what the run learns from, for TensorBoard's texts.
+        problems: description of the training problems, for TensorBoard's texts.
     """
 
     def __init__(self, folder: Path, problems: str):
@@ -80,8 +80,10 @@ class Events(TensorBoardCallback):
 
 
 class Wandb(WandbCallback):
-    """Reports to W&B. Its run ends with training: W&B ends it with Python, which a job forked from
-    the fork server does not do."""
+    """Reports to W&B, and finishes its run with training.
+
+    W&B finishes a run when Python exits normally, which a job of the fork server does not do.
+    """
 
     @override
     def on_train_end(self, *args, **kwargs):
@@ -90,14 +92,14 @@ class Wandb(WandbCallback):
 
 
 class LiveMeans(TrainerCallback):
-    """Writes means over the seeds of the runs that `dvc exp show` compares, where it looks.
+    """Writes means over the seeds of the runs that `dvc exp show` compares.
 
-    A seed's figures are those of its last step so far. In the end the report's take their place.
+    A seed's figures are those of its latest step. The finished report replaces them.
 
     Args:
         runs: the folder of the seeds' folders.
-        spec: that of one of the runs.
-        problems: what they learn from, in a few words.
+        spec: the spec of one of the runs.
+        problems: short description of the training problems.
     """
 
     def __init__(self, runs: Path, spec: Spec, problems: str):
@@ -106,7 +108,9 @@ class LiveMeans(TrainerCallback):
 
     def on_log(self, *args, **kwargs):
         with suppress(OSError):  # another seed's job begins just now, or the disk is full
-            last = [steps[-1] for run in self._runs.glob("seed*") if (steps := self._steps(run))]
+            last = [
+                steps[-1] for run in self._runs.glob("seed*") if (steps := self._read_steps(run))
+            ]
             figures: dict[str, float | str] = {"problems": self._problems}
             for name in ("step", "seconds", *COMPARED):
                 values = [value for step in last if (value := getattr(step, name)) is not None]
@@ -114,10 +118,10 @@ class LiveMeans(TrainerCallback):
                     figures["runtime" if name == "seconds" else name] = fmean(values)
             write_json(Path(EXPERIMENT_REPORT, "metrics.json"), figures)
 
-    def _steps(self, run: Path) -> Sequence[StepRecord]:
-        """Return the steps of a run that is under way, or has ended and is alike."""
-        with suppress(BadFile):  # of another job's: its readers say so
-            if steps := progress(run):
+    def _read_steps(self, run: Path) -> Sequence[StepRecord]:
+        """Return the steps of a run that is under way, or has ended with the same spec."""
+        with suppress(BadFile):  # a damaged file is reported by its readers
+            if steps := read_progress(run):
                 return steps
             ended = Manifest.read(run)
             if ended and _without_seed(ended.spec) == self._spec:
@@ -129,15 +133,15 @@ def _without_seed(spec: dict) -> dict:
     return spec | {"run": spec["run"] | {"seed": None}}
 
 
-def reports(
+def build_report_callbacks(
     folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, main: bool
 ) -> list[TrainerCallback]:
-    """Return the callback of what a run reports to, as the environment says; [] for nothing.
+    """Build the callback for the services that environment variables choose; [] for none.
 
     Args:
-        folder: the run's.
-        spec: the run's.
-        problems: what the run learns from.
+        folder: the run's folder.
+        spec: the run's spec.
+        problems: the source of the training problems.
         main: whether this process reports.
     """
     callbacks: list[TrainerCallback] = []
@@ -146,10 +150,12 @@ def reports(
             callbacks.append(LiveMeans(folder.parent, spec, problems.label))
         match os.environ.get(REPORT_VARIABLE) if main else None:
             case "tensorboard":
-                callbacks.append(Events(LOGS / "tensorboard" / folder, describe([problems])))
+                callbacks.append(
+                    TensorBoardEvents(LOGS / "tensorboard" / folder, describe_sources([problems]))
+                )
             case "trackio":
                 callbacks.append(TrackioCallback())
             case "wandb":
                 os.environ |= {"WANDB_PROJECT": PROJECT, "WANDB_DIR": str(LOGS)} | os.environ
                 callbacks.append(Wandb())
-    return [Reports(callbacks, recorder)] if callbacks else []
+    return [ReportingCallback(callbacks, recorder)] if callbacks else []

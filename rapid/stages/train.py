@@ -10,7 +10,13 @@ from pathlib import Path
 from rapid.algorithms.names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
-from rapid.artifacts.manifests import begin, commit, hardware, verified, write_manifest
+from rapid.artifacts.manifests import (
+    clear_outputs,
+    describe_hardware,
+    get_commit,
+    verify_inputs,
+    write_manifest,
+)
 from rapid.artifacts.metrics import summarize_steps
 from rapid.artifacts.runs import (
     CHECKPOINTS,
@@ -19,78 +25,87 @@ from rapid.artifacts.runs import (
     RunSummary,
     Runtime,
     TokenWeights,
-    not_trained,
+    explain_untrained,
 )
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.problem_source import source_of_file
-from rapid.benchmarks.prompts import prompt_ids, render
+from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
-from rapid.config.specs import TrainSpec, served
+from rapid.config.specs import TrainSpec, uses_vllm_server
 from rapid.grading.verdicts import REASONS
 from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
-SHORT = 128  # tokens of a completion
+SHORT_COMPLETION = 128  # tokens of a completion
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
 
     Args:
-        model: folder of the model to start from; a run's has the run's other files beside it.
+        model: folder of the model to start from, which may be in a run's folder.
         data: training problems (train.jsonl); for sft demonstrations (samples.jsonl).
 
-    Nothing is trained where the benchmark's grader cannot be had on this machine, sft has nothing
-    to imitate, or the run to start from was not trained; the summary says why. A run that was
-    killed goes on from its last checkpoint (`rapid.training.resume`).
+    Nothing is trained if the benchmark's grader is not available on this machine, sft has nothing
+    to imitate, or the starting run was not trained; the summary says why. A run that was killed
+    resumes from its last checkpoint (`rapid.training.resume`).
 
     Raises:
         SystemExit: the process was told to end.
     """
     entered = time.perf_counter()
     task = BENCHMARKS[spec.run.benchmark]
-    # Of a run that was not trained there is only the summary, which says why.
-    inputs = verified(model if model.is_dir() else model.with_name("summary.json"), data)
+    # A run that was not trained has no model, only a summary that says why.
+    inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main_process():
-        begin(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
-    identity = {**spec.run.model_dump(), "commit": commit(), "hardware": hardware()}
-    if missing := task.unavailable() or not_trained(model) or _nothing_to_imitate(spec, data):
+        clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
+    identity = {**spec.run.model_dump(), "commit": get_commit(), "hardware": describe_hardware()}
+    if (
+        reason := task.unavailable()
+        or explain_untrained(model)
+        or _explain_nothing_to_imitate(spec, data)
+    ):
         if is_main_process():
             shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # an earlier run's
-        summary = RunSummary(**identity, status="unavailable", note=missing)
-        return _write(spec, folder, summary, [], inputs, [])
+        summary = RunSummary(**identity, status="unavailable", note=reason)
+        return _write_results(spec, folder, summary, [], inputs, [])
 
     if spec.training is None or spec.compute.sampler != "vllm":
         from rapid.training.trl import without_vllm
 
         without_vllm()
-    from rapid.stages.reporting import reports
+    from rapid.stages.reporting import build_report_callbacks
     from rapid.training.recorder import Snapshots, StepRecorder
     from rapid.training.resume import ResumableRun, checkpoint_dir
 
     recorder = StepRecorder()
-    make = _sft if parse(spec.run.algorithm).algorithm.imitates else _rl
+    build_trainer = (
+        _build_sft_trainer if parse(spec.run.algorithm).algorithm.imitates else _build_rl_trainer
+    )
     checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
-    trainer, counted = make(spec, task, model, data, checkpoints)
+    trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
     problems = source_of_file(task.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # as W&B and trackio show it
-    for callback in (*reports(folder, spec, problems, recorder, is_main_process()), recorder):
+    for callback in (
+        *build_report_callbacks(folder, spec, problems, recorder, is_main_process()),
+        recorder,
+    ):
         trainer.add_callback(callback)
     recorder.clock = clock = getattr(trainer, "clock", None)
     seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
-    saves = ResumableRun(trainer, recorder, seconds, is_main_process())
-    kept = folder / SNAPSHOTS
-    if not saves.checkpoint:
-        shutil.rmtree(kept, ignore_errors=True)  # an earlier run's
+    run = ResumableRun(trainer, recorder, seconds, is_main_process())
+    snapshots_dir = folder / SNAPSHOTS
+    if not run.checkpoint:
+        shutil.rmtree(snapshots_dir, ignore_errors=True)  # an earlier run's
     if spec.snapshots:
-        trainer.add_callback(Snapshots(spec.snapshots, kept, trainer.save_model, recorder))
-    saves.train()
+        trainer.add_callback(Snapshots(spec.snapshots, snapshots_dir, trainer.save_model, recorder))
+    run.train()
     total = recorder.seconds
 
     trainer.save_model(str(folder / "model"))
-    written = [kept] if spec.snapshots else []
-    if is_main_process() and (weights := token_weights(spec, trainer, task, data)):
+    written = [snapshots_dir] if spec.snapshots else []
+    if is_main_process() and (weights := select_token_weights(spec, trainer, task, data)):
         write_json(folder / TOKEN_WEIGHTS, weights)
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
@@ -104,31 +119,31 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **used._asdict(),
         disturbed=used.disturbed(total, phases.get("grading", 0.0)),
         attempt=get_attempt(),
-        interrupted=saves.attempt.interrupted,
-        lost=saves.attempt.lost,
+        interrupted=run.attempt.interrupted,
+        lost=run.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
         pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
         halvings=trainer.halvings,
-        **counted(),
+        **count_completions(),
         optimizer_steps=len(recorder.steps),
         **summarize_steps(recorder.steps),
     )
     walls = getattr(trainer, "walls", "")  # sft grades nothing
-    return _write(spec, folder, summary, recorder.steps, inputs, written, walls)
+    return _write_results(spec, folder, summary, recorder.steps, inputs, written, walls)
 
 
-def _nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
+def _explain_nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
     empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
     return "the teacher solved none of the training problems" if empty else ""
 
 
-def _write(
+def _write_results(
     spec: TrainSpec,
     folder: Path,
     summary: RunSummary,
     steps,
     inputs: dict[str, str],
-    more: list[Path],
+    more_outputs: list[Path],
     walls: str = "",
 ) -> RunSummary:
     if not is_main_process():
@@ -137,42 +152,43 @@ def _write(
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
     notes = {"walls": walls, "unavailable": summary.note}
-    write_manifest(folder, "train", spec, inputs, [*outputs, *more], **notes)
+    write_manifest(folder, "train", spec, inputs, [*outputs, *more_outputs], **notes)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return summary
 
 
-def token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
-    """Return one completion of the last pass that was run, with a reward where there is one."""
+def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
+    """Return the token weights of one completion of the last micro-batch, if possible rewarded."""
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
         return None  # on-policy, where all weights are 1; or a process has a part of a group only
     tokenizer = trainer.processing_class
-    counts = micro_batch["completion_mask"].any(
+    has_tokens = micro_batch["completion_mask"].any(
         1
     )  # one that the length limit cut off may be left out
-    if not counts.any():
-        return None  # a pass for the sake of another process's
-    row = int(micro_batch["rewards"].masked_fill(~counts, -math.inf).argmax())
+    if not has_tokens.any():
+        return None  # a dummy micro-batch, to keep in step with another process
+    row = int(micro_batch["rewards"].masked_fill(~has_tokens, -math.inf).argmax())
     prompt = tokenizer.decode(micro_batch["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.record)
-    owner = next(
-        (p.id for p in problems if render(task.name, p, spec.chat).strip() in prompt), "unknown"
+    problem_id = next(
+        (p.id for p in problems if render_prompt(task.name, p, spec.chat).strip() in prompt),
+        "unknown",
     )
-    kept = micro_batch["completion_mask"][row].bool()
-    log_weights = (logp - micro_batch["behavior_logp"])[row][kept]
+    is_token = micro_batch["completion_mask"][row].bool()
+    log_weights = (logp - micro_batch["behavior_logp"])[row][is_token]
     return TokenWeights(
-        tokens=[tokenizer.decode(token) for token in micro_batch["completion_ids"][row][kept]],
+        tokens=[tokenizer.decode(token) for token in micro_batch["completion_ids"][row][is_token]],
         log_weights=log_weights.tolist(),
         H=spec.H,
         step=step,
         benchmark=spec.run.benchmark,
-        id=owner,
+        id=problem_id,
     )
 
 
 def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
-    """Training arguments that all algorithms share."""
+    """Build the training arguments that all algorithms share."""
     import torch
 
     from rapid.stages.reporting import PROJECT
@@ -180,7 +196,9 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     bf16 = spec.passes.precision == "bfloat16"
     # In bfloat16 PyTorch's own attention takes a CPU half as long again, mostly backwards. Plain
     # attention keeps its weights of all pairs of tokens: few where completions are short.
-    plain = bf16 and spec.max_completion_length <= SHORT and not torch.cuda.is_available()
+    plain = (
+        bf16 and spec.max_completion_length <= SHORT_COMPLETION and not torch.cuda.is_available()
+    )
     attention = {"attn_implementation": "eager"} if plain else {}
     return {
         "output_dir": str(checkpoints),
@@ -199,22 +217,22 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     }
 
 
-def _asked(spec: TrainSpec, problem: Problem) -> str | list[dict]:
-    """Return the prompt: a text to continue, or what a user says to a chat model."""
-    text = render(spec.run.benchmark, problem, spec.chat)
+def _build_prompt(spec: TrainSpec, problem: Problem) -> str | list[dict]:
+    """Return the prompt: a text to continue, or a user's message to a chat model."""
+    text = render_prompt(spec.run.benchmark, problem, spec.chat)
     return [{"role": "user", "content": text}] if spec.chat else text
 
 
-def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     """Return the settings of the sampler: transformers, vLLM in each process, or vLLM's server."""
     if spec.compute.sampler != "vllm":
         return {}
-    if served(spec):
+    if uses_vllm_server(spec):
         from rapid.vllm_server import build_trainer_settings
 
         return build_trainer_settings()
-    texts = (render(spec.run.benchmark, problem, spec.chat) for problem in problems)
-    longest = max(len(prompt_ids(tokenizer, text, spec.chat)) for text in texts)
+    texts = (render_prompt(spec.run.benchmark, problem, spec.chat) for problem in problems)
+    longest = max(len(tokenize_prompt(tokenizer, text, spec.chat)) for text in texts)
     return {
         "use_vllm": True,
         "vllm_mode": "colocate",
@@ -223,7 +241,7 @@ def _sampler(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     }
 
 
-def _sft(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
+def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
@@ -232,7 +250,7 @@ def _sft(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     return trainer, dict
 
 
-def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
+def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -241,9 +259,9 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     from rapid.training.trainer import RapidTrainer
 
     training, objective = spec.training, spec.objective
-    chosen = islice(read_jsonl(data, task.record), spec.problems)
-    problems = {problem.id: problem for problem in chosen}
-    rows = [{"prompt": _asked(spec, problem), "id": id} for id, problem in problems.items()]
+    selected_problems = islice(read_jsonl(data, task.record), spec.problems)
+    problems = {problem.id: problem for problem in selected_problems}
+    rows = [{"prompt": _build_prompt(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     # It lives as long as the process.
     grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
@@ -253,14 +271,14 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
         texts = [c[0]["content"] for c in completions] if spec.chat else completions
         return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
-    named = parse(spec.run.algorithm)
-    algorithm = named.algorithm
+    parsed_name = parse(spec.run.algorithm)
+    algorithm = parsed_name.algorithm
     config = RapidConfig(
         **build_trainer_arguments(spec, checkpoints),
-        **named.changes.within(["skip_zero_groups", "max_grad_norm"]),
+        **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
-        dynamic_sampling_by="accuracy",  # as in DAPO's paper: its penalty on length is no signal
+        dynamic_sampling_by="accuracy",  # as in DAPO's paper: the penalty on length is not a signal
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,
@@ -272,23 +290,23 @@ def _rl(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
-        **_sampler(spec, tokenizer, list(problems.values())),
+        **_build_sampler_settings(spec, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(
         str(model),
-        algorithm.rewards(objective, spec.max_completion_length, accuracy),
+        algorithm.build_reward_functions(objective, spec.max_completion_length, accuracy),
         args=config,
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
     )
     trainer.walls, trainer.verdicts = grader.walls(), grader.reasons
 
-    def counted() -> dict:
-        """Return how many completions all processes sampled, and their verdicts by reason."""
-        everyone = trainer.accelerator
+    def count_completions() -> dict:
+        """Return the completions that all processes sampled, and their verdicts by reason."""
+        accelerator = trainer.accelerator
         counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
-        sums = everyone.reduce(torch.tensor(counts, device=everyone.device)).tolist()
+        sums = accelerator.reduce(torch.tensor(counts, device=accelerator.device)).tolist()
         reasons = {r: n for r, n in zip(sorted(REASONS), sums[1:], strict=True) if n}
         return {"completions": sums[0], "reasons": reasons}
 
-    return trainer, counted
+    return trainer, count_completions

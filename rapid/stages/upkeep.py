@@ -1,6 +1,6 @@
-"""`rapid verify`, `accept`, `reconcile` and `restore`: which jobs are up to date, by content.
+"""Commands that check jobs by content: `rapid verify`, `accept`, `reconcile` and `restore`.
 
-And `rapid` alone: what to do next. Each takes the files of parameters and returns an exit status.
+`advise` is `rapid` without a command. Each takes the parameter files and returns an exit status.
 """
 
 import subprocess
@@ -13,8 +13,8 @@ import yaml
 from tqdm import tqdm
 
 from rapid import freshness
-from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, ROOMS, existing_roots
-from rapid.config.jobs import plan
+from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, RESULT_FOLDERS, list_roots
+from rapid.config.jobs import build_plan
 from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
 
@@ -26,15 +26,15 @@ IN_THE_WAY = "If files here are in its way: rapid restore --force replaces them 
 
 
 def advise(files: list[Path]) -> int:
-    """Print what is in this folder, and what to do next."""
+    """Print the state of this folder, and what to do next."""
     if not all(map(Path.is_file, files)):
         print(f"There is no {files[0]} here: go to the folder that you cloned.")
         return 2
-    pages = [page for root in existing_roots() for page in root.glob(f"{REPORT}/report.html")]
+    pages = [page for root in list_roots() for page in root.glob(f"{REPORT}/report.html")]
     if pages:
         print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
         print("`snakemake -n` says what is out of date, `rapid verify` which files were changed.")
-    elif any(Path(room).is_dir() for room in ROOMS):
+    elif any(Path(room).is_dir() for room in RESULT_FOLDERS):
         print("Some jobs are done: `make tables` goes on with the others.")
     else:
         print("No results yet: `make tables` makes them; README.md says how long that takes.")
@@ -43,22 +43,22 @@ def advise(files: list[Path]) -> int:
 
 
 def verify(files: list[Path]) -> int:
-    """Compare every file with the digests in the manifests, and print what differs."""
-    findings = _examine(files)
+    """Compare every file with the digests in the manifests, and print the differences."""
+    findings = _examine_jobs(files)
     return 1 if findings.changed or findings.stale else 0
 
 
 def reconcile(files: list[Path]) -> int:
     """Compare every file as `verify` does, and have Snakemake repeat the jobs that are stale."""
-    freshness.reconcile(_examine(files))
+    freshness.discard_stale_manifests(_examine_jobs(files))
     return 0
 
 
 def accept(files: list[Path]) -> int:
-    """Accept jobs that are stale by a change of code alone, and print the others."""
+    """Accept jobs that are stale by a change of code alone, and print the other stale jobs."""
     planned, progress = _plan_jobs(files)
-    freshness.say_changed_code(planned)
-    accepted, findings = freshness.accept(planned, progress)
+    freshness.print_changed_code(planned)
+    accepted, findings = freshness.accept_code_changes(planned, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
     print(findings.describe() + ("; reports are to be made again" if accepted else ""))
@@ -66,10 +66,10 @@ def accept(files: list[Path]) -> int:
 
 
 def restore(files: list[Path], force: bool = False) -> int:
-    """Pull what was pushed elsewhere, and make it usable here.
+    """Pull results that were pushed elsewhere, and check them.
 
     Args:
-        force: replace files that are here, are not what was pushed, and are not in DVC's cache.
+        force: replace local files that differ from the pushed ones and are not in DVC's cache.
     """
     lock = Path("dvc.lock")
     if not lock.is_file() or not (yaml.safe_load(lock.read_text()) or {}).get("stages"):
@@ -80,30 +80,30 @@ def restore(files: list[Path], force: bool = False) -> int:
         hint = "" if force else f". {IN_THE_WAY}"
         print(f"rapid restore: dvc pull failed; see above{hint}", file=sys.stderr)
         return 1
-    findings = _examine(files)
+    findings = _examine_jobs(files)
     return 1 if findings.changed or not findings.current else 0
 
 
 def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     """Return the jobs of the parameters, and a progress bar for them.
 
-    The studies and the arena are optional: their jobs count once one of them is made. So does the
-    job of what DVC compares.
+    The jobs of the studies and the arena are optional: they are included once one of them is made.
+    So is the report that DVC compares.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
-    planned = plan(load_files(*files))
-    optional = [job for job in planned.asked_for if job.folder.startswith(planned.root)]
+    planned = build_plan(load_files(*files))
+    optional = [job for job in planned.optional_jobs if job.folder.startswith(planned.root)]
     is_begun = any(Path(job.manifest).is_file() for job in optional)
     needed = [
         job
         for job in planned.jobs
         if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
     ]
-    return [*needed, *(planned.asked_for if is_begun else [])], progress
+    return [*needed, *(planned.optional_jobs if is_begun else [])], progress
 
 
-def _examine(files: list[Path]) -> Findings:
+def _examine_jobs(files: list[Path]) -> Findings:
     planned, progress = _plan_jobs(files)
-    findings = freshness.examine(planned, progress=progress)
+    findings = freshness.examine_jobs(planned, progress=progress)
     print(findings.describe())
     return findings

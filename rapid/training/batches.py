@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from rapid.algorithms.groups import chosen
+from rapid.algorithms.groups import active_groups
 
 Batch = dict[str, Tensor]
 FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # what a model sees
@@ -126,7 +126,7 @@ def replace_groups(
     Args:
         signal: the column of rewards that differ in a group with signal.
     """
-    alive = chosen("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
+    alive = active_groups("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
     old_rows, new_rows = group_rows(groups[: len(alive)], group_size), group_rows(alive, group_size)
     columns = {}
     for name, value in batch.items():

@@ -120,7 +120,7 @@ class GradientTrainer(SamplingTrainer):
         if args.trls_loss:
             runs = runs | True
         elif args.skip_zero_groups:
-            runs = runs & args.algorithm.contributes(
+            runs = runs & args.algorithm.have_gradient(
                 mini_batch["rewards"], group, args.settings, on_policy=step == 0
             )
         # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rapid.algorithms.groups import chosen
+from rapid.algorithms.groups import active_groups
 from rapid.training.batches import Batch, loss_mask
 
 
@@ -74,7 +74,7 @@ def compute_mini_batch_metrics(
     }
     if graded.any():
         accuracy = mini_batch["accuracy"][graded]
-        has_signal = chosen("unequal", mini_batch[signal_column][graded], group_size)
+        has_signal = active_groups("unequal", mini_batch[signal_column][graded], group_size)
         metrics |= {
             "accuracy": accuracy.mean(),
             "signal": has_signal.to(accuracy.dtype).mean(),

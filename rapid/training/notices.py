@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from transformers import TrainerCallback
 
-from rapid.algorithms.groups import chosen
+from rapid.algorithms.groups import active_groups
 from rapid.algorithms.means import completion_mean
 from rapid.training.batches import RATIO, Batch, loss_mask
 from rapid.training.refusals import describe_sample
@@ -103,7 +103,7 @@ class Notices(TrainerCallback):
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
         """Warn if in inference batches up to this one all rewards of each group were equal."""
         rewards = batch["rewards"][batch["graded"]]
-        if chosen("unequal", rewards, group_size).any():
+        if active_groups("unequal", rewards, group_size).any():
             self._batches = self._groups = 0
             self._rewards, self._has_learned = set(), True
         elif len(rewards):

@@ -24,8 +24,8 @@ from transformers.trainer_callback import TrainerState
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import Record, write_json
-from rapid.artifacts.manifests import versions
-from rapid.artifacts.runs import PROGRESS, shown
+from rapid.artifacts.manifests import get_versions
+from rapid.artifacts.runs import PROGRESS, read_progress_file
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving_trainer import TRAINER_STATE, SavingTrainer, newest_checkpoint
 
@@ -50,7 +50,9 @@ class Attempt(Record):
             previous = cls.model_validate_json((folder / ATTEMPT).read_bytes())
         except (OSError, ValueError):
             return cls()
-        lost = max([step.seconds - seconds for step in shown(folder / PROGRESS)], default=0.0)
+        lost = max(
+            [step.seconds - seconds for step in read_progress_file(folder / PROGRESS)], default=0.0
+        )
         return cls(interrupted=previous.interrupted + 1, lost=previous.lost + max(0.0, lost))
 
 
@@ -62,7 +64,7 @@ def checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool)
         inputs: digests of what the run reads.
         main: whether this process writes files.
     """
-    depends = [spec.model_dump(mode="json"), inputs, versions()]
+    depends = [spec.model_dump(mode="json"), inputs, get_versions()]
     run_folder = folder / hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
     for path in folder.glob("*/") if main else ():
         if path != run_folder:

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
-from rapid.benchmarks.prompts import prompt_ids
+from rapid.benchmarks.prompts import tokenize_prompt
 from rapid.training.head import patch_head
 from rapid.training.memory import AUTO
 from rapid.training.refusals import FiniteWeights
@@ -104,7 +104,7 @@ def sft_trainer(
     """
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     texts = [d.message if chat else d.prompt for d in demonstrations]
-    prompts = [prompt_ids(tokenizer, text, chat) for text in texts]
+    prompts = [tokenize_prompt(tokenizer, text, chat) for text in texts]
     completions = tokenizer([d.completion for d in demonstrations], add_special_tokens=False)[
         "input_ids"
     ]

@@ -30,8 +30,8 @@ from trl.trainer.grpo_trainer import RewardFunc
 from typing_extensions import override
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.base import Pass
-from rapid.algorithms.groups import chosen
+from rapid.algorithms.base import LossInputs
+from rapid.algorithms.groups import active_groups
 from rapid.algorithms.means import token_mean
 from rapid.training import batches
 from rapid.training.batches import Batch
@@ -175,7 +175,9 @@ class RapidTrainer(GradientTrainer):
         log_mu = micro_batch.get("behavior_logp", detached).masked_fill(mask == 0, 0)
         reference = micro_batch.get("reference_logp", detached).masked_fill(mask == 0, 0)
         rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
-        inputs = Pass(log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit)
+        inputs = LossInputs(
+            log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit
+        )
         loss, metrics = algorithm.loss(self.args.settings, inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
         share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
@@ -223,7 +225,7 @@ class RapidTrainer(GradientTrainer):
         group, processes = self.num_generations, self.accelerator.num_processes
         by = self.args.dynamic_sampling_by
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            dead = (~chosen("unequal", batch[by], group)).nonzero().flatten()
+            dead = (~active_groups("unequal", batch[by], group)).nonzero().flatten()
             if not len(dead):
                 break
             least = math.lcm(group, processes) // group  # else some would sample more than others

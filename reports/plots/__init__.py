@@ -30,7 +30,10 @@ def arena_figures(params: Params) -> list[str]:
     arena = params.arena
     if not arena or arena.tuning:
         return []
-    return [*(f"arena-{name}" for name in arena.fields), *(["arena-map"] if arena.mapped else [])]
+    return [
+        *(f"arena-{name}" for name in arena.fields),
+        *(["arena-map"] if arena.planned_maps else []),
+    ]
 
 
 def study_figures(params: Params) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.config.arena import ArenaMap, first
+from rapid.config.arena import ArenaMap, first_seeds
 from reports import formats, labels
 from reports.measured import Measured
 from reports.outcomes import METRIC, FieldOutcomes, fields
@@ -26,7 +26,9 @@ def figures(measured: Measured) -> dict[str, Figure]:
     if measured.params.arena.tuning:
         return {}
     by_name = {f"arena-{field.benchmark}": _first_figure(field) for field in fields(measured)}
-    return by_name | ({"arena-map": _map_figure(measured)} if measured.params.arena.mapped else {})
+    return by_name | (
+        {"arena-map": _map_figure(measured)} if measured.params.arena.planned_maps else {}
+    )
 
 
 # Who is first -------------------------------------------------------------------------------------
@@ -34,7 +36,7 @@ def figures(measured: Measured) -> dict[str, Figure]:
 
 def _first_figure(outcomes: FieldOutcomes) -> Figure:
     level = 100 * outcomes.field.reach
-    runs = {name: outcomes.runs(outcomes.field.entry(name)) for name in outcomes.field.rates}
+    runs = {name: outcomes.runs(outcomes.field.run_name(name)) for name in outcomes.field.rates}
     return Figure(
         title=f"{outcomes.label}: time until {level:g} % are reached, and accuracy at the end",
         caption=(
@@ -104,7 +106,9 @@ def _draw_interval(
 def _map_figure(measured: Measured) -> Figure:
     maps = measured.params.arena.maps
     cells = {
-        (name, n_step, h): measured.contest(name, [grid.entry(n_step, h)], first(grid.seeds)).runs
+        (name, n_step, h): measured.contest(
+            name, [grid.run_name(n_step, h)], first_seeds(grid.seeds)
+        ).runs
         for name, grid in maps.items()
         for n_step in grid.n_step
         for h in grid.H

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure as Canvas
 
 from rapid.algorithms.base import Look
 from rapid.algorithms.names import parse
-from rapid.benchmarks.problem_source import ProblemSource, describe
+from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from rapid.config.specs import BASE
 from rapid.text import HOUR, MINUTE
 
@@ -62,7 +62,7 @@ class Figure:
     @property
     def full_caption(self) -> str:
         """The caption, with what the problems are."""
-        return f"{self.caption} {describe(self.problems)}".rstrip()
+        return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
 
 def look(algorithm: str) -> Look:
@@ -70,7 +70,7 @@ def look(algorithm: str) -> Look:
     if algorithm == BASE:
         return Look(BLACK, "x")
     parsed = parse(algorithm)
-    return parsed.algorithm.look_at(parsed.H)
+    return parsed.algorithm.get_look(parsed.H)
 
 
 def create_canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Canvas, list]:
@@ -142,7 +142,7 @@ ABOUT = {"pdf": "Subject", "png": "Description", "svg": "Description"}
 def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, bytes]:
     """Return the figure as files of these kinds; each says what the problems are."""
     streams = {kind: io.BytesIO() for kind in kinds}
-    problems = describe(figure.problems)
+    problems = describe_sources(figure.problems)
     with plt.rc_context(SETTINGS):
         drawing = figure.draw()
         try:

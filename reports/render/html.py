@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pandas as pd
 from markupsafe import Markup, escape
 
-from rapid.benchmarks.problem_source import describe
+from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.specs import BASE
 from rapid.text import escape_control_chars, format_duration, join_words, shorten_commit
 from reports import contents, formats
@@ -55,7 +55,7 @@ def render(
         missing=contents.missing(frame),
         counts=contents.counts(frame),
         facts=list_facts(frame),
-        problems=describe(measured.problems.values()),
+        problems=describe_sources(measured.problems.values()),
         runs=[_list_run(run) for _, run in frame.iterrows()],
     )
     return escape_control_chars(text)

@@ -284,5 +284,5 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
         other_counts=[
             f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual
         ],
-        **run_facts(outcomes.runs(field.entry(PLAIN.name))),
+        **run_facts(outcomes.runs(field.run_name(PLAIN.name))),
     )

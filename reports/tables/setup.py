@@ -58,7 +58,10 @@ def rl(measured: Measured) -> Table:
         for algorithm in ALGORITHMS.values()
         if algorithm in used
         for row in _rows(
-            {f"{algorithm.label}: {title}": key for title, key in algorithm.reported.items()},
+            {
+                f"{algorithm.label}: {title}": key
+                for title, key in algorithm.hyperparameter_rows.items()
+            },
             algorithm=algorithm,
         )
     ]

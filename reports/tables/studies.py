@@ -151,7 +151,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
 def _defaults(measured: Measured, benchmark: str) -> list[str]:
     """Return RAPID's parameters and those of all."""
     params = measured.params
-    settings = RAPID.objective(params).model_dump()
+    settings = RAPID.select_objective(params).model_dump()
     settings["n_step"] = params.benchmarks[benchmark].n_step
     for name in ("group_size", "epochs", "learning_rate"):
         settings[name] = getattr(params.training, name)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from rapid.benchmarks.problem_source import ProblemSource, describe
+from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from reports.formats import Format
 from reports.statistics.estimates import Estimate
 from reports.statistics.summary import Mark
@@ -76,7 +76,7 @@ class Table:
     @property
     def full_caption(self) -> str:
         """The caption, with what the problems are."""
-        return f"{self.caption} {describe(self.problems)}".rstrip()
+        return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells in the order of reading."""

@@ -1,4 +1,4 @@
-"""A policy small enough to enumerate: what an estimator's mean is, exactly, by `rapid_loss` itself.
+"""A policy small enough to enumerate: the exact mean of an estimator, by `rapid_loss` itself.
 
 Two prompts; completions are two tokens of an alphabet of three, autoregressive: nine outcomes each.
 
@@ -22,7 +22,7 @@ ETAS = (1.0, 1.5, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
-class Problem:
+class TabularProblem:
     """Prompts, a policy pi, the policy mu that samples, and a reward for each outcome."""
 
     pi: Tensor  # (PROMPTS, PARAMETERS) logits
@@ -44,14 +44,14 @@ class Problem:
         return self.log_weight.exp()
 
 
-def problem(staleness: float, seed: int = 0) -> Problem:
+def build_problem(staleness: float, seed: int = 0) -> TabularProblem:
     """Logits of pi and rewards are random; mu's logits are pi's plus `staleness` times noise."""
     generator = torch.Generator().manual_seed(seed)
     pi, noise = torch.randn(
         2, PROMPTS, PARAMETERS, generator=generator, dtype=torch.float64
     ).unbind()
     rewards = torch.rand(PROMPTS, OUTCOMES, generator=generator, dtype=torch.float64)
-    return Problem(pi, pi + staleness * noise, rewards)
+    return TabularProblem(pi, pi + staleness * noise, rewards)
 
 
 def outcome_logp(logits: Tensor) -> Tensor:
@@ -61,14 +61,14 @@ def outcome_logp(logits: Tensor) -> Tensor:
     return torch.stack([first.repeat_interleave(SYMBOLS, 1), second.flatten(1)], dim=-1)
 
 
-def true_gradient(p: Problem) -> Tensor:
+def true_gradient(p: TabularProblem) -> Tensor:
     """grad of J = mean over prompts of E_pi[R], (PROMPTS, PARAMETERS)."""
     pi = p.pi.clone().requires_grad_()
     value = (outcome_logp(pi).sum(-1).exp() * p.rewards).sum(1).mean()
     return torch.autograd.grad(value, pi)[0]
 
 
-def score_mean(p: Problem, values: Tensor) -> Tensor:
+def score_mean(p: TabularProblem, values: Tensor) -> Tensor:
     """Mean over prompts of E_mu[values * grad log pi].
 
     Values are (PROMPTS, OUTCOMES), or (PROMPTS, OUTCOMES, 2) of each token.
@@ -80,7 +80,7 @@ def score_mean(p: Problem, values: Tensor) -> Tensor:
     return torch.autograd.grad(total, pi)[0]
 
 
-def expected_gradient(p: Problem, group_size: int, loss=rapid_loss, **settings) -> Tensor:
+def expected_gradient(p: TabularProblem, group_size: int, loss=rapid_loss, **settings) -> Tensor:
     """The mean of a loss's estimate over all groups of mu, (PROMPTS, PARAMETERS)."""
     groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
     count = PROMPTS * len(groups)
@@ -98,7 +98,7 @@ def expected_gradient(p: Problem, group_size: int, loss=rapid_loss, **settings) 
     return torch.autograd.grad(logp, pi, -rows * share[:, None])[0]
 
 
-def bias(p: Problem, group_size: int, **settings) -> tuple[float, float]:
+def compute_bias(p: TabularProblem, group_size: int, **settings) -> tuple[float, float]:
     """(|mean estimate - true gradient| / |true gradient|, cosine of the angle between them)."""
     true, mean = true_gradient(p).flatten(), expected_gradient(p, group_size, **settings).flatten()
     return (
@@ -107,7 +107,7 @@ def bias(p: Problem, group_size: int, **settings) -> tuple[float, float]:
     )
 
 
-def settings() -> Iterator[dict]:
+def list_settings() -> Iterator[dict]:
     """Unclipped, then either way to clip at each eta."""
     yield {"eta": math.inf, "clip": "both"}
     for clip in ("advantage", "both"):
@@ -115,22 +115,22 @@ def settings() -> Iterator[dict]:
             yield {"eta": eta, "clip": clip}
 
 
-def table() -> str:
+def render_table() -> str:
     """Relative bias and cosine to the true gradient, of the plain and leave-one-out estimates."""
     lines = []
     for name, staleness in DEGREES.items():
-        p = problem(staleness)
+        p = build_problem(staleness)
         stale = (p.probability * p.log_weight.abs()).sum(1).mean()
         lines.append(f"{name}: E|log w| = {stale:.2f}, largest w = {p.weight.max():.2f}")
         lines.append(f"{'':>25}{'plain':>16}{'leave-one-out':>18}")
         lines.append(f"{'N_k':>5}  {'clip':9}{'eta':>5}" + "".join(f"{'bias':>12}{'cos':>7}" * 2))
         for group_size in (2, 3):
-            for one in settings():
-                plain = bias(p, group_size, **one)
-                without = bias(p, group_size, **one, baseline="others")
-                clip = "none" if math.isinf(one["eta"]) else one["clip"]
+            for setting in list_settings():
+                plain = compute_bias(p, group_size, **setting)
+                without = compute_bias(p, group_size, **setting, baseline="others")
+                clip = "none" if math.isinf(setting["eta"]) else setting["clip"]
                 lines.append(
-                    f"{group_size:5}  {clip:9}{one['eta']:5}"
+                    f"{group_size:5}  {clip:9}{setting['eta']:5}"
                     + "".join(f"{size:12.4f}{cosine:7.3f}" for size, cosine in (plain, without))
                 )
         lines.append("")
@@ -138,4 +138,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    print(render_table())

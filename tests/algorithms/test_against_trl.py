@@ -9,7 +9,7 @@ import torch
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.algorithms.base import Pass
+from rapid.algorithms.base import LossInputs
 from tests.training.loops import (
     COMMON,
     ROUNDING,
@@ -39,7 +39,10 @@ STOCK = {
     "sapo": {"loss_type": "sapo"},
     "vespo": {"loss_type": "vespo"},
 }
-OURS = {"grpo": {"beta": 0.04, "epsilon": 0.2}, "dapo": {"epsilon": 0.2, "epsilon_high": 0.28}}
+RAPID_SETTINGS = {
+    "grpo": {"beta": 0.04, "epsilon": 0.2},
+    "dapo": {"epsilon": 0.2, "epsilon_high": 0.28},
+}
 
 
 class StockScripted(Recorded, ScriptedGrpo):
@@ -50,29 +53,29 @@ class RapidScripted(Recorded, ScriptedTrainer):
     pass
 
 
-class Given(GRPOTrainer):
+class FixedLogpsTrainer(GRPOTrainer):
     """TRL's loss of log-probabilities that are set."""
 
     def _get_per_token_logps_and_entropies(self, *_, **__):
         return self.logp, self.logp.detach(), None
 
 
-def thirds(completion_ids, **_):
+def reward_thirds(completion_ids, **_):
     """Rewards whose groups are now and then all 0."""
     return [float(sum(ids) % 3 == 0) for ids in completion_ids]
 
 
-def stock(kind, objective, model, folder, H=1, **settings):
+def build_stock_trainer(kind, objective, model, folder, H=1, **settings):
     """TRL's trainer, as an algorithm."""
     sizes = {"per_device_train_batch_size": 16, "steps_per_generation": H}
     config = GRPOConfig(str(folder), **SHARED | sizes | STOCK[objective] | settings)
-    trainer = make(kind, config, model, thirds, PROMPTS)
+    trainer = make(kind, config, model, reward_thirds, PROMPTS)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
 
-def assert_close(found, expected, tolerance):
-    assert (found - expected).norm() <= tolerance * expected.norm()
+def assert_close(actual, expected, tolerance):
+    assert (actual - expected).norm() <= tolerance * expected.norm()
 
 
 # One batch by hand --------------------------------------------------------------------------------
@@ -106,58 +109,61 @@ def advantages_of_trl(rewards, scale):
     return advantages.flatten()
 
 
-def scattered(shape, moved):
+def draw_logps(shape, moved):
     """Log-probabilities, and those of a policy that each completion moved so far from."""
     generator = torch.Generator().manual_seed(1)
     logp = -3 * torch.rand(shape, generator=generator, dtype=torch.float64)
     return logp, logp - moved * torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def config(objective, folder, **settings):
-    settings = SHARED | {"H": 2} | OURS.get(objective, {}) | settings
+def build_config(objective, folder, **settings):
+    settings = SHARED | {"H": 2} | RAPID_SETTINGS.get(objective, {}) | settings
     return RapidConfig(str(folder), objective=objective, **settings)
 
 
 @pytest.mark.parametrize("objective", STOCK)
 def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective):
-    ours = config(objective, tmp_path)  # first: it resets what a trainer knows of processes
-    trainer = stock(Given, objective, toy_model, tmp_path)
+    rapid_config = build_config(
+        objective, tmp_path
+    )  # first: it resets what a trainer knows of processes
+    trainer = build_stock_trainer(FixedLogpsTrainer, objective, toy_model, tmp_path)
     batch, rewards = fixed_batch()
     batch["advantages"] = advantages_of_trl(rewards, trainer.args.scale_rewards)
     mask = batch["completion_mask"]
     # Completions that moved far beyond every clip, hardly, and as far as clips some tokens.
     moved = torch.tensor([3.0, 1e-5, 0.5]).repeat(4)[:, None]
-    logp, stale = scattered(mask.shape, moved)
+    logp, stale = draw_logps(mask.shape, moved)
     batch["ref_per_token_logps"] = reference = stale.flip(0)
     tolerance = 1e-7 if objective == "sapo" else 1e-12  # TRL's temperatures are float32
     for behavior_logp in (logp, stale):
         batch["old_per_token_logps"] = behavior_logp
-        trainer.logp, own = logp.clone().requires_grad_(), logp.clone().requires_grad_()
-        theirs = trainer._compute_loss(trainer.model.train(), batch)
-        given = Pass(own, behavior_logp, reference, mask, rewards, GROUP, limit=LIMIT)
-        loss, metrics = ours.algorithm.loss(ours.settings, given)
-        found, expected = (
-            torch.autograd.grad(value, at)[0] for value, at in ((loss, own), (theirs, trainer.logp))
+        trainer.logp, rapid_logp = logp.clone().requires_grad_(), logp.clone().requires_grad_()
+        trl_loss = trainer._compute_loss(trainer.model.train(), batch)
+        inputs = LossInputs(rapid_logp, behavior_logp, reference, mask, rewards, GROUP, limit=LIMIT)
+        loss, metrics = rapid_config.algorithm.loss(rapid_config.settings, inputs)
+        gradient, expected = (
+            torch.autograd.grad(value, variable)[0]
+            for value, variable in ((loss, rapid_logp), (trl_loss, trainer.logp))
         )
-        assert_close(found, expected, tolerance)
+        assert_close(gradient, expected, tolerance)
         assert expected.norm() > 1e-3
         if objective == "pg":
             # The gradients are one on-policy; the loss is not. TRL's is that of ratios, which are 1.
             value = -(batch["advantages"] * mask.sum(1)).mean()
-            assert theirs.item() == pytest.approx(value.item(), rel=SINGLE)
+            assert trl_loss.item() == pytest.approx(value.item(), rel=SINGLE)
             return
-        assert loss.item() == pytest.approx(theirs.item(), rel=0, abs=tolerance)
+        assert loss.item() == pytest.approx(trl_loss.item(), rel=0, abs=tolerance)
         log = {name: values[-1] for name, values in trainer._metrics["train"].items()}
         shares = {"clip_fraction": "clip_ratio/region_mean", "clip_low": "clip_ratio/low_mean"}
-        for name, at in (shares | {"kl": "kl"}).items():
-            if name in metrics and at in log:
-                assert metrics[name].item() == pytest.approx(log[at], rel=SINGLE)
+        for name, variable in (shares | {"kl": "kl"}).items():
+            if name in metrics and variable in log:
+                assert metrics[name].item() == pytest.approx(log[variable], rel=SINGLE)
         if "clip_low" in metrics and behavior_logp is stale:
             assert 0 < metrics["clip_low"] < metrics["clip_fraction"]
-        weighs = "weight" if objective == "vespo" else "clip_fraction"
+        metric = "weight" if objective == "vespo" else "clip_fraction"
         on_policy = 1.0 if objective == "vespo" else 0.0
-        as_ever = metrics.get(weighs, on_policy) == on_policy
-        assert as_ever == (behavior_logp is logp or not metrics)
+        is_unchanged = metrics.get(metric, on_policy) == on_policy
+        assert is_unchanged == (behavior_logp is logp or not metrics)
 
 
 # Whole training steps -----------------------------------------------------------------------------
@@ -169,30 +175,33 @@ def in_order(monkeypatch):
     monkeypatch.setattr("trl.trainer.grpo_trainer.shuffle_sequence_dict", lambda batch: batch)
 
 
-def trained(objective, H, model, folder, *, skip=True, equal_lengths=False, **settings):
+def train_both(objective, H, model, folder, *, skip=True, equal_lengths=False, **settings):
     """(stock TRL, RapidTrainer) after the optimizer steps of two inference batches."""
     settings = {"max_steps": 2 * H} | settings
-    theirs = stock(StockScripted, objective, model, folder, H, **settings)
+    trl_trainer = build_stock_trainer(StockScripted, objective, model, folder, H, **settings)
     sizes = {"H": H, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": skip}
-    own = config(objective, folder, **sizes | settings)
-    mine = make(RapidScripted, own, model, thirds, PROMPTS)
-    for trainer in (theirs, mine):
+    rapid_config = build_config(objective, folder, **sizes | settings)
+    rapid_trainer = make(RapidScripted, rapid_config, model, reward_thirds, PROMPTS)
+    for trainer in (trl_trainer, rapid_trainer):
         trainer.equal_lengths = equal_lengths
         trainer.train()
         assert len(trainer.gradients) == settings["max_steps"]
-    return theirs, mine
+    return trl_trainer, rapid_trainer
 
 
-def assert_same_steps(theirs, mine):
-    for found, expected in zip(mine.gradients, theirs.gradients, strict=True):
-        assert_close(found, expected, SINGLE)
-    if mine.args.objective == "pg":
+def assert_same_steps(trl_trainer, rapid_trainer):
+    for gradient, expected in zip(rapid_trainer.gradients, trl_trainer.gradients, strict=True):
+        assert_close(gradient, expected, SINGLE)
+    if rapid_trainer.args.objective == "pg":
         return  # whose loss is another
-    assert mine.losses == pytest.approx(theirs.losses, abs=SINGLE)
-    clipped = logged(theirs, "clip_ratio/region_mean")
-    assert all((share > 0) == (i % mine.args.H > 0) for i, share in enumerate(clipped))
-    if mine.args.objective == "dapo":
-        run, share = logged(mine, "rapid/run"), logged(mine, "rapid/clip_fraction")
+    assert rapid_trainer.losses == pytest.approx(trl_trainer.losses, abs=SINGLE)
+    clipped = logged(trl_trainer, "clip_ratio/region_mean")
+    assert all((share > 0) == (i % rapid_trainer.args.H > 0) for i, share in enumerate(clipped))
+    if rapid_trainer.args.objective == "dapo":
+        run, share = (
+            logged(rapid_trainer, "rapid/run"),
+            logged(rapid_trainer, "rapid/clip_fraction"),
+        )
         assert [x * y for x, y in zip(run, share, strict=True)] == pytest.approx(
             clipped, rel=SINGLE
         )
@@ -216,26 +225,29 @@ def test_the_trainer_takes_the_steps_of_stock_trl(
 
     DAPO is TRL's where mini-batches have as many tokens.
     """
-    alike = {"equal_lengths": objective == "dapo"}
-    theirs, mine = trained(objective, H, toy_model, tmp_path, **alike, **settings)
-    assert_same_steps(theirs, mine)
-    assert (min(logged(mine, "rapid/run")) < 1) == (not mine.args.beta)
-    if mine.args.beta:  # which an evaluation's loss is of alone, where weights are 1
-        found, expected = (
-            one.evaluate(one.train_dataset.select(range(4)))["eval_loss"] for one in (mine, theirs)
+    lengths = {"equal_lengths": objective == "dapo"}
+    trl_trainer, rapid_trainer = train_both(
+        objective, H, toy_model, tmp_path, **lengths, **settings
+    )
+    assert_same_steps(trl_trainer, rapid_trainer)
+    assert (min(logged(rapid_trainer, "rapid/run")) < 1) == (not rapid_trainer.args.beta)
+    if rapid_trainer.args.beta:  # which an evaluation's loss is of alone, where weights are 1
+        loss, expected = (
+            trainer.evaluate(trainer.train_dataset.select(range(4)))["eval_loss"]
+            for trainer in (rapid_trainer, trl_trainer)
         )
-        assert found == pytest.approx(expected, rel=1e-4) and expected > 0
+        assert loss == pytest.approx(expected, rel=1e-4) and expected > 0
 
 
 @pytest.mark.parametrize("objective", ["grpo", "dapo"])
 def test_metrics_by_trls_names_are_those_of_stock_trl(toy_model, tmp_path, in_order, objective):
     beta = {"beta": 0.1} if objective == "grpo" else {}
-    theirs, mine = trained(
+    trl_trainer, rapid_trainer = train_both(
         objective, 2, toy_model, tmp_path, skip=False, equal_lengths=True, max_steps=8, **beta
     )
     names = ["entropy", *(f"clip_ratio/{kind}_mean" for kind in ("low", "high", "region"))]
     for name in names + ["kl"] * bool(beta):
-        found, expected = logged(mine, name), logged(theirs, name)
-        assert found == pytest.approx(expected, rel=1e-3, abs=1e-6), name
-        assert len(found) == 8 and max(found) > 0
-    assert bool(logged(mine, "kl")) == bool(beta)
+        values, expected = logged(rapid_trainer, name), logged(trl_trainer, name)
+        assert values == pytest.approx(expected, rel=1e-3, abs=1e-6), name
+        assert len(values) == 8 and max(values) > 0
+    assert bool(logged(rapid_trainer, "kl")) == bool(beta)

@@ -1,13 +1,13 @@
-"""What an algorithm's class says: bounds of its parameters, its names and looks, what it needs."""
+"""Declarations of an algorithm's class: bounds of parameters, names, looks, requirements."""
 
 import pytest
 from pydantic import ValidationError
 
 from rapid.algorithms import ALGORITHMS
 from rapid.config.params import load
-from tests.algorithms.test_zero import GIVEN
+from tests.algorithms.test_zero import SETTINGS
 
-REINFORCED = [one for one in ALGORITHMS.values() if not one.imitates]
+REINFORCED = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.imitates]
 
 
 @pytest.mark.parametrize(
@@ -23,20 +23,22 @@ REINFORCED = [one for one in ALGORITHMS.values() if not one.imitates]
 )
 def test_a_share_is_between_nothing_and_all(name, share):
     """1 less the clip below would not be positive; probabilities change by at most 1."""
-    kind, given = ALGORITHMS[name].parameters, GIVEN.get(name, {})
+    kind, settings = ALGORITHMS[name].parameters, SETTINGS.get(name, {})
     for allowed in (0.01, 0.99):
-        assert getattr(kind(**given | {share: allowed}), share) == allowed
+        assert getattr(kind(**settings | {share: allowed}), share) == allowed
     for refused in (0, 1.01 if name == "dppo" else 1):
         with pytest.raises(ValidationError, match=share):
-            kind(**given | {share: refused})
+            kind(**settings | {share: refused})
 
 
 def test_demonstrations_are_the_teachers_unless_they_are_said_to_be_made(values):
-    made = {"demonstrations": 5, "error_rate": 0.2}
-    values["sft"] = {key: value for key, value in values["sft"].items() if key not in made}
-    assert not made.keys() & load(values).sft.model_dump().keys()
-    values["sft"] |= made
-    assert made.items() <= load(values).sft.model_dump().items()
+    made_demonstrations = {"demonstrations": 5, "error_rate": 0.2}
+    values["sft"] = {
+        key: value for key, value in values["sft"].items() if key not in made_demonstrations
+    }
+    assert not made_demonstrations.keys() & load(values).sft.model_dump().keys()
+    values["sft"] |= made_demonstrations
+    assert made_demonstrations.items() <= load(values).sft.model_dump().items()
 
 
 @pytest.mark.parametrize(
@@ -56,24 +58,28 @@ def test_what_processes_and_samplers_share_is_shared_evenly(
     compute = params.compute.model_copy(update={"processes": 2, "sampler": sampler})
     section = getattr(params, name).model_copy(update={key: value})
     params = params.model_copy(update={"compute": compute, name: section})
-    refused = ALGORITHMS[name.replace("_", "-")].refused(params, 4)
+    refused = ALGORITHMS[name.replace("_", "-")].config_error(params, 4)
     assert (refused is None) == allowed
     assert allowed or refused[:2] == (f"{name}.{key}", value)
 
 
 def test_a_name_is_of_one_algorithm():
     for name in ALGORITHMS:
-        for given in (name, f"{name}-H4", f"{name}-H4,epochs=2", f"{name},epochs=2"):
-            assert [one.name for one in ALGORITHMS.values() if one.named(given)] == [name]
+        for variant in (name, f"{name}-H4", f"{name}-H4,epochs=2", f"{name},epochs=2"):
+            assert [
+                algorithm.name for algorithm in ALGORITHMS.values() if algorithm.named(variant)
+            ] == [name]
 
 
 def test_looks_at_different_H_are_told_apart():
-    for one in REINFORCED:
-        assert len({one.look_at(h) for h in (1, 2, 4, 8)}) == 4
+    for algorithm in REINFORCED:
+        assert len({algorithm.get_look(h) for h in (1, 2, 4, 8)}) == 4
 
 
 def test_one_algorithm_samples_from_a_server_and_one_samples_again():
-    assert [one.name for one in REINFORCED if one.samples_from_a_server] == ["naive-grpo"]
-    settings = ALGORITHMS["dapo"].parameters(**GIVEN["dapo"] | {"rounds": 3})
-    rounds = {one.name: one.rounds(settings) for one in REINFORCED}
+    assert [algorithm.name for algorithm in REINFORCED if algorithm.samples_from_a_server] == [
+        "naive-grpo"
+    ]
+    settings = ALGORITHMS["dapo"].parameters(**SETTINGS["dapo"] | {"rounds": 3})
+    rounds = {algorithm.name: algorithm.rounds(settings) for algorithm in REINFORCED}
     assert rounds == dict.fromkeys(rounds, 1) | {"dapo": 3}

@@ -10,12 +10,12 @@ from rapid.algorithms import rapid_loss
 from rapid.algorithms.groups import group_mean
 from tests.algorithms.test_against_trl import (
     GROUP,
-    Given,
+    FixedLogpsTrainer,
     advantages_of_trl,
     assert_close,
+    build_stock_trainer,
+    draw_logps,
     fixed_batch,
-    scattered,
-    stock,
 )
 from tests.conftest import ROOT
 
@@ -34,22 +34,28 @@ def test_the_recipe_of_the_page_is_the_one_that_is_measured():
 @pytest.mark.parametrize("staleness", [0.0, 0.1, 1.0])
 def test_trls_nearest_gradient_lacks_the_weighted_baseline(toy_model, tmp_path, staleness):
     """And its weight is w exp(lambda (1 - w)). On-policy nothing is missing."""
-    trainer = stock(Given, "pg", toy_model, tmp_path, importance_sampling_level="token", **RECIPE)
+    trainer = build_stock_trainer(
+        FixedLogpsTrainer, "pg", toy_model, tmp_path, importance_sampling_level="token", **RECIPE
+    )
     batch, rewards = fixed_batch()
     batch["advantages"], mask = advantages_of_trl(rewards, "none"), batch["completion_mask"]
-    logp, old = scattered(mask.shape, torch.full((len(mask), 1), staleness))
+    logp, old = draw_logps(mask.shape, torch.full((len(mask), 1), staleness))
     trainer.logp, batch["old_per_token_logps"] = logp.requires_grad_(), old
 
-    def gradient(loss):
+    def compute_gradient(loss):
         return torch.autograd.grad(loss, logp)[0]
 
-    theirs = gradient(trainer._compute_loss(trainer.model.train(), batch)) * mask.sum() / len(mask)
-    ours = gradient(rapid_loss(logp, old, mask, rewards, GROUP, eta=2.0)[0])
+    trl_gradient = (
+        compute_gradient(trainer._compute_loss(trainer.model.train(), batch))
+        * mask.sum()
+        / len(mask)
+    )
+    rapid_gradient = compute_gradient(rapid_loss(logp, old, mask, rewards, GROUP, eta=2.0)[0])
     weight = ((logp.detach() - old) * mask).sum(1).exp()
     rate = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
     kernel = weight * (rate * (1 - weight)).exp()
-    lacking = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP)
-    other = (kernel - weight) * batch["advantages"] + weight * lacking
-    expected = gradient(-(other * (logp * mask).sum(1)).mean())
-    assert_close(theirs, ours + expected, 1e-12)
-    assert (expected.norm() > 0.01 * ours.norm()) == (staleness > 0)
+    missing_baseline = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP)
+    difference = (kernel - weight) * batch["advantages"] + weight * missing_baseline
+    expected = compute_gradient(-(difference * (logp * mask).sum(1)).mean())
+    assert_close(trl_gradient, rapid_gradient + expected, 1e-12)
+    assert (expected.norm() > 0.01 * rapid_gradient.norm()) == (staleness > 0)

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from rapid.algorithms import ALGORITHMS, CURRENT
-from rapid.algorithms.base import Pass
+from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dppo import DppoParameters
-from rapid.algorithms.m2po import outliers as outliers_of
+from rapid.algorithms.m2po import find_outliers as outliers_of
 from rapid.algorithms.tis import TisParameters, tis_loss
 from rapid.algorithms.topr import topr_loss
 from tests.algorithms.tabular import (
     DEGREES,
+    build_problem,
     expected_gradient,
     outcome_logp,
-    problem,
     score_mean,
 )
 
@@ -24,7 +24,7 @@ LENGTHS = [5, 3, 0, 4, 1, 5, 2, 5, 5, 4, 3, 2]
 REWARDS = [1.0, 0.0, 0.0, 1.0, 0.25, 0.75, 0.5, 0.5, 1.0, 1.0, 1.0, 0.0]  # some are the mean
 
 
-def batch(seed: int) -> Pass:
+def draw_batch(seed: int) -> LossInputs:
     """Return completions of up to 5 tokens, some of which have moved far."""
     generator = torch.Generator().manual_seed(seed)
     shape = len(LENGTHS), 5
@@ -34,43 +34,43 @@ def batch(seed: int) -> Pass:
     behavior_logp = (logp - moved).clamp(max=-0.01)
     mask = (torch.arange(5) < torch.tensor(LENGTHS)[:, None]).double()
     rewards = torch.tensor(REWARDS, dtype=torch.float64)
-    return Pass(logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP)
+    return LossInputs(logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP)
 
 
-def advantages(standardized: bool) -> list[float]:
-    found = []
+def compute_advantages(standardized: bool) -> list[float]:
+    advantages = []
     for start in range(0, len(REWARDS), GROUP):
         group = REWARDS[start : start + GROUP]
         mean = sum(group) / GROUP
         std = math.sqrt(sum((r - mean) ** 2 for r in group) / (GROUP - 1)) + 1e-4
-        found += [(r - mean) / (std if standardized else 1) for r in group]
-    return found
+        advantages += [(r - mean) / (std if standardized else 1) for r in group]
+    return advantages
 
 
-def outliers(squares: list[tuple[float, int]]) -> set[int]:
-    """Return whom M2PO leaves out: the largest, until the mean of the others is at most 0.04."""
-    kept = sorted(squares)
-    while kept and sum(square for square, _ in kept) / len(kept) > 0.04:
-        kept.pop()
-    return {who for _, who in squares} - {who for _, who in kept}
+def find_outliers_by_hand(squares: list[tuple[float, int]]) -> set[int]:
+    """Return the tokens that M2PO leaves out: the largest, until the mean is at most 0.04."""
+    kept_tokens = sorted(squares)
+    while kept_tokens and sum(square for square, _ in kept_tokens) / len(kept_tokens) > 0.04:
+        kept_tokens.pop()
+    return {token for _, token in squares} - {token for _, token in kept_tokens}
 
 
-def by_hand(name: str, given: Pass) -> tuple[list[list[float]], float]:
+def compute_gradient_by_hand(name: str, inputs: LossInputs) -> tuple[list[list[float]], float]:
     """Return the gradient by token, of the published defaults, and the share that is clipped."""
-    logp, mu = given.logp.tolist(), given.behavior_logp.tolist()
+    logp, mu = inputs.logp.tolist(), inputs.behavior_logp.tolist()
     gradient = [[0.0] * 5 for _ in LENGTHS]
     clipped, left_out = 0, set()
-    kinds = advantages(standardized=name == "m2po")
+    advantages = compute_advantages(standardized=name == "m2po")
     for start in range(0, len(LENGTHS), GROUP):
         harmful = [
             ((logp[n][t] - mu[n][t]) ** 2, (n, t))
             for n in range(start, start + GROUP)
             for t in range(LENGTHS[n])
-            if kinds[n] * (logp[n][t] - mu[n][t]) > 0
+            if advantages[n] * (logp[n][t] - mu[n][t]) > 0
         ]
-        left_out |= outliers(harmful)
+        left_out |= find_outliers_by_hand(harmful)
     for n, length in enumerate(LENGTHS):
-        A, N = kinds[n], len(LENGTHS)
+        A, N = advantages[n], len(LENGTHS)
         weight = math.exp(sum(logp[n][t] - mu[n][t] for t in range(length)))
         for t in range(length):
             ratio = math.exp(logp[n][t] - mu[n][t])
@@ -97,21 +97,21 @@ def by_hand(name: str, given: Pass) -> tuple[list[list[float]], float]:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("name", ["rloo", "tis", "dppo", "topr", "m2po"])
 def test_the_gradient_is_that_of_the_closed_form(name, seed):
-    algorithm, given = ALGORITHMS[name], batch(seed)
+    algorithm, inputs = ALGORITHMS[name], draw_batch(seed)
     kind = algorithm.parameters
-    loss, metrics = algorithm.loss(kind and kind(), given)
+    loss, metrics = algorithm.loss(kind and kind(), inputs)
     loss.backward()
-    expected, clipped = by_hand(name, given)
-    torch.testing.assert_close(given.logp.grad, torch.tensor(expected).double(), rtol=0, atol=1e-7)
+    expected, clipped = compute_gradient_by_hand(name, inputs)
+    torch.testing.assert_close(inputs.logp.grad, torch.tensor(expected).double(), rtol=0, atol=1e-7)
     if name != "rloo":
         assert 0 < metrics["clip_fraction"].item() == pytest.approx(clipped)
 
 
 def test_weights_and_staleness_are_means_over_completions():
     """Also over those that have no advantage, and over one without tokens, whose weight is 1."""
-    given = batch(4)
-    moved = ((given.logp - given.behavior_logp) * given.mask).sum(1).tolist()
-    stale = ALGORITHMS["pg"].loss(None, given._replace(H=2))[1]["staleness"]
+    inputs = draw_batch(4)
+    moved = ((inputs.logp - inputs.behavior_logp) * inputs.mask).sum(1).tolist()
+    stale = ALGORITHMS["pg"].loss(None, inputs._replace(H=2))[1]["staleness"]
     assert stale.item() == pytest.approx(sum(map(abs, moved)) / len(moved))
     kernels = {  # by the published defaults
         "topr": lambda w, A: 1 if A >= 0 else min(w, 1),
@@ -121,51 +121,51 @@ def test_weights_and_staleness_are_means_over_completions():
     }
     for name, kernel in kernels.items():
         algorithm = ALGORITHMS[name]
-        found = algorithm.loss(algorithm.parameters(), given)[1]["weight"].item()
-        pairs = zip(map(math.exp, moved), advantages(standardized=True), strict=True)
-        assert found == pytest.approx(sum(kernel(*pair) for pair in pairs) / len(moved))
+        mean_weight = algorithm.loss(algorithm.parameters(), inputs)[1]["weight"].item()
+        pairs = zip(map(math.exp, moved), compute_advantages(standardized=True), strict=True)
+        assert mean_weight == pytest.approx(sum(kernel(*pair) for pair in pairs) / len(moved))
 
 
-def test_what_reaches_a_bound_is_not_beyond_it():
+def test_values_at_a_bound_are_not_clipped():
     log_ratio = torch.tensor([[0.5, -0.5], [0.5, 1.0]])
     left_out = outliers_of(log_ratio, log_ratio.bool(), group_size=1, tau=0.25)
     assert left_out.tolist() == [[False, False], [False, True]]
     # Weights at their cap are not cut, and no probability moves by more than 1.
-    given = batch(5)
-    on_policy = given._replace(behavior_logp=given.logp.detach())
+    inputs = draw_batch(5)
+    on_policy = inputs._replace(behavior_logp=inputs.logp.detach())
     assert ALGORITHMS["tis"].loss(TisParameters(cap=1.0), on_policy)[1]["clip_fraction"] == 0
-    sure = given._replace(logp=torch.zeros(12, 5), behavior_logp=torch.full((12, 5), -math.inf))
+    sure = inputs._replace(logp=torch.zeros(12, 5), behavior_logp=torch.full((12, 5), -math.inf))
     assert ALGORITHMS["dppo"].loss(DppoParameters(divergence=1), sure)[1]["clip_fraction"] == 0
 
 
-def test_an_objective_does_not_depend_on_how_a_step_is_cut_into_passes():
+def test_an_objective_does_not_depend_on_micro_batches():
     """Means over passes of whole groups, by their shares, are the mean over the step."""
     for algorithm in CURRENT:
-        whole = batch(3)
+        inputs = draw_batch(3)
         settings = algorithm.parameters and algorithm.parameters()
         total = torch.zeros((), dtype=torch.float64)
         for start in range(0, len(LENGTHS), GROUP):
             rows = slice(start, start + GROUP)
-            part = Pass(*(tensor[rows] for tensor in whole[:5]), GROUP)
+            part = LossInputs(*(tensor[rows] for tensor in inputs[:5]), GROUP)
             share = {"sequence": GROUP / len(LENGTHS), "token": part.mask.sum() / sum(LENGTHS)}
             total = total + algorithm.loss(settings, part)[0] * share[algorithm.mean_over]
-        loss = algorithm.loss(settings, whole)[0]
-        found, expected = (torch.autograd.grad(one, whole.logp)[0] for one in (total, loss))
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)
+        loss = algorithm.loss(settings, inputs)[0]
+        gradient, expected = (torch.autograd.grad(value, inputs.logp)[0] for value in (total, loss))
+        torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-15)
 
 
 # By enumeration -----------------------------------------------------------------------------------
 
 
-def assert_same(found, expected):
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+def assert_same(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cap", [1.2, math.inf])
 @pytest.mark.parametrize("staleness", DEGREES.values())
 def test_token_weights(staleness, cap):
     """E = (1 - 1/N_k) E_mu[(R - V) sum_t min(r, cap) grad log pi_t], V = E_mu[R]."""
-    p = problem(staleness)
+    p = build_problem(staleness)
     ratios = (outcome_logp(p.pi) - outcome_logp(p.mu)).exp().clamp(max=cap)  # of each token
     value = (p.probability * p.rewards).sum(1, keepdim=True)
     expected = score_mean(p, (p.rewards - value)[..., None] * ratios) * 2 / 3
@@ -175,7 +175,7 @@ def test_token_weights(staleness, cap):
 @pytest.mark.parametrize("offset", [0.2, 0.5])
 def test_tapered_weights_off_policy(offset):
     """E = E_mu[c (R - offset) grad log pi], c = min(w, 1) where R < offset, else 1."""
-    p = problem(DEGREES["very stale"])
+    p = build_problem(DEGREES["very stale"])
     taper = torch.where(p.rewards < offset, p.weight.clamp(max=1), 1.0)
     expected = score_mean(p, taper * (p.rewards - offset))
     assert_same(expected_gradient(p, 1, loss=topr_loss, offset=offset), expected)

@@ -3,8 +3,8 @@
 import pytest
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.dapo import with_penalty
-from tests.algorithms.test_zero import GIVEN
+from rapid.algorithms.dapo import build_reward_and_penalty
+from tests.algorithms.test_zero import SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -17,16 +17,18 @@ from tests.algorithms.test_zero import GIVEN
 )
 def test_the_last_share_of_the_limit_is_penalized_by_the_token(share, limit, lengths, penalties):
     dapo = ALGORITHMS["dapo"]
-    settings = dapo.parameters(**GIVEN["dapo"] | {"overlong_buffer": share})
-    accuracy, overlong = dapo.rewards(settings, limit, lambda completion_ids: [1.0] * len(lengths))
+    settings = dapo.parameters(**SETTINGS["dapo"] | {"overlong_buffer": share})
+    accuracy, overlong = dapo.build_reward_functions(
+        settings, limit, lambda completion_ids: [1.0] * len(lengths)
+    )
     ids = [[7] * length for length in lengths]
     assert accuracy(completion_ids=ids) == [1.0] * len(lengths)
     assert overlong(completion_ids=ids) == pytest.approx(penalties)
 
 
-def test_what_has_no_reward_has_no_penalty():
+def test_completions_without_reward_have_no_penalty():
     rewards = iter([[1.0, None], [None], [0.0]])
-    accuracy, overlong = with_penalty(
+    accuracy, overlong = build_reward_and_penalty(
         lambda **_: next(rewards), lambda completion_ids: [-float(len(i)) for i in completion_ids]
     )
     for ids, expected in [([[1], [2, 3]], [-1.0, None]), ([[1]], [None]), ([[1]], [-1.0])]:

@@ -12,7 +12,9 @@ clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 baselines = pytest.mark.parametrize("baseline", ["group", "others"])
 
 
-def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=torch.float64):
+def compute_loss(
+    log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=torch.float64
+):
     """The loss of completions of two tokens, its gradient by completion, and metrics."""
     n = len(log_weights)
     logp = torch.full((n, 2), -1.5, dtype=dtype, requires_grad=True)
@@ -29,7 +31,9 @@ def run(log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=to
 
 @baselines
 def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
-    loss, gradient, metrics = run([0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", baseline, lengths=[0, 0])
+    loss, gradient, metrics = compute_loss(
+        [0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", baseline, lengths=[0, 0]
+    )
     assert loss.item() == 0
     assert not gradient.any()
     assert (metrics["staleness"].item(), metrics["weight"].item()) == (0, 1)
@@ -41,7 +45,7 @@ def test_a_batch_of_one_token_has_its_mean():
 
 
 def test_an_eta_of_infinity_clips_nothing():
-    _, _, metrics = run([3.0, -1.0, 0.0, 2.0], [1.0, 0.0, 0.5, 1.0], 4, math.inf)
+    _, _, metrics = compute_loss([3.0, -1.0, 0.0, 2.0], [1.0, 0.0, 0.5, 1.0], 4, math.inf)
     assert metrics["clip_fraction"].item() == 0
     assert metrics["staleness"].item() == pytest.approx(6 / 4)
 
@@ -49,7 +53,7 @@ def test_an_eta_of_infinity_clips_nothing():
 @clip
 @baselines
 def test_equal_rewards_have_no_gradient_on_policy_but_for_rounding(clip, baseline):
-    _, gradient, _ = run([0.0] * 3, [0.3] * 3, 3, 2.0, clip, baseline)
+    _, gradient, _ = compute_loss([0.0] * 3, [0.3] * 3, 3, 2.0, clip, baseline)
     assert gradient.abs().max() <= 1e-16
 
 
@@ -58,11 +62,11 @@ def test_equal_rewards_have_no_gradient_on_policy_but_for_rounding(clip, baselin
 
 def test_leaving_one_out_of_a_group_of_one_is_refused():
     with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
-        run([0.1, 0.2], [1.0, 0.0], 1, 2.0, "advantage", "others")
+        compute_loss([0.1, 0.2], [1.0, 0.0], 1, 2.0, "advantage", "others")
 
 
 def test_a_group_of_one_is_its_own_baseline():
-    _, gradient, _ = run([0.5, 0.0], [1.0, 1.0], 1, 10.0)
+    _, gradient, _ = compute_loss([0.5, 0.0], [1.0, 1.0], 1, 10.0)
     w = math.exp(0.5)
     assert gradient[:, 0].tolist() == pytest.approx([-w * (1 - w) / 2, 0])
 
@@ -88,7 +92,8 @@ def test_weights_that_overflow_stay_finite(clip, baseline, rewards, size, dtype)
     Clipped in both places, loss and gradient are those of weights of eta.
     """
     extreme, large = (
-        run([x, 0.1, -0.1, -x], rewards, 4, 2.0, clip, baseline, dtype=dtype) for x in (size, 80.0)
+        compute_loss([x, 0.1, -0.1, -x], rewards, 4, 2.0, clip, baseline, dtype=dtype)
+        for x in (size, 80.0)
     )
     loss, gradient, metrics = extreme
     for value in (loss, gradient, *metrics.values()):
@@ -105,5 +110,5 @@ def test_weights_that_overflow_stay_finite(clip, baseline, rewards, size, dtype)
 
 def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
     """w = (e^40, 1, 1), eta = inf: the first one's baseline is the mean of the others, 1."""
-    _, gradient, _ = run([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", "others")
+    _, gradient, _ = compute_loss([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", "others")
     assert gradient[0, 0].item() == pytest.approx(-math.exp(40) * (0.5 - 1) / 3)

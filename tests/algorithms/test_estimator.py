@@ -1,4 +1,4 @@
-"""What the mean of rapid_loss's estimate is, by enumeration of all groups, to 1e-12.
+"""The mean of rapid_loss's estimate, by enumeration of all groups, to 1e-12.
 
 `python -m tests.algorithms.tabular` prints the biases.
 """
@@ -12,11 +12,11 @@ from rapid.algorithms.groups import group_mean
 from tests.algorithms.tabular import (
     DEGREES,
     ETAS,
+    build_problem,
     expected_gradient,
     outcome_logp,
-    problem,
+    render_table,
     score_mean,
-    table,
     true_gradient,
 )
 
@@ -26,17 +26,17 @@ clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
 
 
-def assert_same(found, expected):
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+def assert_same(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_the_table_of_biases_has_a_row_for_each_setting():
-    assert len(table().splitlines()) == len(DEGREES) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
+    assert len(render_table().splitlines()) == len(DEGREES) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
 
 
 def test_the_true_gradient_is_that_of_finite_differences():
     """The yardstick itself: J is summed over outcomes, not estimated."""
-    p, step = problem(0.0), 1e-6
+    p, step = build_problem(0.0), 1e-6
     gradient = true_gradient(p)
 
     def value(pi):
@@ -57,7 +57,7 @@ def test_the_true_gradient_is_that_of_finite_differences():
 @eta
 def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(staleness, group_size, eta):
     """A baseline of other completions, clipped or not, multiplies E[w grad log pi] = 0."""
-    p = problem(staleness)
+    p = build_problem(staleness)
     mean = expected_gradient(p, group_size, eta=eta, clip="advantage", baseline="others")
     assert_same(mean, true_gradient(p))
 
@@ -70,10 +70,10 @@ def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(staleness
 @eta
 def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(staleness, group_size, eta):
     """E = grad J - 1/N_k E_mu[w min(w, eta) R grad log pi]: n's own share of its baseline."""
-    p = problem(staleness)
-    own = score_mean(p, p.weight * p.weight.clamp(max=eta) * p.rewards) / group_size
+    p = build_problem(staleness)
+    own_term = score_mean(p, p.weight * p.weight.clamp(max=eta) * p.rewards) / group_size
     mean = expected_gradient(p, group_size, eta=eta, clip="advantage")
-    assert_same(mean, true_gradient(p) - own)
+    assert_same(mean, true_gradient(p) - own_term)
 
 
 @staleness
@@ -86,7 +86,7 @@ def test_an_unweighted_baseline_only_shrinks_the_unclipped_estimate(staleness, g
         advantages = rewards - group_mean(rewards, group_size)
         return -(weight * advantages * logp.sum(1)).mean(), {}
 
-    p = problem(staleness)
+    p = build_problem(staleness)
     mean = expected_gradient(p, group_size, loss=weighted_pg)
     assert_same(mean, (1 - 1 / group_size) * true_gradient(p))
 
@@ -103,7 +103,7 @@ def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
     leave-one-out  E = E_mu[c (R - V) grad log pi]
     plain          E = E_mu[c (R - (N_k - 1) / N_k V - c R / N_k) grad log pi]
     """
-    p = problem(staleness)
+    p = build_problem(staleness)
     c = p.weight.clamp(max=eta)
     value = (p.probability * c * p.rewards).sum(1, keepdim=True)
     if baseline == "group":
@@ -121,14 +121,22 @@ def test_keeping_part_of_a_group_would_turn_the_gradient_and_leaving_it_out_does
 
     Without the groups where one is missing, the mean is that of whole groups, times a number.
     """
-    p, missing, whole = problem(DEGREES["stale"], seed), 0.3, 3
+    p, missing, group_size = build_problem(DEGREES["stale"], seed), 0.3, 3
     true = true_gradient(p).flatten()
-    mean = {n: expected_gradient(p, n, eta=2.0, clip="advantage").flatten() for n in (1, 2, whole)}
+    mean = {
+        n: expected_gradient(p, n, eta=2.0, clip="advantage").flatten() for n in (1, 2, group_size)
+    }
     chances = {
-        n: math.comb(whole, n) * (1 - missing) ** n * missing ** (whole - n) * n / whole
+        n: math.comb(group_size, n)
+        * (1 - missing) ** n
+        * missing ** (group_size - n)
+        * n
+        / group_size
         for n in mean
     }
-    kept = sum(chances[n] * mean[n] for n in mean)
-    left_out, kept = (torch.cosine_similarity(one, true, dim=0) for one in (mean[whole], kept))
-    print(f"cosine with the true gradient: left out {left_out:.2f}, kept {kept:.2f}")
-    assert kept < left_out - 0.05
+    kept_mean = sum(chances[n] * mean[n] for n in mean)
+    left_out, kept_mean = (
+        torch.cosine_similarity(gradient, true, dim=0) for gradient in (mean[group_size], kept_mean)
+    )
+    print(f"cosine with the true gradient: left out {left_out:.2f}, kept {kept_mean:.2f}")
+    assert kept_mean < left_out - 0.05

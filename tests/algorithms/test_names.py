@@ -1,11 +1,11 @@
-"""Names of algorithms and their variants: what they say, and what is refused."""
+"""Names of algorithms and their variants are parsed, and invalid ones refused."""
 
 import re
 
 import pytest
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.names import parse, pattern
+from rapid.algorithms.names import build_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 
@@ -15,17 +15,17 @@ from rapid.config.params import BadParams, load
     [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("dr-grpo-H16", "dr-grpo", 16)],
 )
 def test_a_plain_name(name, kind, h):
-    found = parse(name)
-    assert (found.algorithm.name, found.H, found.plain) == (kind, h, name)
-    assert found.changes.model_dump(exclude_none=True) == {}
+    parsed = parse(name)
+    assert (parsed.algorithm.name, parsed.H, parsed.plain) == (kind, h, name)
+    assert parsed.changes.model_dump(exclude_none=True) == {}
 
 
 def test_a_variant():
-    found = parse("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
-    assert (found.plain, found.H) == ("rapid-H4", 4)
+    parsed = parse("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
+    assert (parsed.plain, parsed.H) == ("rapid-H4", 4)
     changes = {"eta": 1.5, "weighted": False, "group_size": 2, "n_step": 16}
-    assert found.changes.model_dump(exclude_none=True) == changes
-    assert found.changes.within(["n_step", "epochs"]) == {"n_step": 16}
+    assert parsed.changes.model_dump(exclude_none=True) == changes
+    assert parsed.changes.subset(["n_step", "epochs"]) == {"n_step": 16}
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_a_variant():
         ("sft,epochs=2", "no variants"),
     ],
 )
-def test_what_means_nothing_is_refused(name, says):
+def test_invalid_names_are_refused(name, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         parse(name)
 
 
-def test_the_names_that_are_offered_mean_something():
+def test_suggested_names_are_valid():
     with pytest.raises(ValueError, match="one of") as raised:
         parse("ppo")
-    said = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(raised.value))
-    offered, taking = (re.split(r", | or ", names) for names in said.groups())
+    match = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(raised.value))
+    offered, taking = (re.split(r", | or ", names) for names in match.groups())
     assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
     assert {parse(f"{name}-H2").algorithm.name for name in [*taking, "rapid"]} == {
-        name for name in ALGORITHMS if re.fullmatch(pattern(), f"{name}-H2")
+        name for name in ALGORITHMS if re.fullmatch(build_pattern(), f"{name}-H2")
     }
 
 
@@ -85,20 +85,22 @@ def test_a_variant_changes_its_run_and_nothing_else(values):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     plain = specs.train_spec(params, run).model_dump()
     name = "rapid-H4,eta=1.0,n_step=8,group_size=8,epochs=3,snapshots=5"
-    assert re.fullmatch(pattern(), name)
-    found = specs.train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
+    assert re.fullmatch(build_pattern(), name)
+    spec = specs.train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
     plain["run"]["algorithm"] = name
     plain["objective"]["eta"] = 1.0
     plain["training"] |= {"group_size": 8, "epochs": 3}
-    assert found == plain | {"n_step": 8, "snapshots": 5}
+    assert spec == plain | {"n_step": 8, "snapshots": 5}
 
 
-def test_a_variant_that_only_looks_keeps_its_spec(values):
+def test_a_variant_that_skips_nothing_has_the_same_spec(values):
     params = load(values)
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
-    other = run.model_copy(update={"algorithm": "rapid-H4,skip_zero_groups=false"})
-    plain, found = (specs.train_spec(params, one).model_dump() for one in (run, other))
-    assert found == plain | {"run": other.model_dump()}
-    assert parse(other.algorithm).changes.within(["skip_zero_groups"]) == {
+    variant_run = run.model_copy(update={"algorithm": "rapid-H4,skip_zero_groups=false"})
+    spec, variant_spec = (
+        specs.train_spec(params, planned_run).model_dump() for planned_run in (run, variant_run)
+    )
+    assert variant_spec == spec | {"run": variant_run.model_dump()}
+    assert parse(variant_run.algorithm).changes.subset(["skip_zero_groups"]) == {
         "skip_zero_groups": False
     }

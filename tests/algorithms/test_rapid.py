@@ -11,7 +11,7 @@ clip = pytest.mark.parametrize("clip", ["advantage", "both", "nowhere"])
 baselines = pytest.mark.parametrize("baseline", ["group", "others", "none"])
 
 
-def batch(n=6, t=5, seed=0):
+def draw_batch(n=6, t=5, seed=0):
     """(logp, behavior_logp, mask, rewards) in float64: N completions of up to T tokens."""
     generator = torch.Generator().manual_seed(seed)
     logp = -torch.rand(n, t, generator=generator, dtype=torch.float64)
@@ -49,30 +49,32 @@ def test_clip_in_the_advantage_by_hand():
 @pytest.mark.parametrize("eta", [0.7, 1.2, math.inf])
 @pytest.mark.parametrize(("n", "group"), [(6, 3), (8, 2), (8, 4), (8, 8)])
 def test_gradient_is_the_closed_form(clip, baseline, weighted, eta, n, group):
-    logp, behavior_logp, mask, rewards = batch(n, seed=n + group)
+    logp, behavior_logp, mask, rewards = draw_batch(n, seed=n + group)
     rewards = torch.rand(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
     settings = (group, eta, clip, baseline, weighted)
     loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
     loss.backward()
-    fronts = constants(logp, behavior_logp, mask, rewards, *settings)
+    fronts = compute_weighted_advantages(logp, behavior_logp, mask, rewards, *settings)
     expected = -torch.tensor(fronts, dtype=torch.float64)[:, None] / n * mask
     torch.testing.assert_close(logp.grad, expected, rtol=1e-12, atol=1e-14)
 
 
-def constants(logp, behavior_logp, mask, rewards, group, eta, clip, baseline, weighted=True):
+def compute_weighted_advantages(
+    logp, behavior_logp, mask, rewards, group, eta, clip, baseline, weighted=True
+):
     """w_n A_n of each completion, in plain Python, by the definitions of rapid_loss's docstring."""
     log_ratio = (logp - behavior_logp).tolist()
     w = [
-        math.exp(sum(x for x, m in zip(row, kept, strict=True) if m))
-        for row, kept in zip(log_ratio, mask.tolist(), strict=True)
+        math.exp(sum(x for x, m in zip(row, row_mask, strict=True) if m))
+        for row, row_mask in zip(log_ratio, mask.tolist(), strict=True)
     ]
     w = w if weighted else [1.0] * len(w)
     bounded = w if clip == "nowhere" or not weighted else [min(x, eta) for x in w]
     rewards, fronts = rewards.tolist(), []
     for n in range(len(w)):
-        others = range(n // group * group, n // group * group + group)
-        others = [i for i in others if i != n or baseline == "group"]
-        value = sum(bounded[i] * rewards[i] for i in others) / len(others)
+        baseline_rows = range(n // group * group, n // group * group + group)
+        baseline_rows = [i for i in baseline_rows if i != n or baseline == "group"]
+        value = sum(bounded[i] * rewards[i] for i in baseline_rows) / len(baseline_rows)
         value = 0.0 if baseline == "none" else value
         fronts.append((bounded[n] if clip == "both" else w[n]) * (rewards[n] - value))
     return fronts
@@ -82,7 +84,7 @@ def constants(logp, behavior_logp, mask, rewards, group, eta, clip, baseline, we
 @pytest.mark.parametrize("eta", [1.0, 1.5, 2.0, math.inf])
 def test_on_policy_it_is_the_policy_gradient(clip, eta):
     """H = 1, bit for bit: a weight of 1 is not clipped by eta >= 1."""
-    logp, _, mask, rewards = batch(seed=1)
+    logp, _, mask, rewards = draw_batch(seed=1)
     loss, metrics = rapid_loss(logp, logp.detach(), mask, rewards, 3, eta, clip)
     loss.backward()
     rapid_gradient, logp.grad = logp.grad, None

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.names import parse, pattern
+from rapid.algorithms.names import build_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
@@ -35,11 +35,11 @@ class LeaveOneOut(Algorithm):
     look = Look("#123456", "d")
     parameters = LeaveOneOutParameters
 
-    def loss(self, settings, given):
-        groups = given.rewards.view(-1, given.group_size)
-        others = (groups.sum(1, keepdim=True) - groups) / (given.group_size - 1)
-        advantages = settings.scale * (groups - others).flatten()
-        return -(advantages * (given.logp * given.mask).sum(1)).mean(), {}
+    def loss(self, settings, inputs):
+        groups = inputs.rewards.view(-1, inputs.group_size)
+        other_sums = (groups.sum(1, keepdim=True) - groups) / (inputs.group_size - 1)
+        advantages = settings.scale * (groups - other_sums).flatten()
+        return -(advantages * (inputs.logp * inputs.mask).sum(1)).mean(), {}
 
 
 @pytest.fixture
@@ -57,9 +57,9 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
     values["mine"] = {"scale": 3.0}
     params = load(values)
     for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
-        assert re.fullmatch(pattern(), name)
+        assert re.fullmatch(build_pattern(), name)
         run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
-        assert run in specs.runs(params)
+        assert run in specs.table_runs(params)
         spec = specs.train_spec(params, run)
         assert (spec.H, spec.objective) == (h, LeaveOneOutParameters(scale=scale))
         assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
@@ -104,13 +104,13 @@ def test_it_has_a_label_and_a_look():
 
 def test_looks_are_told_apart():
     """By colour, as CIELAB has distances, and without it."""
-    shown = [one.look for one in ALGORITHMS.values()]
+    shown = [algorithm.look for algorithm in ALGORITHMS.values()]
     assert len({(look.marker, str(look.line)) for look in shown}) == len(shown)
-    colours = [torch.tensor(lab(look.color)) for look in shown]
+    colours = [torch.tensor(to_cielab(look.color)) for look in shown]
     assert min((a - b).norm() for a, b in combinations(colours, 2)) > 18
 
 
-def lab(color: str) -> list[float]:
+def to_cielab(color: str) -> list[float]:
     """Return CIELAB coordinates of a colour in sRGB."""
     red, green, blue = (
         value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4
@@ -139,12 +139,12 @@ def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_
 def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
     """Else a new algorithm would make every report again."""
     plain = load(values).model_dump_json()
-    assert not {one.key for one in CURRENT} & json.loads(plain).keys()
+    assert not {algorithm.key for algorithm in CURRENT} & json.loads(plain).keys()
     values["cispo"] = {"cap": 5.0}
     assert load(values).model_dump_json() == plain
     values["cispo"] = {"cap": 2.0}
-    again = load(json.loads(load(values).model_dump_json()))
-    assert (again.cispo.cap, again.gspo.clip_low) == (2.0, 3e-4)
+    reloaded = load(json.loads(load(values).model_dump_json()))
+    assert (reloaded.cispo.cap, reloaded.gspo.clip_low) == (2.0, 3e-4)
     without = load(values).dapo.model_dump()
     assert "overlong_filtering" not in without
     values["dapo"]["overlong_filtering"] = False
@@ -153,15 +153,15 @@ def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
 
 def test_a_spec_of_any_algorithm_survives_json(values):
     params = load(values)
-    for run in specs.runs(params):
+    for run in specs.table_runs(params):
         spec = specs.train_spec(params, run)
         assert specs.TrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
 
 
 # Who may name one ---------------------------------------------------------------------------------
 
-OTHERS = [name for name in ALGORITHMS if name != "rapid"]
-ATTRIBUTES = {one.key for one in ALGORITHMS.values()} - {"rapid"}
+OTHER_NAMES = [name for name in ALGORITHMS if name != "rapid"]
+ATTRIBUTES = {algorithm.key for algorithm in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
     "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
     "rapid/grading/memory.py": {"rapid-"},  # control groups
@@ -170,7 +170,7 @@ ALLOWED = {
 }
 
 
-def literals(tree: ast.AST):
+def list_literals(tree: ast.AST):
     """The strings of a module other than docstrings, and its attributes."""
     docs = {
         id(node.body[0].value)
@@ -183,22 +183,24 @@ def literals(tree: ast.AST):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield (
                 node.value,
-                re.fullmatch(rf"({'|'.join(OTHERS)})|.*\brapid-H.*|rapid-", node.value),
+                re.fullmatch(rf"({'|'.join(OTHER_NAMES)})|.*\brapid-H.*|rapid-", node.value),
             )
         elif isinstance(node, ast.Attribute):
             yield node.attr, node.attr in ATTRIBUTES
 
 
 def test_no_other_module_names_an_algorithm():
-    found = {}
+    named_by_file = {}
     for folder in ("rapid", "reports", "performance"):
         for path in (ROOT / folder).rglob("*.py"):
             name = str(path.relative_to(ROOT))
             if not name.startswith("rapid/algorithms/"):
-                named = {text for text, is_one in literals(ast.parse(path.read_text())) if is_one}
+                named = {
+                    text for text, is_one in list_literals(ast.parse(path.read_text())) if is_one
+                }
                 if named := named - ALLOWED.get(name, set()):
-                    found[name] = named
-    assert not found
+                    named_by_file[name] = named
+    assert not named_by_file
 
 
 def test_no_rule_names_an_algorithm():

@@ -1,4 +1,4 @@
-"""Which jobs a change of code reaches, on a copy of the code: nothing of the copy is run."""
+"""Changes of code make the right jobs stale. They are made in a copy, which is not run."""
 
 import ast
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rapid.artifacts import code
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load
 from tests.conftest import ROOT
 
@@ -19,30 +19,30 @@ STAGES = ("distill", "train", "evaluate")
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch) -> Iterator[Path]:
-    """A copy of the code, which digests are of."""
+    """A copy of the code; digests are those of the copy."""
     for name in code.PACKAGES:
         left_out = shutil.ignore_patterns("__pycache__", "figures", "experiment", "studies")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
     monkeypatch.setattr(code, "ROOT", tmp_path)
-    forget()
+    clear_caches()
     yield tmp_path
-    forget()
+    clear_caches()
 
 
-def forget() -> None:
-    for cached in (code.files_behind, code._inside, code._read):
+def clear_caches() -> None:
+    for cached in (code.hash_dependencies, code._list_folder_files, code._load_file):
         cached.cache_clear()
 
 
 @pytest.fixture
 def reached(copy, values) -> Callable:
-    """Return the folders of the jobs whose specs are others after an edit, or one line more."""
+    """Return a function that edits a file and returns the folders of jobs with changed specs."""
 
     def by(path: str, *edit: str) -> set[str]:
-        before = {job.folder: job.spec for job in jobs(load(values))}
+        before = {job.folder: job.spec for job in list_jobs(load(values))}
         rewrite(copy / path, *edit)
-        forget()
-        return {job.folder for job in jobs(load(values)) if job.spec != before[job.folder]}
+        clear_caches()
+        return {job.folder for job in list_jobs(load(values)) if job.spec != before[job.folder]}
 
     return by
 
@@ -54,11 +54,11 @@ def rewrite(path: Path, old: str = "", new: str = "") -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def made_of(values: dict, *parts: str, stages=STAGES) -> set[str]:
-    """The folders of these stages' jobs in which one of the names stands."""
+def list_dependent_jobs(values: dict, *parts: str, stages=STAGES) -> set[str]:
+    """Return the folders of these stages' jobs that contain one of the names."""
     return {
         job.folder
-        for job in jobs(load(values))
+        for job in list_jobs(load(values))
         if job.stage in stages and any(f"/{part}/" in f"{job.folder}/" for part in parts)
     }
 
@@ -69,37 +69,37 @@ def test_the_prompt_of_lessons_reaches_the_data_too(copy, values, monkeypatch, r
     if lesson == "prompt.txt.j2":
         monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
     reached_jobs = reached(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
-    assert reached_jobs == made_of(values, "math") | {"data/math"} | REPORTS
+    assert reached_jobs == list_dependent_jobs(values, "math") | {"data/math"} | REPORTS
 
 
 def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
-    before = [job.spec for job in jobs(load(values))]
+    before = [job.spec for job in list_jobs(load(values))]
     rewrite(copy / "rapid/stages/train.py")
-    assert [job.spec for job in jobs(load(values))] == before  # a job runs what was read first
+    assert [job.spec for job in list_jobs(load(values))] == before  # a job runs what was read first
     rewrite(copy / "rapid/stages/train.py", "\nMORE = 1\n")
     for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
         add_prose(path)
     nothing = "resources/leases cost/__init__ config/jobs artifacts/files cli __init__"
     for file in nothing.split():
         rewrite(copy / f"rapid/{file}.py")
-    forget()
-    assert [job.spec for job in jobs(load(values))] == before
+    clear_caches()
+    assert [job.spec for job in list_jobs(load(values))] == before
 
 
 def test_a_digest_is_the_same_in_all_pythons():
-    """What they do in different ways: quotes and empty ends of f-strings, new fields."""
+    """Versions differ in quotes and empty ends of f-strings, and in new fields."""
     source = '''def f(a, b=1, *, c: int = 2):
     """Doc."""
     return f"{a['x']!r:>{b}} {a=} {'.' * 5}" "tail\\u0378" + u"x" + str(...)
 '''
-    digest = hashlib.sha256(code._without_prose(ast.parse(source)).encode()).hexdigest()
+    digest = hashlib.sha256(code._dump_without_prose(ast.parse(source)).encode()).hexdigest()
     assert digest == "011a5eef81dfd85d5a98715dfbbd49561528548e75073e3812ec5795f53e1016"
 
 
 def test_what_a_declaration_says_for_readers_is_prose():
     for call in ('Field(None, description="words")', 'Metric(label="words", unit="words")'):
-        assert "words" not in code._without_prose(ast.parse(call))
-    assert "words" in code._without_prose(ast.parse('ask(description="words")'))
+        assert "words" not in code._dump_without_prose(ast.parse(call))
+    assert "words" in code._dump_without_prose(ast.parse('ask(description="words")'))
 
 
 def add_prose(path: Path) -> None:
@@ -112,7 +112,7 @@ def add_prose(path: Path) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def algorithm(name: str) -> str:
+def algorithm_file(name: str) -> str:
     return f"rapid/algorithms/{name}.py"
 
 
@@ -122,21 +122,23 @@ SHARED = ("grpo", "naive-grpo", "pg", "dapo")
 EDITS = [
     (("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer"), ("math",), STAGES, REPORTS),
     (("rapid/grading/lean/Checker.lean",), ("minif2f",), STAGES, set()),
-    ((algorithm("dapo"),), ("dapo",), ("train",), REPORTS),
-    ((algorithm("grpo"),), ("grpo", "naive-grpo"), ("train",), REPORTS),
-    ((algorithm("rapid"),), ALL_RAPID, ("train",), REPORTS),
-    ((algorithm("sft"),), ("sft",), ("train",), REPORTS),
-    ((algorithm("ratios"),), SHARED, ("train",), set()),
+    ((algorithm_file("dapo"),), ("dapo",), ("train",), REPORTS),
+    ((algorithm_file("grpo"),), ("grpo", "naive-grpo"), ("train",), REPORTS),
+    ((algorithm_file("rapid"),), ALL_RAPID, ("train",), REPORTS),
+    ((algorithm_file("sft"),), ("sft",), ("train",), REPORTS),
+    ((algorithm_file("ratios"),), SHARED, ("train",), set()),
     (("reports/plots/__init__.py",), (), (), REPORTS),
-    ((algorithm("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
-    ((algorithm("dapo"), 'look = Look("#CC79A7"', 'look = Look("#000000"'), (), (), REPORTS),
+    ((algorithm_file("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
+    ((algorithm_file("dapo"), 'look = Look("#CC79A7"', 'look = Look("#000000"'), (), (), REPORTS),
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
 ]
 
 
-@pytest.mark.parametrize(("edit", "names", "stages", "others"), EDITS)
-def test_an_edit_reaches_the_jobs_that_depend_on_it(reached, values, edit, names, stages, others):
-    assert reached(*edit) == made_of(values, *names, stages=stages) | others
+@pytest.mark.parametrize(("edit", "names", "stages", "other_jobs"), EDITS)
+def test_an_edit_reaches_the_jobs_that_depend_on_it(
+    reached, values, edit, names, stages, other_jobs
+):
+    assert reached(*edit) == list_dependent_jobs(values, *names, stages=stages) | other_jobs
 
 
 @pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/processes/launch.py"])
@@ -161,7 +163,7 @@ def test_another_plug_in_reaches_nothing(copy, reached):
 @pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
 def test_a_relative_import_counts(copy, line):
     rewrite(copy / "rapid/algorithms/pg.py", "from typing import Any", f"{line}\n")
-    assert "rapid/algorithms/ratios.py" in code.files_behind("rapid.algorithms.pg")
+    assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
 
 
 def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
@@ -170,14 +172,14 @@ def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
     for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):
         (folder / name).write_text("{}")
     (folder / ".#made.py").symlink_to("somebody@somewhere")  # as Emacs locks a file
-    files = code.files_behind("rapid.benchmarks.math")
+    files = code.hash_dependencies("rapid.benchmarks.math")
     assert "rapid/benchmarks/math/examples.json" in files
     assert not any("~" in file or "/." in file or "pycache" in file for file in files)
 
 
 def test_every_file_that_the_stages_import_is_behind_a_job(values):
     """No room is forgotten: rapid/NEW/ would count by itself."""
-    behind = {file for job in jobs(load(values)) for file in job.spec.files()}
+    behind = {file for job in list_jobs(load(values)) for file in job.spec.hash_code_files()}
     rooms = {"/".join(file.split("/")[:2]) for file in behind if file.startswith("rapid/")}
     packages = {"algorithms", "artifacts", "benchmarks", "embedded_models", "grading", "stages"}
     deciding = packages | {"training", "sampling.py", "text.py"}

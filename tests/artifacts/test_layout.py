@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rapid.artifacts.layout import EXPERIMENTS, ROOMS, STAGES, parse_folder
+from rapid.artifacts.layout import EXPERIMENTS, RESULT_FOLDERS, STAGES, parse_folder
 from tests.conftest import ROOT
 
 RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -19,7 +19,7 @@ def read_rules() -> dict[str, str]:
 RULES = read_rules()
 
 
-def outputs(rule: str) -> list[str]:
+def read_outputs(rule: str) -> list[str]:
     """Return the files that a rule's section `output` names, without the experiment's folder."""
     section = re.search(r"^    output:\n(.*?)^    \w", RULES[rule], re.MULTILINE | re.DOTALL)[1]
     return re.findall(r'"\{(?:root|PLAN\.root)\}(.*?)"', section)
@@ -29,10 +29,10 @@ def outputs(rule: str) -> list[str]:
 def test_a_rule_writes_what_its_stage_says_into_its_folder(rule):
     stage = STAGES[rule]
     if stage.phase == "report":
-        assert all(path.startswith(stage.folder) for path in outputs(rule))
+        assert all(path.startswith(stage.folder) for path in read_outputs(rule))
     else:
         names = ("manifest.json", *stage.results)
-        assert outputs(rule) == [f"{stage.folder}/{name}" for name in names]
+        assert read_outputs(rule) == [f"{stage.folder}/{name}" for name in names]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])
@@ -64,10 +64,10 @@ def test_every_rule_says_what_it_does():
 
 def test_what_jobs_write_is_ignored_by_git_and_deleted_by_make_clean():
     ignored = (ROOT / ".gitignore").read_text().splitlines()
-    assert {f"/{room}/" for room in ROOMS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
+    assert {f"/{room}/" for room in RESULT_FOLDERS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
     clean = (ROOT / "Makefile").read_text().partition("\nclean:")[2]
     deleted = re.findall(r"[\w/.*-]+", clean)
-    assert {*ROOMS, f"{EXPERIMENTS}/*/"} <= {*deleted}
+    assert {*RESULT_FOLDERS, f"{EXPERIMENTS}/*/"} <= {*deleted}
     reports = {path.strip("/") for path in ignored if path.startswith("/reports/")}
     assert reports <= {*deleted}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rapid.artifacts import manifests
 from rapid.artifacts.files import sha256_file
-from rapid.artifacts.manifests import commit, digests, processor
+from rapid.artifacts.manifests import describe_processor, get_commit, hash_files
 
 
 def test_a_folder_is_its_files_without_the_manifest(tmp_path):
@@ -14,13 +14,13 @@ def test_a_folder_is_its_files_without_the_manifest(tmp_path):
     paths = [tmp_path / name for name in ("b", "deep/a", "manifest.json")]
     for path in paths:
         path.write_text(path.name)
-    assert digests(tmp_path) == {str(path): sha256_file(path) for path in paths[:2]}
+    assert hash_files(tmp_path) == {str(path): sha256_file(path) for path in paths[:2]}
 
 
 def test_paths_are_as_given_and_what_is_not_there_has_no_digest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("1")
-    assert list(digests(Path("a"), Path("nothing"))) == ["a"]
+    assert list(hash_files(Path("a"), Path("nothing"))) == ["a"]
 
 
 def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):
@@ -34,18 +34,18 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "First")
     monkeypatch.setattr(manifests, "ROOT", inside)
-    assert commit() == "unknown"
+    assert get_commit() == "unknown"
     monkeypatch.setattr(manifests, "ROOT", tmp_path)
-    assert re.fullmatch("[0-9a-f]{40}", commit())
+    assert re.fullmatch("[0-9a-f]{40}", get_commit())
     for name in ("code.py", "dvc.lock"):
         (tmp_path / name).touch()
         git("add", name)
     git("commit", "--quiet", "--message", "Second")
     (tmp_path / "untracked").touch()
     (tmp_path / "dvc.lock").write_text("what `dvc repro` made")
-    assert re.fullmatch("[0-9a-f]{40}", commit())
+    assert re.fullmatch("[0-9a-f]{40}", get_commit())
     (tmp_path / "code.py").write_text("1")
-    assert re.fullmatch(r"[0-9a-f]{40}\+dirty", commit())
+    assert re.fullmatch(r"[0-9a-f]{40}\+dirty", get_commit())
 
 
 def test_processors_of_one_name_are_told_apart():
@@ -53,12 +53,16 @@ def test_processors_of_one_name_are_told_apart():
         "processor\t: {}\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nflags\t: a b\n\n"
     )
     zen3, zen4 = (cores.format(0, model) + cores.format(1, 9) for model in (1, 17))
-    assert processor(zen3) == "AMD EPYC (family 25, model 1)"
-    assert processor(zen4) == "AMD EPYC (family 25, model 17)"
+    assert describe_processor(zen3) == "AMD EPYC (family 25, model 1)"
+    assert describe_processor(zen4) == "AMD EPYC (family 25, model 17)"
 
 
-def test_a_processor_without_numbers_or_name_is_what_is_known(monkeypatch):
-    assert processor("processor\t: 0\nmodel name\t: ARMv7 rev 4\n") == "ARMv7 rev 4"
+def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch):
+    assert describe_processor("processor\t: 0\nmodel name\t: ARMv7 rev 4\n") == "ARMv7 rev 4"
     monkeypatch.setattr("platform.processor", lambda: "")
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert processor("processor\t: 0\nCPU part\t: 0xd0c\n") == processor("") == "aarch64"
+    assert (
+        describe_processor("processor\t: 0\nCPU part\t: 0xd0c\n")
+        == describe_processor("")
+        == "aarch64"
+    )

@@ -48,8 +48,8 @@ def test_metrics_are_found_in_logs_by_their_names_there():
         "rapid/weights": 9.0,
         "kl": 9.0,  # TRL's
     }
-    found = {name: value for name, value in select_metrics(logs).items() if value is not None}
-    assert found == {
+    metrics = {name: value for name, value in select_metrics(logs).items() if value is not None}
+    assert metrics == {
         "loss": 0.5,
         "gradient_norm": 2.0,
         "reward": 0.75,

@@ -8,7 +8,7 @@ import pytest
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
 from tests.benchmarks.portmanteaus import EASY, PORTMANTEAUS
@@ -24,12 +24,12 @@ def contents(parts: dict) -> dict[str, set[str]]:
 @pytest.mark.parametrize("name", MADE)
 class TestMake:
     def test_other_seed_other_problems(self, name):
-        first, second = (make(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
+        first, second = (draw_exercises(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
         assert contents(first) != contents(second)
 
     def test_enough_for_the_default_no_two_alike_each_with_mistakes(self, name):
         sizes = {"test": 128, "train": 256, "pretrain": 4000}
-        parts = make(BENCHMARKS[name], 0, sizes)
+        parts = draw_exercises(BENCHMARKS[name], 0, sizes)
         assert {part: len(exercises) for part, exercises in parts.items()} == sizes
         exercises = [exercise for part in parts.values() for exercise in part]
         for values in ({e.problem.id for e in exercises}, {e.problem.content for e in exercises}):
@@ -41,12 +41,12 @@ class TestMake:
         always = BENCHMARKS[name].draw(random.Random(0), "made")
         monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: always)
         with pytest.raises(BadInput, match="1 different problems were made, 2 were asked"):
-            make(BENCHMARKS[name], 0, {"train": 2})
+            draw_exercises(BENCHMARKS[name], 0, {"train": 2})
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in MADE])
 def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
-    exercises = make(BENCHMARKS[name], 5, {"a": 40})["a"]
+    exercises = draw_exercises(BENCHMARKS[name], 5, {"a": 40})["a"]
     with BENCHMARKS[name].grader(10) as grader:
         for exercise in exercises:
             assert grader.grade(exercise.problem, exercise.correct).reason == "passed"
@@ -58,7 +58,7 @@ def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
 @pytest.mark.parametrize("label", PORTMANTEAUS)
 def test_no_fixed_text_proves_a_made_theorem(label):
     """Of any family: 12 theorems have all four. The default's 80 take 20 minutes."""
-    exercises = make(BENCHMARKS["minif2f"], 0, {"test": 12})["test"]
+    exercises = draw_exercises(BENCHMARKS["minif2f"], 0, {"test": 12})["test"]
     with BENCHMARKS["minif2f"].grader(10) as grader:
         for exercise in exercises:
             verdict = grader.grade(exercise.problem, PORTMANTEAUS[label])
@@ -75,7 +75,7 @@ def test_fixed_texts_parse_and_prove_what_is_easy(label):
 
 def test_plus_inputs_catch_more_than_base_inputs():
     """Otherwise MBPP+ would be MBPP."""
-    exercises = make(BENCHMARKS["mbpp_plus"], 3, {"a": 40})["a"]
+    exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 3, {"a": 40})["a"]
     only_plus = 0
     with BENCHMARKS["mbpp_plus"].grader(5) as grader:
         for exercise in exercises:
@@ -89,6 +89,6 @@ def test_plus_inputs_catch_more_than_base_inputs():
 def test_the_share_of_each_mistake_follows_from_the_error_rate(rate):
     lesson = Lesson(id="1", prompt="?", correct="right", mistakes=["wrong", "false"])
     rng = random.Random(0)
-    drawn = Counter(lesson.demonstration(rng, rate) for _ in range(5000))
+    drawn = Counter(lesson.draw_completion(rng, rate) for _ in range(5000))
     for text, share in {"right": 1 - rate, "wrong": rate / 2, "false": rate / 2}.items():
         assert drawn[text] / 5000 == pytest.approx(share, abs=0.02 if share else 0)

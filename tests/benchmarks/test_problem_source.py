@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rapid.artifacts.manifests import digests, write_manifest
+from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.benchmarks.problem_source import (
     declared_source,
-    describe,
+    describe_sources,
     read_source,
     source_of_file,
 )
@@ -43,7 +43,7 @@ def test_made_problems_are_called_so(folder):
     assert source.digest == spec().code
     document = json.loads((folder / "manifest.json").read_text())
     assert source.revision == document["commit"]
-    assert describe([source]) == MADE.format("MATH")
+    assert describe_sources([source]) == MADE.format("MATH")
     for part, count in (("train", 4), ("test", 3)):
         file = folder / f"{part}.jsonl"
         assert source.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
@@ -56,7 +56,7 @@ def test_a_file_is_named_with_its_digest(folder):
     source = read_source("math", folder, "embedded")  # the manifest says what was prepared
     assert (source.label, source.digest, source.revision) == ("MATH (file)", digest, "")
     sentence = f"MATH from the file mine $x_1.jsonl (SHA-256 {digest[:12]})."
-    assert describe([source]) == sentence
+    assert describe_sources([source]) == sentence
 
 
 def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
@@ -67,7 +67,7 @@ def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
         (source / "train.jsonl").write_text("{}")
         (source / "test.jsonl").write_text("[]")
         job_spec = spec(place)
-        write_manifest(folder, "prepare", job_spec, digests(source), [])
+        write_manifest(folder, "prepare", job_spec, hash_files(source), [])
         sources.append(read_source("math", folder, place))
     first, second = sources
     assert (first.digest, first.name) == (second.digest, "problems")
@@ -76,7 +76,9 @@ def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
         for name, text in (("test.jsonl", b"[]"), ("train.jsonl", b"{}"))
     )
     assert first.digest == hashlib.sha256(lines.encode()).hexdigest()
-    assert describe([first]) == (f"MATH from the folder problems (SHA-256 {first.digest[:12]}).")
+    assert describe_sources([first]) == (
+        f"MATH from the folder problems (SHA-256 {first.digest[:12]})."
+    )
     assert first.label == "MATH (folder)"
 
 
@@ -85,7 +87,7 @@ def test_the_hubs_dataset_is_named_with_the_revision_that_was_read(folder):
     source = read_source("math", folder, "embedded")
     assert (source.label, source.revision) == ("MATH (hub)", "0123456789abcdef")
     sentence = "MATH from the hub's dataset somebody/math at 0123456789ab."
-    assert describe([source]) == sentence
+    assert describe_sources([source]) == sentence
     assert read_source("math", "nowhere", "hub").name == "nlile/hendrycks-MATH-benchmark"
 
 
@@ -93,12 +95,12 @@ def test_sources_of_several_kinds_are_told_apart():
     names = {"mbpp_plus": "embedded", "math": "hub", "minif2f": "folder/mine.jsonl"}
     sources = [declared_source(name, source) for name, source in names.items()]
     assert [source.label for source in sources] == ["MBPP+ (made)", "MATH (hub)", "MiniF2F (file)"]
-    text = describe(sources)
+    text = describe_sources(sources)
     assert text.startswith("Made problems in the format of MBPP+, not the published ones; MATH ")
     assert text.endswith(
         "hendrycks-MATH-benchmark at 465bcdb36f59; MiniF2F from the file mine.jsonl."
     )
-    assert describe([]) == ""
+    assert describe_sources([]) == ""
 
 
 def test_demonstrations_are_of_the_problems_that_were_asked(folder, values):
@@ -107,7 +109,9 @@ def test_demonstrations_are_of_the_problems_that_were_asked(folder, values):
     job_spec = distill_spec(load(values), "math")
     samples.parent.mkdir(parents=True)
     samples.touch()
-    write_manifest(samples.parent, "distill", job_spec, digests(folder / "train.jsonl"), [samples])
+    write_manifest(
+        samples.parent, "distill", job_spec, hash_files(folder / "train.jsonl"), [samples]
+    )
     assert source_of_file("math", samples).name == "data_seed 7"
     assert source_of_file("math", folder / "train.jsonl").label == "MATH (made)"
     Path("mine").mkdir()

@@ -10,7 +10,7 @@ from rapid.benchmarks.base import PROMPT
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
-from rapid.benchmarks.prompts import BadTemplate, check_templates, render
+from rapid.benchmarks.prompts import BadTemplate, check_templates, render_prompt
 
 PROBLEMS = {
     "mbpp_plus": CodeProblem(
@@ -41,7 +41,7 @@ def problem_of(name):
 @pytest.mark.parametrize("name", [n for n, one in BENCHMARKS.items() if n in PROBLEMS or one.draw])
 @pytest.mark.parametrize("chat", [False, True])
 def test_prompt_ends_a_line_and_has_no_marks_of_the_template(name, chat):
-    prompt = render(name, problem_of(name), chat)
+    prompt = render_prompt(name, problem_of(name), chat)
     assert prompt.endswith("\n") and not prompt.endswith("\n\n")
     assert "{{" not in prompt and "{%" not in prompt and "{#" not in prompt
 
@@ -52,19 +52,19 @@ def test_prompt_ends_a_line_and_has_no_marks_of_the_template(name, chat):
     [("mbpp_plus", "return 2 * n"), ("mbpp_plus", "77"), ("math", "ANSWER"), ("math", "SOLUTION")],
 )
 def test_prompt_does_not_give_the_answer_away(name, secret, chat):
-    assert secret not in render(name, PROBLEMS[name], chat)
+    assert secret not in render_prompt(name, PROBLEMS[name], chat)
 
 
 @pytest.mark.parametrize(
     "name, form", [("mbpp_plus", "```python"), ("math", r"\boxed{}"), ("minif2f", "```lean")]
 )
 def test_chat_prompt_says_in_which_form_the_answer_is_wanted(name, form):
-    assert form in render(name, PROBLEMS[name], chat=True)
+    assert form in render_prompt(name, PROBLEMS[name], chat=True)
 
 
 def test_a_base_model_has_the_published_prompt_or_is_asked_for_a_box():
     theorem = PROBLEMS["minif2f"]
-    assert {name: render(name, problem) for name, problem in PROBLEMS.items()} == {
+    assert {name: render_prompt(name, problem) for name, problem in PROBLEMS.items()} == {
         "mbpp_plus": PROBLEMS["mbpp_plus"].prompt,
         "math": "Problem: What is $1/2+1/4$?\nSolution, ending in \\boxed{}:\n",
         "minif2f": theorem.header + theorem.informal_prefix + theorem.formal_statement,
@@ -75,18 +75,18 @@ def test_a_base_model_has_the_published_prompt_or_is_asked_for_a_box():
 def test_minif2f_ends_with_by_and_one_line_break(ending):
     problem = PROBLEMS["minif2f"]
     statement = problem.formal_statement.strip() + ending
-    prompt = render("minif2f", problem.model_copy(update={"formal_statement": statement}))
+    prompt = render_prompt("minif2f", problem.model_copy(update={"formal_statement": statement}))
     assert prompt.endswith(":= by\n")
 
 
 def test_text_of_a_problem_is_no_template():
     problem = PROBLEMS["math"].model_copy(update={"problem": "{{ answer }} {% raw %} <b>"})
-    assert "{{ answer }} {% raw %} <b>" in render("math", problem)
+    assert "{{ answer }} {% raw %} <b>" in render_prompt("math", problem)
 
 
 def test_a_field_that_a_problem_lacks_is_an_error():
     with pytest.raises(BadTemplate, match=r"math/prompt.txt.j2:7: 'problem' is undefined"):
-        render("math", PROBLEMS["minif2f"])
+        render_prompt("math", PROBLEMS["minif2f"])
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_a_broken_template_is_named_with_its_line_before_any_job(
     if text is not None:
         (tmp_path / "math" / PROMPT).write_text(text, encoding="utf-8")
     monkeypatch.setattr(prompts, "FOLDER", tmp_path)
-    prompts._template.cache_clear()
+    prompts._load_template.cache_clear()
     with pytest.raises(BadTemplate) as refused:
         check_templates(["math"])
-    prompts._template.cache_clear()
+    prompts._load_template.cache_clear()
     assert f"math/{PROMPT}:{message}" in str(refused.value)
 
 

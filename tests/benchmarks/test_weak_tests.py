@@ -4,10 +4,10 @@ import pytest
 
 from rapid.artifacts.files import write_jsonl
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
-from rapid.benchmarks.mbpp_plus.weak_tests import find_weak, main
+from rapid.benchmarks.mbpp_plus.weak_tests import find_weak_tasks, main
 
 TIMEOUT = 10.0
 
@@ -37,7 +37,7 @@ def test_what_tasks_accept():
         ("float('nan')", [[1]], None),
     ]
     problems = [problem(body, inputs, str(n)) for n, (body, inputs, _) in enumerate(tasks)]
-    weak = find_weak(problems, TIMEOUT, 2)
+    weak = find_weak_tasks(problems, TIMEOUT, 2)
     assert [weak.get(task.id) for task in problems] == [accepted for *_, accepted in tasks]
 
 
@@ -54,8 +54,8 @@ def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, ca
 
 
 def test_no_made_problem_accepts_one():
-    exercises = make(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
-    assert not find_weak([exercise.problem for exercise in exercises], TIMEOUT, 2)
+    exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
+    assert not find_weak_tasks([exercise.problem for exercise in exercises], TIMEOUT, 2)
 
 
 def test_a_file_that_is_not_there_is_named_with_where_it_is_to_be_had(tmp_path, capsys):

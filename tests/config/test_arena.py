@@ -1,12 +1,12 @@
-"""The arena's section: which runs it asks for, and what it refuses."""
+"""The arena's section: its runs, and invalid values."""
 
 import pytest
 
-from rapid.algorithms.names import parse, variant
+from rapid.algorithms.names import format_variant, parse
 from rapid.artifacts.layout import ARENA
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load
-from rapid.config.specs import in_arena, train_spec
+from rapid.config.specs import arena_runs, train_spec
 
 FIELD = {
     "seeds": 2,
@@ -28,7 +28,7 @@ def values(values):
 def arena_seeds(values, **changes) -> dict[str, list[int]]:
     """Return the seeds of each algorithm that the arena runs."""
     seeds = {}
-    for run in in_arena(load(values | {"arena": values["arena"] | changes})):
+    for run in arena_runs(load(values | {"arena": values["arena"] | changes})):
         seeds.setdefault(run.algorithm, []).append(run.seed)
     return seeds
 
@@ -62,12 +62,12 @@ def test_one_s_own_is_run_beside_pg_and_no_map_is(values):
 
 def test_the_report_needs_its_runs_which_are_told_their_problems_and_rates(values):
     params = load(values)
-    names = [job.folder for job in Plan(params).behind(ARENA)]
+    names = [job.folder for job in Plan(params).list_with_inputs(ARENA)]
     assert names[-1] == ARENA and len({*names}) == len(names)
     assert {"data/math", "models/tiny-qwen2"} < {*names}
-    assert {run.folder for run in in_arena(params)} < {*names}
+    assert {run.folder for run in arena_runs(params)} < {*names}
     assert not any("/sft/" in folder for folder in names)
-    spec = train_spec(params, in_arena(params)[0])
+    spec = train_spec(params, arena_runs(params)[0])
     assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
 
 
@@ -81,7 +81,7 @@ def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
 
 @pytest.mark.parametrize("rate", [1.0, 3e-5, 0.00123, 2e-10])
 def test_a_variant_is_read_as_it_was_written(rate):
-    assert parse(variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
+    assert parse(format_variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_variant_is_read_as_it_was_written(rate):
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],
 )
-def test_what_cannot_be_run_is_refused(values, change, message):
+def test_invalid_fields_are_refused(values, change, message):
     field = FIELD | {"more_seeds": {}} | change
     with pytest.raises(BadParams, match=message):
         load(values | {"arena": {"fields": {"math": field}}})

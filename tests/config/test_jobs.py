@@ -1,4 +1,4 @@
-"""Where jobs lie, what decides them, and which of them an experiment shares with the default."""
+"""Folders, specs and commands of jobs, and the jobs that an experiment shares."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 from rapid.artifacts.layout import EXPERIMENT_REPORT, PHASES, STUDIES
-from rapid.config.jobs import Plan, jobs, plan
+from rapid.config.jobs import Plan, build_plan, list_jobs
 from rapid.config.params import load, read
-from rapid.config.specs import Run, source_files
-from rapid.freshness import Job, differences
+from rapid.config.specs import Run, list_source_files
+from rapid.freshness import Job, list_differences
 from tests.conftest import ROOT
 
 NAME = "changed"
-OWN = f"experiments/{NAME}/"
+OWN_FOLDER = f"experiments/{NAME}/"
 REPORTED = {"reports", "reports/experiment", "reports/studies"}
 
 
@@ -30,18 +30,22 @@ def plan_overlay(values, tmp_path):
 
     def plan_overlay(**overlay) -> Plan:
         (tmp_path / "overlay.yaml").write_text(yaml.safe_dump({"name": NAME, **overlay}))
-        return plan(load(read(tmp_path / "params.yaml", tmp_path / "overlay.yaml")), tmp_path)
+        return build_plan(load(read(tmp_path / "params.yaml", tmp_path / "overlay.yaml")), tmp_path)
 
     return plan_overlay
 
 
-def folders(jobs: list[Job], stage: str = "") -> set[str]:
+def list_folders(jobs: list[Job], stage: str = "") -> set[str]:
     return {job.folder for job in jobs if stage in (job.stage, "")}
 
 
 def own_folders(plan: Plan) -> set[str]:
     """Return the folders of the experiment's own jobs, in the default's layout."""
-    return {name.removeprefix(OWN) for name in folders(plan.jobs) if name.startswith(OWN)}
+    return {
+        name.removeprefix(OWN_FOLDER)
+        for name in list_folders(plan.jobs)
+        if name.startswith(OWN_FOLDER)
+    }
 
 
 def assert_inputs_come_first(plan: Plan) -> None:
@@ -60,7 +64,7 @@ def use_only_pg(values: dict) -> dict:
 def test_each_stage_has_jobs_in_order_and_each_job_a_folder(default):
     order = [PHASES.index(job.stage) for job in default.jobs]
     assert order == sorted(order) and len({*order}) == len(PHASES)
-    assert len(folders(default.jobs)) == len(default.jobs)
+    assert len(list_folders(default.jobs)) == len(default.jobs)
     assert_inputs_come_first(default)
 
 
@@ -136,23 +140,27 @@ def test_a_run_starts_from_the_model_of_another(values, start):
     assert pg.spec.training.start == start and first in pg.inputs
     assert first.command.startswith(f"{TRAIN} ")
     assert first.spec.training is None or first.spec.training.start == "base"
-    names = folders(planned.jobs)
+    names = list_folders(planned.jobs)
     assert {first.folder, first.folder.replace("runs", "evaluations")} <= names
-    assert ("models/teacher" in names) == bool(folders(planned.jobs, "distill")) == (start == "sft")
+    assert (
+        ("models/teacher" in names)
+        == bool(list_folders(planned.jobs, "distill"))
+        == (start == "sft")
+    )
 
 
 def test_demonstrations_that_only_a_study_needs_are_planned(values):
     study = {"benchmark": "math", "algorithms": ["sft", "pg"]}
     values["studies"] = {"compared": {"imitation": study}}
     planned = Plan(load(use_only_pg(values)))
-    assert not folders(planned.jobs, "distill")
-    assert folders(planned.asked_for, "distill") == {"distilled/math"}
+    assert not list_folders(planned.jobs, "distill")
+    assert list_folders(planned.optional_jobs, "distill") == {"distilled/math"}
 
 
 def test_made_demonstrations_need_no_teacher(values):
     values["sft"] |= {"demonstrations": 8, "error_rate": 0.5}
     planned = Plan(load(values))
-    assert "models/teacher" not in folders(planned.jobs)
+    assert "models/teacher" not in list_folders(planned.jobs)
     job = planned.job("distilled/math")
     assert job.command == f"demonstrate {DATA}/train.jsonl"
     assert (job.spec.demonstrations, job.spec.error_rate) == (8, 0.5)
@@ -162,7 +170,7 @@ def test_a_manifest_leaves_out_the_usual_start_and_teacher(default):
     """Jobs from before there was another start or teacher are not stale."""
     for job in default.jobs:
         text = job.spec.model_dump_json()
-        assert differences(json.loads(text), job.spec.model_dump(mode="json")) == []
+        assert list_differences(json.loads(text), job.spec.model_dump(mode="json")) == []
         assert '"start"' not in text and '"error_rate":0.0' not in text, job.folder
 
 
@@ -178,7 +186,7 @@ def test_reporters_and_checkpoint_intervals_are_no_part_of_a_job(values, default
 
 def test_a_waived_wall_reaches_the_jobs_inside_it(values):
     def specs(values: dict) -> dict[str, object]:
-        return {job.folder: job.spec for job in jobs(load(values))}
+        return {job.folder: job.spec for job in list_jobs(load(values))}
 
     before = specs(values)
     for wall, benchmark in (("unsafe_sandbox", "mbpp_plus"), ("unsafe_lean", "minif2f")):
@@ -198,7 +206,7 @@ def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     values["benchmarks"]["math"]["source"] = str(tmp_path)
-    files = source_files(Plan(load(values)).job("data/math").spec)
+    files = list_source_files(Plan(load(values)).job("data/math").spec)
     assert files == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]
 
 
@@ -207,7 +215,7 @@ def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
 
 def test_parameters_without_a_name_act_on_the_default_s_folders(values, default):
     values["rapid"]["eta"] = 3.0
-    assert folders(jobs(load(values))) == folders(default.jobs)
+    assert list_folders(list_jobs(load(values))) == list_folders(default.jobs)
 
 
 def test_an_experiment_has_the_jobs_that_its_parameters_reach_and_no_more(plan_overlay):
@@ -216,7 +224,7 @@ def test_an_experiment_has_the_jobs_that_its_parameters_reach_and_no_more(plan_o
     assert own_folders(changed) == {*reached, "reports"}
     unchanged = plan_overlay()
     assert own_folders(unchanged) == {"reports"}
-    assert unchanged.folder(STUDIES) == f"{OWN}{STUDIES}"
+    assert unchanged.folder(STUDIES) == f"{OWN_FOLDER}{STUDIES}"
 
 
 def test_a_job_that_reads_an_experiment_s_job_is_the_experiment_s(plan_overlay):
@@ -224,11 +232,11 @@ def test_a_job_that_reads_an_experiment_s_job_is_the_experiment_s(plan_overlay):
     planned = plan_overlay(benchmarks={"math": {"test": 10}})
     run = planned.job("runs/math/tiny-qwen2/pg/seed1")
     assert run.spec == planned.default.job("runs/math/tiny-qwen2/pg/seed1").spec
-    assert run.folder == f"{OWN}runs/math/tiny-qwen2/pg/seed1"
-    paths = f"--model {OWN}models/tiny-qwen2 --data {OWN}data/math/train.jsonl"
+    assert run.folder == f"{OWN_FOLDER}runs/math/tiny-qwen2/pg/seed1"
+    paths = f"--model {OWN_FOLDER}models/tiny-qwen2 --data {OWN_FOLDER}data/math/train.jsonl"
     assert run.command == f"train {paths}"
     assert planned.folder("data/mbpp_plus") == "data/mbpp_plus"
-    command = f"tokenizer --data data/mbpp_plus {OWN}data/math data/minif2f"
+    command = f"tokenizer --data data/mbpp_plus {OWN_FOLDER}data/math data/minif2f"
     assert planned.job("models/tokenizer").command == command
 
 
@@ -236,7 +244,7 @@ def test_dvc_compares_runs_of_the_default_alone(plan_overlay, values):
     """DVC has no versions of experiments with a name."""
     default = load(values | {"rapid": values["rapid"] | {"H": 3}})
     compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
-    assert compared <= folders(jobs(default))
+    assert compared <= list_folders(list_jobs(default))
     assert not compared & own_folders(plan_overlay(rapid={"H": 3}))
 
 
@@ -248,19 +256,19 @@ def test_runs_that_the_default_plans_are_shared_and_no_others(plan_overlay, valu
     assert planned.folder(run.folder).startswith("runs/")
     assert planned.folder(study.folder).startswith("runs/")
     unplanned = run.model_copy(update={"seed": 7}).folder
-    assert planned.folder(unplanned) == OWN + unplanned
+    assert planned.folder(unplanned) == OWN_FOLDER + unplanned
     (tmp_path / "params.yaml").unlink()  # without a default nothing is shared
-    alone = plan(load(values | {"name": NAME}), tmp_path)
-    assert all(folder.startswith(OWN) for folder in folders(alone.jobs))
+    alone = build_plan(load(values | {"name": NAME}), tmp_path)
+    assert all(folder.startswith(OWN_FOLDER) for folder in list_folders(alone.jobs))
 
 
 @pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
 def test_each_experiment_names_itself_and_keeps_the_default_s_results(overlay, monkeypatch):
     monkeypatch.chdir(ROOT)
-    planned = plan(load(read("params.yaml", overlay)))
+    planned = build_plan(load(read("params.yaml", overlay)))
     assert planned.root == f"experiments/{overlay.stem}/"
     default_jobs = {job.folder: job for job in planned.default.jobs}
     for job in planned.jobs:
         if not job.folder.startswith(planned.root):
             assert job.spec == default_jobs[job.folder].spec
-    assert folders(planned.jobs, "report") == {f"{planned.root}reports"}
+    assert list_folders(planned.jobs, "report") == {f"{planned.root}reports"}

@@ -8,14 +8,14 @@ import yaml
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
 from rapid.config.specs import Run
 from tests.conftest import ROOT
 
 OVERLAY = ROOT / "experiments/paper.yaml"
 SMALL, TEACHER = "Qwen2.5-0.5B", "Qwen2.5-32B-Instruct"
-OTHERS = ["Qwen2.5-1.5B", "Llama-3.2-1B", "Gemma-3-1B"]
+OTHER_MODELS = ["Qwen2.5-1.5B", "Llama-3.2-1B", "Gemma-3-1B"]
 PUBLISHED = {  # section 4.1: problems to train on and to evaluate on; of 12,000 two have no answer
     "mbpp_plus": (264, 114),
     "math": (12_000 - 2, 500),
@@ -32,7 +32,7 @@ def params():
 
 @pytest.fixture(scope="module")
 def planned(params):
-    return jobs(params)
+    return list_jobs(params)
 
 
 def train_spec(params, benchmark, algorithm, model=SMALL):
@@ -44,7 +44,7 @@ def test_every_run_of_the_tables_is_planned_once(planned):
     table_1 = product(
         PUBLISHED, [SMALL], ["sft", "grpo", "pg", "dapo", "rapid-H4", "rapid-H8"], [1, 2, 3]
     )
-    table_2 = product(["mbpp_plus"], OTHERS, ["sft", "grpo", "pg", "dapo", "rapid-H4"], [1])
+    table_2 = product(["mbpp_plus"], OTHER_MODELS, ["sft", "grpo", "pg", "dapo", "rapid-H4"], [1])
     table_3 = product(PUBLISHED, [SMALL], [f"rapid-H{h}" for h in (2, 4, 8, 16)], [1, 2, 3])
     expected = {*table_1, *table_2, *table_3}  # Tables 1 and 3 share H = 4 and 8
     runs = [job.spec.run for job in planned if job.stage == "train"]
@@ -56,7 +56,7 @@ def test_every_run_of_the_tables_is_planned_once(planned):
 
 def test_models_are_published_at_a_commit_and_only_the_teacher_is_instruction_tuned(planned):
     models = [job.spec for job in planned if job.stage == "models"]
-    assert {spec.model for spec in models} == {SMALL, *OTHERS, TEACHER}
+    assert {spec.model for spec in models} == {SMALL, *OTHER_MODELS, TEACHER}
     for spec in models:
         assert isinstance(spec, specs.FetchSpec)
         assert re.fullmatch(r"[0-9a-f]{40}", spec.params.revision), spec.model
@@ -102,7 +102,7 @@ def test_baselines_are_on_policy_and_only_grpo_has_table_6s_kl(params, name, bet
 
 
 def test_sft_and_the_teacher_have_table_5(params):
-    for model in (SMALL, *OTHERS):
+    for model in (SMALL, *OTHER_MODELS):
         sft = train_spec(params, "mbpp_plus", "sft", model).objective
         assert (sft.learning_rate, sft.epochs, sft.batch) == (2e-5, 3, 12 * 4 * 2)
         assert sft.precision == "float32"
@@ -127,11 +127,11 @@ def test_zero2_is_figure_5(params):
     }  # fmt: skip
 
 
-def walk(node: yaml.Node, path: str = ""):
+def walk_values(node: yaml.Node, path: str = ""):
     """Yield every value below a node with its key; a list is one value."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            yield from walk(value, f"{path}.{key.value}".lstrip("."))
+            yield from walk_values(value, f"{path}.{key.value}".lstrip("."))
     else:
         yield path, node
 
@@ -145,7 +145,7 @@ def read_notes() -> dict[str, str]:
 
 def test_every_value_has_its_source_or_a_note_in_which_it_is_the_same():
     text, notes = OVERLAY.read_text(encoding="utf-8"), read_notes()
-    nodes = {key: node for key, node in walk(yaml.compose(text)) if key != "name"}
+    nodes = {key: node for key, node in walk_values(yaml.compose(text)) if key != "name"}
     for key, node in nodes.items():
         _, _, comment = text.splitlines()[node.start_mark.line].partition(" # ")
         unsaid = UNSAID.search(comment)

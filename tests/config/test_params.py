@@ -1,4 +1,4 @@
-"""params.yaml: what is accepted, and how a wrong value is refused."""
+"""params.yaml: valid values, and errors of wrong ones."""
 
 import pytest
 import yaml
@@ -143,9 +143,11 @@ def test_later_files_win(tmp_path):
 
 def test_every_model_is_evaluated_before_training(values):
     params = load(values)
-    bases = {run for run in specs.evaluated(specs.runs(params)) if run.algorithm == specs.BASE}
+    bases = {
+        run for run in specs.add_base_runs(specs.table_runs(params)) if run.algorithm == specs.BASE
+    }
     assert {(run.benchmark, run.model, run.seed) for run in bases} == {
-        (run.benchmark, run.model, run.seed) for run in specs.runs(params)
+        (run.benchmark, run.model, run.seed) for run in specs.table_runs(params)
     }
 
 
@@ -165,7 +167,7 @@ def test_every_model_is_evaluated_before_training(values):
 def test_a_change_reaches_the_runs_that_it_decides(values, key, value, reached):
     before = load(values)
     set_key(values, key, value)
-    after, runs = load(values), specs.runs(before)
+    after, runs = load(values), specs.table_runs(before)
     changed = [run for run in runs if specs.train_spec(before, run) != specs.train_spec(after, run)]
     if reached is ALL_BUT_SFT:
         reached = {run.algorithm for run in runs if run.benchmark == "math"} - {"sft"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rapid.artifacts.files import write_json, write_jsonl
-from rapid.artifacts.manifests import digests
+from rapid.artifacts.manifests import hash_files
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, TrainSpec, train_spec
@@ -103,6 +103,6 @@ def write_run(
         seen["signal"] = 1.0 if run.algorithm == "dapo" else EXPECTED.signal
     rows = [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **seen) for n in (1, 2, 3)]
     write_jsonl(folder / "steps.jsonl", rows)
-    manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": digests(folder)}
+    manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": hash_files(folder)}
     write_json(folder / "manifest.json", manifest)
     return summary

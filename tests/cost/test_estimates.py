@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load
 from rapid.cost.estimates import (
     Estimator,
@@ -34,7 +34,7 @@ def costs(paper):
 def test_every_job_has_a_cost(experiment, request):
     params = request.getfixturevalue(experiment)
     costs = estimate_jobs(estimator_of(params))
-    assert [cost.job.folder for cost in costs] == [job.folder for job in jobs(params)]
+    assert [cost.job.folder for cost in costs] == [job.folder for job in list_jobs(params)]
     assert all(cost.seconds > 0 for cost in costs)
     assert all(cost.memory for cost in costs if cost.job.stage in ("distill", "train", "evaluate"))
 
@@ -116,7 +116,9 @@ def test_the_papers_grid_fits_four_gpus_and_not_two(paper, gpu, memory):
 
 
 def test_auto_is_the_largest_micro_batch_that_fits(paper):
-    sft = next(job.spec for job in jobs(paper) if job.folder.endswith("Qwen2.5-0.5B/sft/seed1"))
+    sft = next(
+        job.spec for job in list_jobs(paper) if job.folder.endswith("Qwen2.5-0.5B/sft/seed1")
+    )
     sizes = []
     for memory in (24e9, 48e9, 80e9, float("inf")):
         estimator = estimator_of(paper, memory)

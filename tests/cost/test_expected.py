@@ -26,7 +26,7 @@ def rewards() -> torch.Tensor:
 )  # fmt: skip
 def test_the_share_of_groups_that_is_run_is_the_objectives(params, rewards, name):
     spec = spec_of(params, name)
-    contributes = parse(name).algorithm.contributes
+    contributes = parse(name).algorithm.have_gradient
     shares = [
         contributes(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
         for step in range(spec.H)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.manifests import digests
+from rapid.artifacts.manifests import hash_files
 from rapid.config.params import load
 from rapid.cost.estimates import Estimator
 from rapid.cost.expected import VERDICTS
@@ -149,6 +149,6 @@ def test_files_of_another_form_are_refused(params, tmp_path):
     with pytest.raises(BadInput, match=r"manifest\.json: spec\.compute: Field required"):
         read_runs(tmp_path, params)
     path.with_name("summary.json").write_text('{"benchmark": "math"}')
-    path.write_text(json.dumps({"spec": {}, "inputs": {}, "outputs": digests(path.parent)}))
+    path.write_text(json.dumps({"spec": {}, "inputs": {}, "outputs": hash_files(path.parent)}))
     with pytest.raises(BadInput, match=r"summary\.json: model: Field required"):
         read_runs(tmp_path, params)

@@ -3,7 +3,7 @@
 import pytest
 
 from rapid.algorithms import RAPID
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.cost.estimates import Estimator
 from rapid.cost.expected import Expected
 from rapid.cost.roofline import Machine, efficiency, gpu, named_gpu
@@ -91,7 +91,7 @@ def test_vllm_launches_a_graph_and_takes_time_to_start_and_for_new_weights(paper
 
 
 def test_a_teacher_is_shared_out_over_gpus(paper):
-    spec = next(job.spec for job in jobs(paper) if job.stage == "distill")
+    spec = next(job.spec for job in list_jobs(paper) if job.stage == "distill")
     machine = Machine(gpu("a6000"), IDEAL, load_shapes(paper, {}))
     counts = {"completions": 1, "decoding_steps": 100, "rows": 100}
     single, shared = (

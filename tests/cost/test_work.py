@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load
 from rapid.cost.memory import with_passes
 from rapid.cost.work import AT_A_TIME, job_work, train_work
@@ -137,7 +137,7 @@ def test_transformers_computes_rows_that_have_ended_and_vllm_does_not(params):
 
 
 def test_vllm_refills_the_places_of_completions_that_have_ended(paper):
-    evaluations = (job.spec for job in jobs(paper) if job.stage == "evaluate")
+    evaluations = (job.spec for job in list_jobs(paper) if job.stage == "evaluate")
     spec = next(spec for spec in evaluations if spec.run.benchmark == "minif2f")
     work = job_work(spec, paper, lambda *pair: EXPECTED)
     assert work.completions == 244 * 8

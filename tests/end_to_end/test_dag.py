@@ -46,7 +46,7 @@ def small_values() -> dict:
 
 
 PARAMS = load(small_values())
-RUNS = specs.runs(PARAMS)
+RUNS = specs.table_runs(PARAMS)
 
 
 @pytest.fixture(scope="module")

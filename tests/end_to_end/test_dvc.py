@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
 from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import rule_names
@@ -87,7 +87,9 @@ def checkout(tmp_path_factory) -> Path:
 
 
 def test_repro_makes_everything_and_then_nothing(checkout):
-    assert set(read_manifests(checkout)) == {job.manifest for job in jobs(load_params(checkout))}
+    assert set(read_manifests(checkout)) == {
+        job.manifest for job in list_jobs(load_params(checkout))
+    }
     assert "didn't change, skipping" in run(checkout, "dvc", "repro")
     assert not count_planned(checkout)
 
@@ -105,7 +107,7 @@ def test_a_changed_eta_runs_what_it_reaches_and_leaves_the_rest(checkout):
     before = read_manifests(checkout)
     set_param(checkout, "rapid", "eta", 3.0)
     output = run(checkout, "dvc", "repro")
-    reached = [job for job in jobs(load_params(checkout)) if "/rapid-H" in job.folder]
+    reached = [job for job in list_jobs(load_params(checkout)) if "/rapid-H" in job.folder]
     counts = count_rules(output)
     assert counts["train"] + counts["evaluate"] == len(reached)
     assert set(counts) == {"train", "evaluate", "report", "experiment"}

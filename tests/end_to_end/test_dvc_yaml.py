@@ -14,7 +14,7 @@ from dvc.utils.hydra import apply_overrides
 
 from rapid.artifacts.code import Spec
 from rapid.artifacts.layout import PHASES
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import BadParams, Params, load
 from tests.conftest import ROOT
 
@@ -69,7 +69,7 @@ def change_value(values: dict, key: str) -> Iterator[Params]:
 def specs_by_stage(params: Params) -> dict[str, dict]:
     """Return the spec of each job by stage and folder."""
     specs: dict[str, dict] = {stage: {} for stage in PHASES}
-    for job in jobs(params):
+    for job in list_jobs(params):
         specs[job.stage][job.folder] = job.spec
     return specs
 
@@ -122,15 +122,17 @@ def test_every_job_lies_in_an_output_of_its_stage(values):
     paths = {
         name: [path for path, _ in list_outputs(stage)] for name, stage in read_stages().items()
     }
-    for job in jobs(load(values)):
+    for job in list_jobs(load(values)):
         assert any(f"{job.manifest}/".startswith(f"{path}/") for path in paths[job.stage])
 
 
 def test_a_stage_depends_on_the_code_behind_its_jobs(values):
     """Otherwise DVC skips the stage when its code has changed."""
-    for job in jobs(load(values)):
+    for job in list_jobs(load(values)):
         listed = tuple(read_stages()[job.stage].get("deps", ()))
-        unlisted = [file for file in job.spec.files() if not f"{file}/".startswith(listed)]
+        unlisted = [
+            file for file in job.spec.hash_code_files() if not f"{file}/".startswith(listed)
+        ]
         assert not unlisted, f"{job.stage} of dvc.yaml: deps lack {unlisted}"
 
 
@@ -138,7 +140,7 @@ def test_named_models_are_those_of_runs(values):
     dvc = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     for key in re.findall(r"\$\{(.*?)\}", dvc):
         dvc = dvc.replace(f"${{{key}}}", str(reduce(dict.get, key.split("."), values)))
-    trained = {f"{job.folder}/model" for job in jobs(load(values)) if job.stage == "train"}
+    trained = {f"{job.folder}/model" for job in list_jobs(load(values)) if job.stage == "train"}
     artifacts = yaml.safe_load(dvc)["artifacts"]
     assert artifacts and {artifact["path"] for artifact in artifacts.values()} <= trained
 

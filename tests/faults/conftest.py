@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 import pytest
 
 from rapid.artifacts.files import write_text
-from rapid.artifacts.manifests import commit, hardware
+from rapid.artifacts.manifests import describe_hardware, get_commit
 from rapid.text import align_columns
 from tests.conftest import ROOT
 
 FAULTS = "performance/results/faults.jsonl"
 COLUMNS = ("fault", "injected", "survived", "lost", "skipped")
-CODE = commit()  # of what is tested; the tree may move on meanwhile
+CODE = get_commit()  # of what is tested; the tree may move on meanwhile
 OUTCOMES: dict[str, tuple[str, str, int]] = {}  # of each test: its fault, the column, how often
 
 
@@ -69,5 +69,5 @@ def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
     terminalreporter.write_line("\n".join(align_columns([COLUMNS, *cells], flush_left=1)))
     if config.getoption("--record-faults", False):
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        lines = [{"date": date, "commit": CODE, "hardware": hardware()}, *rows]
+        lines = [{"date": date, "commit": CODE, "hardware": describe_hardware()}, *rows]
         write_text(ROOT / FAULTS, "".join(json.dumps(line) + "\n" for line in lines))

@@ -11,7 +11,7 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import sha256_file, write_json, write_jsonl, write_text
 from rapid.artifacts.manifests import MANIFEST, Manifest, write_manifest
 from rapid.artifacts.runs import Runtime, TokenWeights
-from rapid.config.jobs import plan
+from rapid.config.jobs import build_plan
 from rapid.config.params import load
 from rapid.config.specs import BASE, Run
 from rapid.freshness import Job
@@ -46,7 +46,7 @@ def write_pipeline(root: Path) -> None:
     values = pipeline_values()
     write_text(root / "params.yaml", yaml.safe_dump(values, sort_keys=False))
     with chdir(root):
-        for number, job in enumerate(plan(load(values)).jobs):
+        for number, job in enumerate(build_plan(load(values)).jobs):
             if job.stage != "report":
                 write_outputs(job, random.Random(number))
 

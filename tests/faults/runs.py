@@ -16,9 +16,9 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import sha256_file, write_jsonl
-from rapid.artifacts.runs import CHECKPOINTS, PROGRESS, RunSummary, shown
+from rapid.artifacts.runs import CHECKPOINTS, PROGRESS, RunSummary, read_progress_file
 from rapid.benchmarks.math.record import MathProblem
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.prompts import render_prompt
 from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
 from rapid.training.resume import ATTEMPT, Attempt
@@ -106,7 +106,7 @@ class Workshop:
         problems = make_problems()
         write_jsonl(folder / "train.jsonl", problems[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", problems[PROBLEMS:])
-        prompts = [(problem.id, render("math", problem, False)) for problem in problems]
+        prompts = [(problem.id, render_prompt("math", problem, False)) for problem in problems]
         lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in prompts]
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
@@ -164,7 +164,7 @@ class Workshop:
         until, checkpoints = time.monotonic() + PATIENCE, self.folder / out / CHECKPOINTS
         while not any(
             Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
-            and (not steps or shown(file.with_name(PROGRESS)))
+            and (not steps or read_progress_file(file.with_name(PROGRESS)))
             for file in checkpoints.glob(f"*/{ATTEMPT}")
         ):
             assert time.monotonic() < until, self.log(out)[-4000:]

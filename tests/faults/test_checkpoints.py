@@ -67,11 +67,11 @@ def test_checkpoints_belong_to_the_code_inputs_and_libraries_of_a_run(
 ):
     data, folder = tmp_path / "train.jsonl", tmp_path / "run/checkpoints"
     state = {"code": "", "data": "", "torch": ""}
-    monkeypatch.setattr("rapid.training.resume.versions", lambda: {"torch": state["torch"]})
+    monkeypatch.setattr("rapid.training.resume.get_versions", lambda: {"torch": state["torch"]})
 
     def find_folder(main: bool = True):
         data.write_text(state["data"])
-        return checkpoint_dir(folder, Spec(code=state["code"]), manifests.digests(data), main)
+        return checkpoint_dir(folder, Spec(code=state["code"]), manifests.hash_files(data), main)
 
     for number in range(20):
         current = find_folder()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import MANIFEST, Manifest, verified
-from rapid.config.jobs import plan
+from rapid.artifacts.manifests import MANIFEST, Manifest, verify_inputs
+from rapid.config.jobs import build_plan
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec
 from rapid.stages import upkeep
@@ -291,7 +291,7 @@ def list_jobs() -> list[tuple[list[Path], Callable]]:
         Path, ("data/math", "models/tokenizer", "models/tiny-qwen2", f"runs/{RUN}")
     )
     lessons, training, test = (data / f"{name}.jsonl" for name in ("pretrain", "train", "test"))
-    planned, out = plan(load(pipeline_values())), Path("out")
+    planned, out = build_plan(load(pipeline_values())), Path("out")
 
     def job(function: Callable, folder: object, *inputs, reads: list[Path]):
         return reads, lambda: function(planned.job(str(folder)).spec, *inputs, out)
@@ -334,4 +334,4 @@ def test_leftovers_of_an_interrupted_job_are_removed(tmp_path, monkeypatch):
             (folder / name).write_bytes(rng.randbytes(100))
         prepare(spec, folder)
         assert sorted(path.name for path in folder.iterdir()) == sorted(names)
-        assert verified(folder) == Manifest.read(folder).outputs
+        assert verify_inputs(folder) == Manifest.read(folder).outputs

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.artifacts.manifests import MANIFEST, digests, write_manifest
+from rapid.artifacts.layout import RESULT_FOLDERS
+from rapid.artifacts.manifests import MANIFEST, hash_files, write_manifest
 from rapid.config.specs import TokenizerSpec
-from rapid.freshness import FOLDERS
 from rapid.stages import upkeep
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
@@ -105,7 +105,7 @@ def test_manifests_decide_about_parameters(pipeline, seed):
 @pytest.mark.fault("a file dated in the future", times=TIMES)
 def test_files_from_the_future_do_not_keep_the_report_from_being_made(pipeline):
     rng = random.Random(0)
-    files = [path for room in FOLDERS for path in Path(room).rglob("*.json*")]
+    files = [path for room in RESULT_FOLDERS for path in Path(room).rglob("*.json*")]
     for path in [Path("data/math/train.jsonl"), *rng.sample(files, TIMES - 1)]:
         then = time.time() + 10 ** rng.uniform(2, 9)
         os.utime(path, (then, then))
@@ -130,7 +130,7 @@ def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
         for path in [*inputs, *manifests, inputs[1] / "weights"]:
             then = time.time() + rng.choice([-1, 1, 1]) * 10 ** rng.uniform(-3, 9)
             os.utime(path, (then, then))
-        write_manifest(folder / "out", "train", spec, digests(*inputs), [])
+        write_manifest(folder / "out", "train", spec, hash_files(*inputs), [])
         assert all(path.stat().st_mtime <= time.time() for path in [inputs[0], *manifests])
 
 

@@ -18,7 +18,7 @@ from transformers import AutoTokenizer
 
 from rapid.artifacts.files import sha256_file, write_jsonl
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.config.specs import FetchSpec
 from rapid.errors.shortages import describe_shortage
 from tests.conftest import ROOT, save_qwen2
@@ -119,7 +119,7 @@ class TestTraining:
     @pytest.fixture(scope="class")
     def command(self, toy_model, tmp_path_factory) -> list[str]:
         data = tmp_path_factory.mktemp("data") / "train.jsonl"
-        exercises = make(BENCHMARKS["mbpp_plus"], 0, {"train": 4})["train"]
+        exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 0, {"train": 4})["train"]
         write_jsonl(data, [exercise.problem for exercise in exercises])
         spec = training()
         run = spec.run.model_copy(update={"benchmark": "mbpp_plus"})

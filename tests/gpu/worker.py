@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from performance.rewards import SolveRate
 from rapid import RapidConfig, RapidTrainer
-from rapid.artifacts.manifests import hardware
+from rapid.artifacts.manifests import describe_hardware
 
 
 def matrix_norms(model: torch.nn.Module) -> list[float]:
@@ -58,7 +58,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
     outcome = {
         "processes": trainer.accelerator.num_processes,
         "device": str(trainer.accelerator.device),
-        "gpu": hardware(),
+        "gpu": describe_hardware(),
         "kind": str(trainer.accelerator.distributed_type),
         "changed": sum(a != b for a, b in zip(before, after, strict=True)) / len(before),
         "log": [row for row in trainer.state.log_history if "loss" in row],

@@ -46,7 +46,7 @@ def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
 
 
 def test_hardware_is_read_in_a_child_so_that_loops_can_be_forked(monkeypatch):
-    monkeypatch.setattr(results, "hardware", os.getpid)
+    monkeypatch.setattr(results, "describe_hardware", os.getpid)
     results.hardware_in_child.cache_clear()
     assert results.hardware_in_child() != os.getpid()
     results.hardware_in_child.cache_clear()

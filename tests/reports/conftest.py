@@ -10,7 +10,7 @@ import yaml
 
 from rapid.artifacts.evaluations import CurvePoint, Evaluation, ProblemScore
 from rapid.artifacts.files import write_json, write_jsonl
-from rapid.artifacts.manifests import digests
+from rapid.artifacts.manifests import hash_files
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config import specs
@@ -142,7 +142,7 @@ class Runs:
         if manifest.exists():
             document = json.loads(manifest.read_text())
         document["outputs"].pop(path.as_posix(), None)
-        document["outputs"] |= digests(path)
+        document["outputs"] |= hash_files(path)
         manifest.write_text(json.dumps(document | fields))
         return path
 
@@ -161,7 +161,7 @@ class Runs:
 
     def all(self, params: Params) -> None:
         """The files of every run, each with figures of its own."""
-        for number, run in enumerate(specs.evaluated(specs.runs(params))):
+        for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]
             self.scored(run, correct, ks=ks, top_p=0.95)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from rapid.artifacts.files import BadFile
-from rapid.artifacts.manifests import digests
+from rapid.artifacts.manifests import hash_files
 from rapid.artifacts.runs import Runtime
 from rapid.config import specs
 from rapid.config.specs import Run
@@ -25,7 +25,7 @@ def row_of(frame, run):
 
 def test_a_row_for_every_evaluation_that_the_tables_need(params, runs):
     frame = collect(params, runs.root)
-    assert len(frame) == len(specs.evaluated(specs.runs(params)))
+    assert len(frame) == len(specs.add_base_runs(specs.table_runs(params)))
     assert frame[["pass@1", "pass@8", "runtime", "staleness"]].isna().all(axis=None)
     assert (frame.H.notna() == frame.algorithm.str.startswith("rapid")).all()
     row = row_of(frame, RUN)
@@ -113,7 +113,7 @@ def test_demonstrations_that_were_made_anew_after_a_run_are_an_error(params, run
     demonstrations.parent.mkdir(parents=True)
     demonstrations.touch()
     name = runs.seal(demonstrations).as_posix()
-    path = runs.seal(runs.summary(SFT), inputs=digests(demonstrations))
+    path = runs.seal(runs.summary(SFT), inputs=hash_files(demonstrations))
     collect(params, runs.root)
     runs.seal(path, inputs={name: "of others"})
     with pytest.raises(BadFile, match=f"manifest.json: its job read another {name} than there is"):

@@ -43,7 +43,10 @@ def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
         assert "None" not in text
     # A row of claims names its claim, problems, model and metric.
     assert max(map(len, printed.out.splitlines())) <= 84
-    evaluations, trained = len(specs.evaluated(specs.runs(params))), len(specs.runs(params))
+    evaluations, trained = (
+        len(specs.add_base_runs(specs.table_runs(params))),
+        len(specs.table_runs(params)),
+    )
     counts = (evaluations, trained) if complete else (0, 0)
     assert (
         f"4 files from {counts[0]} of {evaluations} evaluations and {counts[1]} of {trained} tr"
@@ -61,8 +64,8 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     assert kinds == [(".pdf", b"%PDF")] * 7 + [(".png", b"\x89PNG")] * 7
     manifest = json.loads((html.parent / "manifest.json").read_text())
     assert str(html) in manifest["outputs"]
-    trained = specs.runs(params)
-    read = {f"{run.evaluation}/evaluation.json" for run in specs.evaluated(trained)}
+    trained = specs.table_runs(params)
+    read = {f"{run.evaluation}/evaluation.json" for run in specs.add_base_runs(trained)}
     names = ("summary.json", "steps.jsonl", "token_weights.json")
     read |= {f"{run.folder}/{name}" for run in trained for name in names}
     assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read}

@@ -7,7 +7,7 @@ import pytest
 
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord
-from rapid.config.specs import compared
+from rapid.config.specs import dvc_runs
 from reports.experiment import main
 
 
@@ -28,7 +28,7 @@ def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch
     monkeypatch.chdir(runs.root)
     runs.root, read = Path(), set()
     scores, seconds, clipped = ([8, 0], [8, 4]), (60, 90), (0.5, None)
-    cases = zip(compared(params), steps, scores, seconds, clipped, strict=True)
+    cases = zip(dvc_runs(params), steps, scores, seconds, clipped, strict=True)
     for run, rows, correct, total, share in cases:
         read.add(runs.scored(run, correct, ks=(1, 8)).as_posix())
         read.add(runs.summary(run, seconds=total, clip_fraction=share).as_posix())

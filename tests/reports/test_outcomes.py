@@ -6,7 +6,7 @@ import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.params import load
-from rapid.config.specs import BASE, in_arena
+from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.measured import Measured
 from reports.outcomes import EQUAL, fields, on_record, record
@@ -29,7 +29,7 @@ def measured(values, runs):
     params = load(values | {"arena": {"fields": {"math": field}}})
     for seed in (1, 2):
         runs.scored(run_of(BASE, seed), [8] * 2 + [0] * 8)
-    for run in in_arena(params):
+    for run in arena_runs(params):
         name = run.algorithm.split(",")[0]
         runtime, seconds, half, end = RUNS[name][run.seed - 1]
         runs.scored(run, [8] * end + [0] * (10 - end))
@@ -37,7 +37,7 @@ def measured(values, runs):
         runs.summary(run, runtime, completions=completions, optimizer_steps=16, staleness=0.25)
         if seconds:
             runs.curve(run, CurvePoint(step=8, seconds=seconds, pass_at={1: half / 10}))
-    return Measured.read(params, runs.root, in_arena(params))
+    return Measured.read(params, runs.root, arena_runs(params))
 
 
 def test_end_points_are_read_from_the_curve_and_at_its_end(measured):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rapid.artifacts.files import write_json
-from rapid.artifacts.manifests import digests, write_manifest
+from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.config.params import load, read
-from rapid.config.specs import in_arena, prepare_spec, studied
+from rapid.config.specs import arena_runs, prepare_spec, study_runs
 from reports import contents, plots
 from reports.__main__ import main
 from reports.measured import Measured
@@ -52,7 +52,7 @@ def leave_runs(kind: str, root: Path) -> tuple[dict, Measured]:
     left.all(params)
     for name, benchmark in params.benchmarks.items():
         spec, folder = prepare_spec(params, name), root / "data" / name
-        read_from = digests(file) if benchmark.source == str(file) else {}
+        read_from = hash_files(file) if benchmark.source == str(file) else {}
         rows = {"train.jsonl": benchmark.train, "test.jsonl": 20}
         files = [folder / part for part in rows]
         folder.mkdir(parents=True)
@@ -156,9 +156,9 @@ def drawing(figure: style.Figure, monkeypatch):
 
 
 OTHERS = {
-    "studies": (studied, ["params.yaml"]),
-    "arena": (in_arena, ["params.yaml", "experiments/arena-quick.yaml"]),
-    "tuning": (in_arena, [*map("experiments/arena{}.yaml".format, ("", "-tuning"))]),
+    "studies": (study_runs, ["params.yaml"]),
+    "arena": (arena_runs, ["params.yaml", "experiments/arena-quick.yaml"]),
+    "tuning": (arena_runs, [*map("experiments/arena{}.yaml".format, ("", "-tuning"))]),
 }
 
 

@@ -54,7 +54,7 @@ def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch
         for name, found in SOLVED[benchmark].items():
             for rate, both in zip([0] if name == BASE else RATES[benchmark], found, strict=True):
                 for seed, solved in zip((7, 8), both, strict=True):
-                    trial = run_of(field.trial(name, rate) if rate else BASE, seed, benchmark)
+                    trial = run_of(field.trial_name(name, rate) if rate else BASE, seed, benchmark)
                     runs.scored(trial, [8] * solved + [0] * (10 - solved))
                     lines.add(f"{benchmark},{name},{rate:g},{seed},{solved / 10:g}")
     monkeypatch.chdir(runs.root)
@@ -118,7 +118,7 @@ def test_the_arena_tests_on_nothing_that_rates_were_tuned_on():
     assert own.data_seed == tried.data_seed
     for benchmark, field in own.arena.fields.items():
         assert tried.benchmarks[benchmark].reserved == own.benchmarks[benchmark].test
-        used = {seed for name in field.rates for seed in field.seeds_of(name)}
+        used = {seed for name in field.rates for seed in field.get_seeds(name)}
         assert not used & {*tried.arena.tuning.seeds}
         assert own.benchmarks[benchmark].train == tried.benchmarks[benchmark].train
         assert own.pretraining == tried.pretraining

@@ -55,10 +55,10 @@ def test_jobs_on_cpus_request_no_gpu(values):
 
 def test_naive_grpo_samples_on_one_gpu_and_trains_on_as_many_as_divide_n_step(values):
     job = make_train_spec(values, "naive-grpo", **GPU)
-    assert specs.served(job)
+    assert specs.uses_vllm_server(job)
     assert job.compute.processes == 2  # of the three that are left
     assert requests.count_gpus(job) == 3
-    assert not specs.served(make_train_spec(values, "naive-grpo", sampler="vllm"))
+    assert not specs.uses_vllm_server(make_train_spec(values, "naive-grpo", sampler="vllm"))
 
 
 def test_a_job_s_resources_are_divided_among_its_nodes(values):

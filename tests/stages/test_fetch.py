@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rapid.config.jobs import jobs
+from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
-from rapid.config.specs import FetchSpec, model_spec, source_files
+from rapid.config.specs import FetchSpec, list_source_files, model_spec
 from rapid.stages.fetch import BadModel, fetch
 from tests.conftest import ROOT
 
@@ -26,7 +26,7 @@ def test_a_folder_is_copied_with_digests_in_the_place_of_an_earlier_one(toy_mode
     (tmp_path / "mine/old.safetensors").touch()
     fetch(spec(toy_model), tmp_path / "mine")
     manifest = json.loads((tmp_path / "mine/manifest.json").read_text())
-    assert {*manifest["inputs"]} == {*source_files(spec(toy_model))}
+    assert {*manifest["inputs"]} == {*list_source_files(spec(toy_model))}
     assert f"{toy_model}/model.safetensors" in manifest["inputs"]
     assert f"{tmp_path}/mine/model.safetensors" in manifest["outputs"]
     ours = AutoModelForCausalLM.from_pretrained(tmp_path / "mine")
@@ -156,9 +156,9 @@ def test_tied_embeddings_that_differ_are_refused(toy_model, tmp_path, tied, same
 
 
 def test_files_here_are_inputs_of_the_job(toy_model):
-    files = source_files(spec(toy_model))
+    files = list_source_files(spec(toy_model))
     assert {f"{toy_model}/config.json", f"{toy_model}/model.safetensors"} < {*files}
-    assert source_files(spec("Qwen/Qwen2.5-0.5B")) == []
+    assert list_source_files(spec("Qwen/Qwen2.5-0.5B")) == []
 
 
 def test_what_is_no_part_of_a_model_is_no_part_of_its_copy(values):
@@ -175,6 +175,6 @@ def test_what_is_no_part_of_a_model_is_no_part_of_its_copy(values):
 def test_the_small_experiment_has_one_published_model_and_nothing_made():
     params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
     assert list(params.benchmarks) == ["math"]
-    models = [job.folder for job in jobs(params) if job.stage == "models"]
+    models = [job.folder for job in list_jobs(params) if job.stage == "models"]
     assert models == ["experiments/small/models/smollm2-135m"]
     assert isinstance(model_spec(params, "smollm2-135m"), FetchSpec)

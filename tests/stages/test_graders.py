@@ -6,7 +6,7 @@ import pytest
 
 from rapid.artifacts.files import write_jsonl
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.config import specs
 from rapid.config.params import load
 from rapid.grading.code.sandbox import SandboxError
@@ -26,7 +26,7 @@ def run_stage(values, toy_model, tmp_path):
     values["evaluation"]["samples"] = values["sft"]["samples"] = 2
 
     def run(name: str, benchmark: str = "mbpp_plus", **grading) -> dict:
-        [exercise] = make(BENCHMARKS[benchmark], 0, {"train": 1})["train"]
+        [exercise] = draw_exercises(BENCHMARKS[benchmark], 0, {"train": 1})["train"]
         write_jsonl(tmp_path / "problems.jsonl", [exercise.problem])
         params = load(values | {"grading": grading})
         training = specs.Run(benchmark=benchmark, model="tiny-qwen2", algorithm="pg", seed=1)

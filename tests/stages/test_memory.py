@@ -6,7 +6,7 @@ from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.config.specs import Run, TrainSpec
 from rapid.stages.train import train
 from tests.stages.test_ungraded import COMMON, training
@@ -16,7 +16,7 @@ SFT = {"learning_rate": 0.01, "epochs": 1, "batch": 4, "temperature": 1.0, "top_
 
 @pytest.fixture
 def exercises():
-    return make(BENCHMARKS["math"], 0, {"train": 8})["train"]
+    return draw_exercises(BENCHMARKS["math"], 0, {"train": 8})["train"]
 
 
 def reinforce(micro_batch, exercises, folder) -> tuple:

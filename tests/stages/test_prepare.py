@@ -55,9 +55,15 @@ def test_reserved_problems_are_another_experiment_s_test_problems(name, tmp_path
     """None of the files has one; without them all would."""
     prepare(spec(name), tmp_path / "other")
     prepare(spec(name, reserved=8, test=6), tmp_path / "own")
-    reserved = {p.same for p in read_jsonl(tmp_path / "other/test.jsonl", BENCHMARKS[name].record)}
+    reserved = {
+        p.normalized_content
+        for p in read_jsonl(tmp_path / "other/test.jsonl", BENCHMARKS[name].record)
+    }
     for file, count in (("test.jsonl", 6), ("train.jsonl", 12)):
-        contents = [p.same for p in read_jsonl(tmp_path / "own" / file, BENCHMARKS[name].record)]
+        contents = [
+            p.normalized_content
+            for p in read_jsonl(tmp_path / "own" / file, BENCHMARKS[name].record)
+        ]
         assert len(contents) == count and not reserved & {*contents}
     for file in ("train.jsonl", "pretrain.jsonl"):  # the same to learn from, and the same model
         assert (tmp_path / "own" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()

@@ -14,7 +14,7 @@ def test_code_is_read_before_it_is_imported(monkeypatch):
     def read(*roots):
         raise EOFError
 
-    monkeypatch.setattr(rehearsal, "files_behind", read)
+    monkeypatch.setattr(rehearsal, "hash_dependencies", read)
     with pytest.raises(EOFError):
         rehearsal.rehearse()
 
@@ -35,4 +35,4 @@ def test_code_is_read_before_it_is_imported(monkeypatch):
 def test_a_job_is_lent_what_its_benchmark_keeps(arguments, lent, monkeypatch):
     for name in ("math", "minif2f"):
         monkeypatch.setattr(type(BENCHMARKS[name]), "lend", lambda self: self.name)
-    assert rehearsal.lend(arguments) == lent
+    assert rehearsal.lend_graders(arguments) == lent

@@ -10,11 +10,16 @@ from transformers import TrainerCallback
 
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.manifests import write_manifest
-from rapid.artifacts.runs import Progress, StepRecord, progress
+from rapid.artifacts.runs import Progress, StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.params import load
 from rapid.config.specs import Run, TrainSpec, train_spec
-from rapid.stages.reporting import Events, LiveMeans, Reports, reports
+from rapid.stages.reporting import (
+    LiveMeans,
+    ReportingCallback,
+    TensorBoardEvents,
+    build_report_callbacks,
+)
 from rapid.training.recorder import StepRecorder
 
 PROBLEMS = ProblemSource("mbpp_plus", "made", "data_seed 0")
@@ -49,7 +54,7 @@ def test_what_reports_take_and_draw_is_not_the_runs(clock):
         on_train_begin = on_train_end = on_log
 
     recorder = StepRecorder()
-    callbacks = [Reports([Greedy()], recorder), recorder]
+    callbacks = [ReportingCallback([Greedy()], recorder), recorder]
     states = random.getstate(), torch.get_rng_state()
     for callback in callbacks:
         callback.on_train_begin(None, None, None)
@@ -79,7 +84,7 @@ def test_a_run_can_be_followed_and_that_takes_none_of_its_time(clock, tmp_path, 
     for step in (2, 3):
         clock.now += 1
         log([recorder], step)
-    recorded = [(step.step, step.seconds, step.of, step.reward) for step in progress(tmp_path)]
+    recorded = [(step.step, step.seconds, step.of, step.reward) for step in read_progress(tmp_path)]
     assert recorded == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
     assert recorder.seconds == 2
     recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)
@@ -125,7 +130,7 @@ def test_a_reporter_that_fails_is_left_out(capsys):
 
     callbacks = [Failing(), working := Failing()]
     working.on_log = lambda *given, **named: calls.append("other")
-    reports = Reports(callbacks, StepRecorder())
+    reports = ReportingCallback(callbacks, StepRecorder())
     for step in (1, 2):
         log([reports], step)
     assert len(calls) == 3 and calls[1:] == ["other", "other"]
@@ -138,11 +143,14 @@ def test_a_run_reports_where_it_is_told_to(values, tmp_path, monkeypatch):
     spec = of_a_seed(values, 1)
     for variable in ("RAPID_REPORT_TO", "RAPID_LIVE"):
         monkeypatch.delenv(variable, raising=False)
-    assert reports(run, spec, PROBLEMS, recorder, main=True) == []
+    assert build_report_callbacks(run, spec, PROBLEMS, recorder, main=True) == []
     monkeypatch.setenv("RAPID_LIVE", str(run.parent))
-    assert len(reports(run, spec, PROBLEMS, recorder, main=True)) == 1
-    assert reports(run, spec, PROBLEMS, recorder, main=False) == []
-    assert reports(tmp_path / "runs/pg/seed1", spec, PROBLEMS, recorder, main=True) == []
+    assert len(build_report_callbacks(run, spec, PROBLEMS, recorder, main=True)) == 1
+    assert build_report_callbacks(run, spec, PROBLEMS, recorder, main=False) == []
+    assert (
+        build_report_callbacks(tmp_path / "runs/pg/seed1", spec, PROBLEMS, recorder, main=True)
+        == []
+    )
 
 
 def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
@@ -150,7 +158,7 @@ def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
 
     args = SimpleNamespace(to_json_string=lambda: "{}")
     for first, last in [(1, 4), (3, 5)]:  # killed, and gone on from step 2
-        events = Events(tmp_path / "events", "Made problems.")
+        events = TensorBoardEvents(tmp_path / "events", "Made problems.")
         flags = {"is_world_process_zero": True, "is_hyper_param_search": False}
         begin = SimpleNamespace(global_step=first - 1, **flags)
         events.on_train_begin(args, begin, None)

@@ -9,12 +9,12 @@ from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, sha256_file, write_json, write_jsonl
 from rapid.artifacts.runs import RunSummary
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make as make_exercises
-from rapid.benchmarks.prompts import render
+from rapid.benchmarks.made import draw_exercises as make_exercises
+from rapid.benchmarks.prompts import render_prompt
 from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import load
-from rapid.freshness import examine
+from rapid.freshness import examine_jobs
 from rapid.stages.demonstrate import demonstrate
 from rapid.stages.prepare import prepare
 from rapid.stages.train import train
@@ -77,13 +77,13 @@ def test_rl_starts_from_the_weights_that_sft_left(made, values):
     sft, pg = (sha256_file(Path(RUNS, name, "seed1", WEIGHTS)) for name in ("sft", "pg"))
     assert base != sft == pg
 
-    assert examine(chain(made)).current == chain(made)
+    assert examine_jobs(chain(made)).current == chain(made)
     values["sft"]["epochs"] = 2
-    stale = {job.folder for job in examine(chain(plan(values))).stale}
+    stale = {job.folder for job in examine_jobs(chain(plan(values))).stale}
     assert stale == {f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1"}
     values["training"]["start"] = "base"
     values["sft"]["epochs"] = 1
-    (why,) = examine(chain(plan(values))).stale.values()
+    (why,) = examine_jobs(chain(plan(values))).stale.values()
     assert "training.start: 'sft' is now None" in why
 
 
@@ -115,8 +115,8 @@ def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, 
     write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
     rows = demonstrated(tmp_path, name, demonstrations=12, error_rate=rate)
     for row, exercise in zip(rows, drawn[5:], strict=True):
-        assert row.prompt == render(name, exercise.problem)
-        assert row.message == render(name, exercise.problem, chat=True)
+        assert row.prompt == render_prompt(name, exercise.problem)
+        assert row.message == render_prompt(name, exercise.problem, chat=True)
         assert row.completion in (exercise.mistakes if rate else [exercise.correct])
 
 
@@ -126,5 +126,5 @@ def test_demonstrations_are_of_no_problem_that_another_experiment_tests_on(tmp_p
     rows = demonstrated(tmp_path, "math", reserved=300, demonstrations=300)
     tested = make_exercises(BENCHMARKS["math"], 0, {"test": 300})["test"]
     assert not {row.prompt for row in rows} & {
-        render("math", exercise.problem) for exercise in tested
+        render_prompt("math", exercise.problem) for exercise in tested
     }

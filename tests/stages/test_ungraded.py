@@ -8,7 +8,7 @@ from rapid.algorithms.names import parse
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.cli import run
 from rapid.config.specs import DistillSpec, EvaluateSpec, Run, TrainSpec
 from rapid.grading import verdicts
@@ -43,7 +43,7 @@ def training(algorithm: str = RAPID[0], objective: dict | None = RAPID[1]) -> Tr
 @pytest.fixture
 def problems(tmp_path):
     path = tmp_path / "problems.jsonl"
-    exercises = make(BENCHMARKS["math"], 0, {"train": 8})["train"]
+    exercises = draw_exercises(BENCHMARKS["math"], 0, {"train": 8})["train"]
     write_jsonl(path, [exercise.problem for exercise in exercises])
     return path
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rapid.artifacts.manifests import write_manifest
-from rapid.config.jobs import Plan, plan
+from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import load
 from rapid.freshness import Job
 from rapid.stages import upkeep
@@ -19,7 +19,7 @@ def default(values, tmp_path, monkeypatch) -> Plan:
     """params.yaml's plan, in a folder where problems were made long ago."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
-    planned = plan(load(values))
+    planned = build_plan(load(values))
     make(planned.job("data/math"), "rapid/stages/prepare.py")
     return planned
 

@@ -12,13 +12,13 @@ from transformers import TrainerCallback
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import read_jsonl, write_jsonl
-from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights, shown
+from rapid.artifacts.runs import RunSummary, StepRecord, TokenWeights, read_progress_file
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import make
+from rapid.benchmarks.made import draw_exercises
 from rapid.config.specs import TrainSpec
 from rapid.grading.verdicts import Verdict
 from rapid.stages.evaluate import CURVE, evaluate
-from rapid.stages.train import token_weights, train
+from rapid.stages.train import select_token_weights, train
 from rapid.training.clock import PhaseClock
 from rapid.training.recorder import Snapshots, StepRecorder
 from rapid.training.usage import Usage
@@ -83,7 +83,7 @@ def test_what_is_paused_saved_or_shown_is_not_the_runs_time(monkeypatch, tmp_pat
     (first, *_) = recorder.steps
     assert (first.loss, first.gradient_norm, first.kl) == (0.5, 2.0, 0.25)
     assert (first.reward, first.completion_length) == (0.75, 6.0)
-    assert [(row.step, row.of) for row in shown(file)] == [(1, 9), (2, 9), (3, 9)]
+    assert [(row.step, row.of) for row in read_progress_file(file)] == [(1, 9), (2, 9), (3, 9)]
     recorder.on_train_end(None, None, None)
     spend(100)
     assert recorder.seconds == 7
@@ -101,7 +101,7 @@ def test_what_is_paused_saved_or_shown_is_not_the_runs_time(monkeypatch, tmp_pat
     log(again, 4)
     assert [step.seconds for step in again.steps] == [1, 2, 3, 8]
     assert again.steps[3].sampling == 0
-    assert [row.step for row in shown(file)] == [1, 2, 3, 4]
+    assert [row.step for row in read_progress_file(file)] == [1, 2, 3, 4]
     again.on_train_end(None, None, None)
     assert again.peak_memory_mb == 1e9 > recorder.peak_memory_mb > 0
     assert again.used.waited == 3 + 30 * 4 + 5 + 30 * 2
@@ -121,7 +121,7 @@ def test_snapshots_are_at_equal_distances_and_never_the_last(tmp_path, count, la
 def trained(toy_model, tmp_path_factory):
     """The folder of a run of RAPID with H = 2 and a reward for half of all completions."""
     folder = tmp_path_factory.mktemp("run")
-    made = make(BENCHMARKS["math"], 0, {"train": 10})["train"]
+    made = draw_exercises(BENCHMARKS["math"], 0, {"train": 10})["train"]
     write_jsonl(folder / "train.jsonl", [exercise.problem for exercise in made])
     spec = training(f"{RAPID[0]},snapshots=1").model_copy(update={"snapshots": 1, "problems": 8})
     with pytest.MonkeyPatch.context() as patch:
@@ -189,7 +189,7 @@ def test_token_weights_are_of_a_completion_that_counts(trained, learned, shown):
     tokenizer = SimpleNamespace(decode=lambda ids, **_: "token")
     trainer = SimpleNamespace(last_pass=(4, micro_batch, logp), processing_class=tokenizer)
     spec = SimpleNamespace(chat=False, H=2, run=SimpleNamespace(benchmark="math"))
-    found = token_weights(spec, trainer, BENCHMARKS["math"], trained / "train.jsonl")
+    found = select_token_weights(spec, trainer, BENCHMARKS["math"], trained / "train.jsonl")
     assert (found and found.log_weights) == (None if shown is None else logp[shown].tolist())
 
 
@@ -220,7 +220,7 @@ def test_a_run_that_reports_is_the_run_that_does_not(trained, toy_model, tmp_pat
         on_train_begin = on_train_end = lambda *_, **__: torch.rand(1)
 
     monkeypatch.setenv("RAPID_REPORT_TO", "tensorboard")
-    monkeypatch.setattr("rapid.stages.reporting.Events", Drawing)
+    monkeypatch.setattr("rapid.stages.reporting.TensorBoardEvents", Drawing)
     monkeypatch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
     manifest = json.loads((trained / "run/manifest.json").read_text())
     spec = TrainSpec.model_validate(manifest["spec"])

@@ -10,7 +10,7 @@ import torch
 from transformers import TrainerCallback
 
 from rapid.artifacts.files import write_json, write_jsonl
-from rapid.artifacts.runs import Progress, shown
+from rapid.artifacts.runs import Progress, read_progress_file
 from rapid.training.recorder import StepRecorder
 from rapid.training.resume import Attempt, ResumableRun
 from tests.training.conformance.test_resume import STEPS, build
@@ -77,7 +77,7 @@ def test_a_run_that_a_signal_ended_is_resumed_exactly(
     assert [*map(signal.getsignal, (15, 2))] == handlers
     checkpoint = tmp_path / f"checkpoint-{saved}"
     assert [*tmp_path.glob("checkpoint-*")] == [checkpoint]
-    progress, lost = shown(tmp_path / "progress.jsonl"), recorder.steps[-1].seconds
+    progress, lost = read_progress_file(tmp_path / "progress.jsonl"), recorder.steps[-1].seconds
     assert [(row.step, row.of) for row in progress] == [(n, STEPS) for n in range(1, saved + 1)]
 
     run, trainer, resumed = resumable(toy_model, tmp_path)
@@ -89,7 +89,7 @@ def test_a_run_that_a_signal_ended_is_resumed_exactly(
     assert resumed.steps[:saved] == recorder.steps
     assert [step.step for step in resumed.steps] == [*range(1, STEPS + 1)]
     assert resumed.steps[saved].seconds >= lost
-    assert shown(tmp_path / "progress.jsonl") == [
+    assert read_progress_file(tmp_path / "progress.jsonl") == [
         Progress(**step.model_dump(), of=STEPS) for step in resumed.steps
     ]
 

@@ -1,4 +1,4 @@
-# The validated parameters, the plan of jobs, and the functions that rules look a job up with.
+# The validated parameters, the plan of jobs, and the functions by which rules look up a job.
 
 from functools import cache
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# The code of this folder, in this process and in its jobs: `dvc exp run` runs copies of it.
-# And the python of this process, be its environment activated or not.
+# This process and its jobs use the code of this folder (`dvc exp run` runs copies of it), and the
+# python of this process, whether or not its environment is activated.
 ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
 sys.path.insert(0, ROOT)
 PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
@@ -17,34 +17,34 @@ os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every li
 from rapid.algorithms import names
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.layout import STAGES
-from rapid.artifacts.manifests import bring_to_present
+from rapid.artifacts.manifests import clamp_future_times
 from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
 from rapid.config import jobs, specs
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read
 from rapid.console import workflow as console
-from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, say_changed_code
+from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, print_changed_code
 from rapid.processes import locks
 from rapid.resources import requests
 from rapid.resources.leases import list_usable_cores
 
-# In the order in which Snakemake merged them, which takes the last of a key that is there twice.
+# In the order in which Snakemake merged them; of duplicate keys the last counts.
 CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
-FILES = [*filter(os.path.exists, [jobs.DEFAULT]), *CONFIG_FILES]
+FILES = [*filter(os.path.exists, [jobs.DEFAULT_FILE]), *CONFIG_FILES]
 
 try:
     read(*FILES)
     PARAMS = load(config, *FILES)
-    PLAN = jobs.plan(PARAMS)
+    PLAN = jobs.build_plan(PARAMS)
     if workflow.is_main_process:
         check_templates(PARAMS.benchmarks)
 except BadInput as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
-if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` has the figures of these while they run
-    compared = PLAN.folder(specs.compared(PARAMS)[0].folder)
+if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` shows these runs while they run
+    compared = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
 EXAMINATION = Examination(hashed=False)
@@ -55,14 +55,14 @@ if workflow.is_main_process:
         for name, benchmark in PARAMS.benchmarks.items()
     ]
     CONSOLE = console.install_console(
-        logger, workflow.output_settings, problem_source.describe(declared)
+        logger, workflow.output_settings, problem_source.describe_sources(declared)
     )
-    say_changed_code(PLAN.jobs)
+    print_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
         locks.hold_workflow_lock(Path(".snakemake"))
         discard_checkpoints_of_ended_runs()
 
-# By {root}, the folder below which jobs lie: the experiment's plan, and the default's.
+# The experiment's plan and the default's, by {root}, the folder that contains their jobs.
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
@@ -70,7 +70,7 @@ PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
 def any_of(names):
-    """Return a pattern of these strings; of none, one that matches nothing."""
+    """Return a pattern that matches these strings; without strings, nothing."""
     escaped = [re.escape(name) for name in dict.fromkeys(names)]
     return f"(?:{'|'.join(escaped)})" if escaped else "(?!)"
 
@@ -86,7 +86,7 @@ def models_that(are_made):
 
 
 def roots_where(demonstrations_are_made):
-    """Return a pattern of the roots whose demonstrations are made, or a teacher's."""
+    """Return a pattern of the roots whose demonstrations are made, or of those with a teacher's."""
     return any_of(
         root
         for root, plan in PLANS.items()
@@ -98,21 +98,21 @@ wildcard_constraints:
     root=any_of(PLANS),
     benchmark=any_of(name for plan in PLANS.values() for name in plan.params.benchmarks),
     model=any_of(name for plan in PLANS.values() for name in plan.params.models),
-    algorithm=f"{specs.BASE}|{names.pattern()}",
+    algorithm=f"{specs.BASE}|{names.build_pattern()}",
     seed=r"\d+",
 
 
-# Looking up a job by a rule's wildcards. Each returns a function of them, as rules take it. --------
+# Functions of a rule's wildcards that look up its job. --------------------------------------------
 
 
 def of_job(rule_name, value):
-    """Return a value of the rule's job."""
+    """Return a function of wildcards that computes a value from the rule's job."""
     folder = STAGES[rule_name].folder
     return lambda wildcards: value(PLANS[wildcards.root].job(folder.format(**wildcards)))
 
 
 def spec_of(rule_name):
-    """Return the part of params.yaml that decides the job's result, as JSON."""
+    """Return the parameters that decide the job's result, as JSON."""
     return of_job(rule_name, lambda job: job.spec.model_dump_json())
 
 
@@ -125,12 +125,12 @@ def manifests_behind(rule_name, option):
     """Return the manifests of the jobs whose files an option of the job's command names."""
     return of_job(
         rule_name,
-        lambda job: input_files(job, [each.manifest for each in job.inputs_of(option)]),
+        lambda job: input_files(job, [input_job.manifest for input_job in job.inputs_of(option)]),
     )
 
 
 def sources_of(rule_name):
-    """Return the files of the user's that the job reads."""
+    """Return the user's files that the job reads."""
     return of_job(rule_name, lambda job: input_files(job, job.sources))
 
 
@@ -140,21 +140,21 @@ def manifests_of(stage):
 
 
 def priority_of(rule_name):
-    """Return how soon the job begins."""
+    """Return the job's priority: of the jobs that are ready, the highest begins."""
     folder = STAGES[rule_name].folder
     return lambda wildcards: PLAN.priority(folder.format(**wildcards))
 
 
 def threads_of(rule_name):
-    """Return the part of --cores that the job takes."""
+    """Return the number of --cores that the job takes."""
     return of_job(rule_name, lambda job: count_slots(requests.count_cores(job.spec)))
 
 
 def resources_of(rule_name=None):
-    """Return the resources of a rule; without a name, of a job that computes little.
+    """Return the resources of a rule; without a name, those of a small job.
 
-    Without a total in the profile none of them limits anything. PyTorch starts its own processes:
-    SLURM is to start no task for each GPU.
+    A resource limits jobs only if the profile has a total for it. PyTorch starts its own processes,
+    so SLURM must not start a task for each GPU.
     """
 
     def requested(request):
@@ -170,25 +170,25 @@ def resources_of(rule_name=None):
 
 
 def count_slots(threads):
-    """Return how many of --cores a job takes that leases so many cores.
+    """Return how many of --cores a job takes that leases `threads` cores.
 
-    --cores may be more than the machine has. A job takes its part of them, so that Snakemake starts
-    no job that would only wait for a lease. SLURM counts for itself. To be called when a job is
-    planned: before, Snakemake does not know what executes it.
+    --cores may be more than the machine has. A job takes a proportional share, so that Snakemake
+    starts no job that would only wait for a lease. SLURM counts for itself. Call this when a job is
+    planned, because before that Snakemake does not know its executor.
     """
     if not workflow.local_exec or workflow.remote_exec:
         return threads
     return threads * max(1, -(-workflow.cores // len(list_usable_cores())))
 
 
-# What is planned: jobs that are not up to date by their manifests, and those behind them. ----------
+# Planning: jobs whose manifests are not up to date, and jobs that depend on them. -----------------
 
 
 def input_files(job, files):
-    """Return input files of a job. It is planned if its manifest, or one behind it, says so.
+    """Return the input files of a job, and plan the job if its manifest or an input's is stale.
 
-    Times and Snakemake's records are lost by a copy, a checkout or a clone: they trigger nothing. A
-    job in SLURM reads these rules too: it makes what it was told to.
+    Times and Snakemake's records are lost by a copy, a checkout or a clone, so they trigger
+    nothing. A job in SLURM reads these rules too, but decides nothing: it runs as it was told.
     """
     if workflow.is_main_process and (why := EXAMINATION.explain(job)):
         CONSOLE.reasons[job.manifest] = why
@@ -199,7 +199,7 @@ def input_files(job, files):
 
 @cache
 def is_planned(job):
-    """Return whether a job is done: for its manifest, for one behind it, or by -R, -F or -f."""
+    """Return whether a job will run: by its manifest, by an input's, or by -R, -F or -f."""
     return (
         job.rule in {rule.name for rule in workflow.dag.forcerules}
         or not workflow.dag.forcefiles.isdisjoint(job.declared)

@@ -1,4 +1,4 @@
-# Say what is missing on a machine for the largest jobs: `snakemake --cores 1 preflight`.
+# Checks of a machine for the largest jobs: `snakemake --cores 1 preflight`.
 
 SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 

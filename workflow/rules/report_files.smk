@@ -1,10 +1,10 @@
-# The files that reports read and write, and how `snakemake --report` shows them.
+# The input and output files of reports, and their captions in `snakemake --report`.
 
 import ast
 
 from reports.plots import FIGURES, arena_figures, study_figures
 
-# What `snakemake --report` shows beside the figures.
+# Files that `snakemake --report` shows in addition to figures.
 TABLES = {
     "report.html": "all tables and figures on one page",
     "tables.txt": "the tables, as text",
@@ -14,7 +14,7 @@ ARENA = PLAN.params.arena
 
 
 def in_report(category, path):
-    """Return an output; marked for `snakemake --report` if it is a table, a page or a figure."""
+    """Return an output, marked for `snakemake --report` if it is a table, a page or a figure."""
     file, description, kind = Path(path), "", "figures"
     drawn_by = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
     if file.name in TABLES:
@@ -40,12 +40,12 @@ def page(folder, category, figures):
 
 
 def results_behind(rule_name, plan=PLAN, extra_files=()):
-    """Return a rule's input function: the files that a report is made from."""
+    """Return the input function of a report's rule."""
     job = plan.job(STAGES[rule_name].folder)
     results = [path for result in job.inputs for path in result.declared]
     return lambda wildcards: input_files(job, [*results, *extra_files])
 
 
 def code_of(rule_name, plan=PLAN):
-    """Return the digest of the code that makes a report: a change of it makes the report again."""
+    """Return the digest of a report's code, so that a change of code makes the report again."""
     return plan.job(STAGES[rule_name].folder).spec.code

@@ -1,4 +1,4 @@
-# What happens before the first job: checks of the machine, and the process that jobs fork from.
+# Steps before the first job: checks of the machine, and the fork server of jobs.
 
 import subprocess
 
@@ -9,9 +9,9 @@ from rapid.processes.lifetimes import WORKFLOW_VARIABLE
 
 
 def refuse_to_start_in_vain():
-    """End before the first job if something is missing: where jobs take hours, anything of theirs.
+    """End before the first job if something is missing; for long jobs all requirements are checked.
 
-    Whether machines that SLURM chooses have what a job needs is SLURM's to say, or `preflight`'s.
+    Machines that SLURM chooses are not checked here; the rule `preflight` can check them.
     """
     is_local = workflow.local_exec
     if os.environ.get("RAPID_PREFLIGHT") == "off":
@@ -25,11 +25,11 @@ def refuse_to_start_in_vain():
 
 
 def start_fork_server():
-    """Start the process that this workflow's jobs are forked from; it ends with this one.
+    """Start the fork server of this workflow's jobs; it ends with this process.
 
-    There is none for jobs elsewhere: SLURM accounts for what it has started itself. There is none
-    for jobs on GPUs: a process that initialised CUDA, as an import may, cannot be forked. There is
-    none for vLLM, which starts threads of its own.
+    It is not used for SLURM, which accounts only for processes that it has started; for GPUs,
+    because a process that initialised CUDA (an import may do so) cannot be forked; nor for vLLM,
+    which starts threads.
     """
     os.environ.pop(fork_server.SOCKET_VARIABLE, None)
     compute = PARAMS.compute
@@ -46,10 +46,10 @@ def start_fork_server():
 
 
 def remove_start_limit():
-    """Drop Snakemake's default limit of 100 jobs started in a second; another one stays.
+    """Remove Snakemake's default limit of 100 started jobs per second; other limits stay.
 
-    For a limit, Snakemake looks at all that could start once more a second after each look, for
-    ever: after n jobs it looks n times a second, and takes that time from the jobs.
+    With a limit, Snakemake repeats each look at the ready jobs one second later, for ever. After n
+    jobs it looks n times a second, which takes time from the jobs.
     """
     limit = workflow.scheduler.job_rate_limiter
     if limit and (limit.max_jobs, limit.timespan) == (100, 1):

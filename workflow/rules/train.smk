@@ -1,6 +1,6 @@
 # A run: one benchmark, model, algorithm and seed. Its model is in model/ beside the declared files.
 
-# With several nodes the job starts its processes itself, by srun: SLURM's plugin calls that MPI.
+# On several nodes the job starts its processes by srun, which SLURM's plugin calls MPI.
 NODES = PARAMS.compute.nodes
 SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
 

@@ -1,4 +1,4 @@
-r"""MATH: questions whose answer stands in the last \boxed{} of the completion."""
+r"""MATH: questions whose answer is in the last \boxed{} of the completion."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from rapid.grading.pool import SteadyGrader
 
 
 class Math(Benchmark):
-    """The prompt says where the answer goes: a base model has not been told."""
+    """The prompt says where the answer goes, because a base model does not know it."""
 
     name = "math"
     label = "MATH"

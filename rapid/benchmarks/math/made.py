@@ -1,8 +1,8 @@
 """Made questions of school mathematics, answered in written steps.
 
-Two-digit sums and differences are written down and done in columns, units first, as a child does:
-each step is a fact about single digits. A solution may slip in one place: a carry, the operation, a
-last step that is left out.
+Two-digit sums and differences are computed in columns, units first: each step is a fact about
+single digits. A solution may contain one slip: a wrong carry, the wrong operation, or a missing
+last step.
 """
 
 import random
@@ -17,30 +17,34 @@ CARRY, OPERATION, UNFINISHED = "carry", "operation", "unfinished"
 SLIPS = (CARRY, OPERATION, UNFINISHED)
 
 NAMES = ("Ann", "Ben", "Eve", "Sam")
-THINGS = ("pens", "books", "eggs", "cards")
+OBJECTS = ("pens", "books", "eggs", "cards")
 COLORS = ("red", "blue", "green", "white")
 UNKNOWNS = ("x", "y", "n", "t")
 
 Solve = Callable[[str], str]
 
 
-class Question(NamedTuple):
-    """A question, its answer, and `solve`, which writes a solution with a slip ("" for none)."""
+class MadeQuestion(NamedTuple):
+    """A question, its answer, and a function that writes a solution with a slip ("" for none)."""
 
     subject: str
     level: int
     text: str
     answer: str
-    solve: Solve
+    write_solution: Solve
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw a question."""
-    question = rng.choice([_bought, _sold, _packed, _chance, _equation])(rng)
-    correct = question.solve("")
-    wrong = (question.solve(slip) for slip in SLIPS)
-    right = _box("", question.answer)  # some slips happen to end well
-    mistakes = tuple(dict.fromkeys(text for text in wrong if not text.endswith(right)))
+    question = rng.choice([_draw_purchase, _draw_sale, _draw_boxes, _draw_chance, _draw_equation])(
+        rng
+    )
+    correct = question.write_solution("")
+    solutions_with_slip = (question.write_solution(slip) for slip in SLIPS)
+    correct_ending = _write_answer("", question.answer)  # some slips lead to the correct answer
+    mistakes = tuple(
+        dict.fromkeys(text for text in solutions_with_slip if not text.endswith(correct_ending))
+    )
     problem = MathProblem(
         unique_id=id,
         problem=question.text,
@@ -52,84 +56,95 @@ def draw(rng: random.Random, id: str) -> Exercise:
     return Exercise(problem, correct, mistakes)
 
 
-def _bought(rng: random.Random) -> Question:
-    a, b = _number(rng), _number(rng)
-    name, things = rng.choice(NAMES), rng.choice(THINGS)
+def _draw_purchase(rng: random.Random) -> MadeQuestion:
+    a, b = _draw_number(rng), _draw_number(rng)
+    name, objects = rng.choice(NAMES), rng.choice(OBJECTS)
 
-    def solve(slip: str) -> str:
+    def write_solution(slip: str) -> str:
         if slip == OPERATION:
-            return _box(*_subtract(max(a, b), min(a, b)))
-        return _box(*_add(a, b, slip == CARRY))
+            return _write_answer(*_write_subtraction(max(a, b), min(a, b)))
+        return _write_answer(*_write_addition(a, b, slip == CARRY))
 
-    text = f"{name} has {a} {things} and buys {b}. How many {things} does {name} have now?"
-    return Question("Prealgebra", 1, text, str(a + b), solve)
-
-
-def _sold(rng: random.Random) -> Question:
-    left, b = _number(rng), _number(rng)
-    a = left + b
-    name, things = rng.choice(NAMES), rng.choice(THINGS)
-
-    def solve(slip: str) -> str:
-        return _box(*(_add(a, b) if slip == OPERATION else _subtract(a, b, slip == CARRY)))
-
-    text = f"{name} has {a} {things} and sells {b}. How many {things} does {name} have now?"
-    return Question("Prealgebra", 1, text, str(left), solve)
+    text = f"{name} has {a} {objects} and buys {b}. How many {objects} does {name} have now?"
+    return MadeQuestion("Prealgebra", 1, text, str(a + b), write_solution)
 
 
-def _packed(rng: random.Random) -> Question:
-    a, b, c = rng.randint(2, 3), rng.randint(2, 5), _number(rng)
-    name, things = rng.choice(NAMES), rng.choice(THINGS)
+def _draw_sale(rng: random.Random) -> MadeQuestion:
+    remaining, b = _draw_number(rng), _draw_number(rng)
+    a = remaining + b
+    name, objects = rng.choice(NAMES), rng.choice(OBJECTS)
 
-    def solve(slip: str) -> str:
+    def write_solution(slip: str) -> str:
+        return _write_answer(
+            *(
+                _write_addition(a, b)
+                if slip == OPERATION
+                else _write_subtraction(a, b, slip == CARRY)
+            )
+        )
+
+    text = f"{name} has {a} {objects} and sells {b}. How many {objects} does {name} have now?"
+    return MadeQuestion("Prealgebra", 1, text, str(remaining), write_solution)
+
+
+def _draw_boxes(rng: random.Random) -> MadeQuestion:
+    a, b, c = rng.randint(2, 3), rng.randint(2, 5), _draw_number(rng)
+    name, objects = rng.choice(NAMES), rng.choice(OBJECTS)
+
+    def write_solution(slip: str) -> str:
         product = f"{a}*{b}={a * b}. "
         if slip == UNFINISHED:
-            return _box(product, str(a * b))
-        steps, total = _add(a * b, c, slip == CARRY)
-        return _box(product + steps, total)
+            return _write_answer(product, str(a * b))
+        steps, total = _write_addition(a * b, c, slip == CARRY)
+        return _write_answer(product + steps, total)
 
-    text = f"{name} has {a} boxes of {b} {things} and {c} more. How many {things} does {name} have?"
-    return Question("Prealgebra", 2, text, str(a * b + c), solve)
+    text = (
+        f"{name} has {a} boxes of {b} {objects} and {c} more. How many {objects} does {name} have?"
+    )
+    return MadeQuestion("Prealgebra", 2, text, str(a * b + c), write_solution)
 
 
-def _chance(rng: random.Random) -> Question:
-    one, other = rng.sample(COLORS, 2)
+def _draw_chance(rng: random.Random) -> MadeQuestion:
+    first_color, second_color = rng.sample(COLORS, 2)
     a, b = 2, 2
     while gcd(a, b) > 1:  # until the fraction is in lowest terms
-        a, b = _number(rng), _number(rng)
+        a, b = _draw_number(rng), _draw_number(rng)
 
-    def solve(slip: str) -> str:
+    def write_solution(slip: str) -> str:
         if slip == OPERATION:
-            return _box("", rf"\frac{{{a}}}{{{b}}}")
-        steps, total = _add(a, b, slip == CARRY)
-        return _box(steps, rf"\frac{{{a}}}{{{total}}}")
+            return _write_answer("", rf"\frac{{{a}}}{{{b}}}")
+        steps, total = _write_addition(a, b, slip == CARRY)
+        return _write_answer(steps, rf"\frac{{{a}}}{{{total}}}")
 
-    text = f"Of {a} {one} and {b} {other} balls one is drawn. What is the probability of {one}?"
+    text = (
+        f"Of {a} {first_color} and {b} {second_color} balls one is drawn. "
+        f"What is the probability of {first_color}?"
+    )
     answer = rf"\frac{{{a}}}{{{a + b}}}"
-    return Question("Counting & Probability", 3, text, answer, solve)
+    return MadeQuestion("Counting & Probability", 3, text, answer, write_solution)
 
 
-def _equation(rng: random.Random) -> Question:
-    m, x, c = rng.randint(2, 3), rng.randint(2, 5), _number(rng)
+def _draw_equation(rng: random.Random) -> MadeQuestion:
+    m, x, c = rng.randint(2, 3), rng.randint(2, 5), _draw_number(rng)
     d = m * x + c
     unknown = rng.choice(UNKNOWNS)
 
-    def solve(slip: str) -> str:
-        steps, rest = _subtract(d, c)
+    def write_solution(slip: str) -> str:
+        steps, rest = _write_subtraction(d, c)
         if slip == UNFINISHED:
-            return _box(steps, rest)
-        return _box(f"{steps}{rest}/{m}={x}. ", str(x))
+            return _write_answer(steps, rest)
+        return _write_answer(f"{steps}{rest}/{m}={x}. ", str(x))
 
     text = f"Solve ${m}{unknown}+{c}={d}$ for ${unknown}$."
-    return Question("Algebra", 3, text, str(x), solve)
+    return MadeQuestion("Algebra", 3, text, str(x), write_solution)
 
 
-def _number(rng: random.Random) -> int:
-    """Draw a two-digit number. Few digits make few facts to learn, and about as many carries."""
+def _draw_number(rng: random.Random) -> int:
+    """Draw a two-digit number, of few digits so that there are few facts to learn."""
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
-def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
+def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     """Return the steps of a + b < 100 in columns, and the sum; a slip makes the carry wrong."""
     units = a % 10 + b % 10
     carry = (units >= 10) != slip
@@ -139,7 +154,7 @@ def _add(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     return steps, str(10 * tens + units % 10)
 
 
-def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
+def _write_subtraction(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     """Return the steps of a - b > 0 in columns, and the difference; a slip forgets to borrow."""
     minuend = a % 10 + 10 * (a % 10 < b % 10)
     units = minuend - b % 10
@@ -150,5 +165,5 @@ def _subtract(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     return steps, str(10 * tens + units)
 
 
-def _box(steps: str, answer: str) -> str:
+def _write_answer(steps: str, answer: str) -> str:
     return rf"{steps}The answer is $\boxed{{{answer}}}$."

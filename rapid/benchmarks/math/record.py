@@ -1,4 +1,4 @@
-"""A problem of this benchmark."""
+"""Record of a MATH problem."""
 
 from rapid.benchmarks.base import Problem
 
@@ -20,5 +20,5 @@ class MathProblem(Problem):
         return self.problem
 
     @property
-    def unusable(self) -> str:
+    def unusable_reason(self) -> str:
         return "" if self.answer.strip() else "empty answer"

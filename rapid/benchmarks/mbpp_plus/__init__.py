@@ -8,7 +8,7 @@ from rapid.grading.pool import SteadyGrader
 
 
 class MbppPlus(Benchmark):
-    """The prompt is the published one: a docstring that describes the function and shows a call."""
+    """The prompt is the published one, a docstring with a description and an example call."""
 
     name = "mbpp_plus"
     label = "MBPP+"
@@ -18,8 +18,8 @@ class MbppPlus(Benchmark):
     verdict_seconds = 0.05
     hub = ("evalplus/mbppplus", "b2d74c91837c3f2a20c1299ae98133cbe7cfa077")
     walls = frozenset({"unsafe_sandbox"})
-    # What `python -m rapid.benchmarks.mbpp_plus.weak_tests` prints for release v0.1.0. Of v0.2.0,
-    # the hub's, it finds none.
+    # The output of `python -m rapid.benchmarks.mbpp_plus.weak_tests` for release v0.1.0. It finds
+    # none in v0.2.0, the hub's.
     weak = {"Mbpp/115": "True, 1"}  # noqa: RUF012
     draw = staticmethod(draw)
 
@@ -29,7 +29,7 @@ class MbppPlus(Benchmark):
         return from_hub(row)
 
     def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        # EvalPlus takes a second to import: only who grades pays for it.
+        # Imported here because EvalPlus takes a second to import.
         from rapid.grading.code.grader import CodeGrader
         from rapid.grading.code.reference import References
 

@@ -1,8 +1,8 @@
 """Made programming tasks: pick, change and sum up numbers of a list or words of a text.
 
-Each function has three clauses: which elements count, what becomes of each, what is returned. Some
-clauses have a known mistake: the comparison that is off by one, the forgotten empty list, the
-change that is not made. The base inputs are ordinary; the plus inputs are the ones that catch it.
+Each function has three clauses: a filter of the elements, a change of each element, and a result.
+Some clauses have a common mistake: a comparison that is off by one, a forgotten empty list, a
+missing change. The base inputs are ordinary; the plus inputs reveal the mistakes.
 """
 
 import random
@@ -13,16 +13,16 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
 
 class Clause(NamedTuple):
-    """A part of a function: its words in the docstring and the name, its code, a mistake in it."""
+    """A part of a function: its words in the docstring and the name, its code, and a mistake."""
 
     words: str
     name: str
     code: str
-    mistake: str = ""  # empty: none that people make
+    mistake: str = ""  # empty if there is no common one
 
 
 class Domain(NamedTuple):
-    """The kind of the elements: in words, the names of argument and element, the iterable."""
+    """A kind of elements: its name, the names of argument and element, and the iterable."""
 
     elements: str
     argument: str
@@ -101,46 +101,51 @@ def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
         rng.choice(NUMBER_RESULTS),
     )
 
-    def numbers(size: int) -> list[int]:
+    def draw_numbers(size: int) -> list[int]:
         return [rng.choice([k, k * rng.randint(2, 4), rng.randint(1, 2 * k)]) for _ in range(size)]
 
-    base = [numbers(3) for _ in range(3)]
+    base = [draw_numbers(3) for _ in range(3)]
     plus = [[], [k], [k - 1], [k + 1], [k + 1, k, k - 1, k], [-1, 0, -k, 2 * k, -k]]
-    plus += [numbers(rng.randint(5, 12)) for _ in range(6)]
-    return _exercise(id, NUMBERS, clauses, base, plus)
+    plus += [draw_numbers(rng.randint(5, 12)) for _ in range(6)]
+    return _build_exercise(id, NUMBERS, clauses, base, plus)
 
 
 def _draw_words(rng: random.Random, id: str) -> Exercise | None:
     k = rng.randint(2, 12)
     clauses = (rng.choice(_word_filters(k)), rng.choice(WORD_CHANGES), rng.choice(WORD_RESULTS))
 
-    def word(size: int) -> str:
+    def draw_word(size: int) -> str:
         return "".join(rng.choices(LETTERS, k=size))
 
-    def text(size: int) -> str:
-        return " ".join(word(max(1, k + rng.randint(-1, 1))) for _ in range(size))
+    def draw_text(size: int) -> str:
+        return " ".join(draw_word(max(1, k + rng.randint(-1, 1))) for _ in range(size))
 
-    base = [text(2) for _ in range(3)]
-    repeated = text(2)
-    plus = ["", word(k), f"{repeated} {repeated}", f"{word(k + 1)} {word(k)} {word(k - 1)}"]
-    plus += [text(rng.randint(3, 8)) for _ in range(6)]
-    return _exercise(id, WORDS, clauses, base, plus)
+    base = [draw_text(2) for _ in range(3)]
+    repeated = draw_text(2)
+    plus = [
+        "",
+        draw_word(k),
+        f"{repeated} {repeated}",
+        f"{draw_word(k + 1)} {draw_word(k)} {draw_word(k - 1)}",
+    ]
+    plus += [draw_text(rng.randint(3, 8)) for _ in range(6)]
+    return _build_exercise(id, WORDS, clauses, base, plus)
 
 
-def _exercise(
+def _build_exercise(
     id: str, domain: Domain, clauses: tuple[Clause, ...], base: list, plus: list
 ) -> Exercise | None:
-    """Return the exercise, or None where a mistake or the example shows nothing."""
+    """Return the exercise; None if the inputs hide a mistake or the example's output is empty."""
     name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
-    source = _source(name, domain, [clause.code for clause in clauses])
+    source = _write_source(name, domain, [clause.code for clause in clauses])
     base_input, plus_input = [[value] for value in base], [[value] for value in plus]
-    expected = _outputs(source, name, base_input + plus_input)
+    expected = _run_source(source, name, base_input + plus_input)
     mistakes = []
-    for at, clause in enumerate(clauses):
+    for position, clause in enumerate(clauses):
         if clause.mistake:
-            codes = [c.mistake if i == at else c.code for i, c in enumerate(clauses)]
-            mistakes.append(_source(name, domain, codes))
-    if any(_outputs(wrong, name, base_input + plus_input) == expected for wrong in mistakes):
+            codes = [c.mistake if i == position else c.code for i, c in enumerate(clauses)]
+            mistakes.append(_write_source(name, domain, codes))
+    if any(_run_source(wrong, name, base_input + plus_input) == expected for wrong in mistakes):
         return None
     if not expected[0]:  # nothing was found
         return None
@@ -160,17 +165,17 @@ def _exercise(
     return Exercise(problem, source, tuple(mistakes))
 
 
-def _source(name: str, domain: Domain, codes: list[str]) -> str:
+def _write_source(name: str, domain: Domain, codes: list[str]) -> str:
     test, element, result = codes
     elements = f"[{element} for {domain.element} in {domain.iterable} if {test}]"
     return f"def {name}({domain.argument}):\n    found = {elements}\n    return {result}\n"
 
 
-def _outputs(source: str, name: str, inputs: list[list]) -> list[Any]:
-    """Return what a function of this file's templates returns, or the type of what it raises.
+def _run_source(source: str, name: str, inputs: list[list]) -> list[Any]:
+    """Return the outputs of a function of this file's templates, or the types of its exceptions.
 
-    This runs text that was put together above and nothing else. What a model writes is run by
-    `rapid.grading` only, in its sandbox.
+    Only the text of the templates above is run. Completions of models are run by `rapid.grading`
+    only, in its sandbox.
     """
     namespace: dict = {}
     exec(source, namespace)

@@ -1,7 +1,7 @@
-"""The hub's rows of MBPP+ as those of EvalPlus's release.
+"""Converts the hub's rows of MBPP+ to those of EvalPlus's release.
 
-On the hub a task's inputs stand in the source of a test program. It is read, and never run: inputs
-are literals, and the call that is tested names the function.
+On the hub a task's inputs are in the source of a test program. The program is parsed and never run:
+inputs are literals, and the tested call names the function.
 """
 
 import ast
@@ -16,13 +16,13 @@ def from_hub(row: dict) -> dict:
     The hub does not say which inputs are MBPP's own: all are `base_input`, in their order.
 
     Raises:
-        ValueError: its test program has another form than on the hub; with what was not found.
+        ValueError: its test program has an unexpected form; the message says what is missing.
     """
     try:
         program = ast.parse(row["test"])
         name = f"Mbpp/{row['task_id']}"
-        call, tolerance = _tested_call(program)
-        inputs = mbpp_serialize_inputs(name, _inputs(program))
+        call, tolerance = _find_tested_call(program)
+        inputs = mbpp_serialize_inputs(name, _read_inputs(program))
         example = "".join(f"{line}\n" for line in row["test_list"][:1])
         return {
             "task_id": name,
@@ -38,14 +38,14 @@ def from_hub(row: dict) -> dict:
         raise ValueError(f"task {row.get('task_id')}: {error or type(error).__name__}") from None
 
 
-def _inputs(program: ast.Module) -> list:
+def _read_inputs(program: ast.Module) -> list:
     for statement in program.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "inputs":
-            return ast.literal_eval(_Constants().visit(statement.value))
+            return ast.literal_eval(_ConstantReplacer().visit(statement.value))
     raise ValueError("its test has no inputs")
 
 
-def _tested_call(program: ast.Module) -> tuple[str, float]:
+def _find_tested_call(program: ast.Module) -> tuple[str, float]:
     """Return the function and tolerance of `assertion(function(*inp), expected, tolerance)`."""
     for node in ast.walk(program):
         match node:
@@ -57,8 +57,8 @@ def _tested_call(program: ast.Module) -> tuple[str, float]:
     raise ValueError("its test asserts no call")
 
 
-class _Constants(ast.NodeTransformer):
-    """Names of numbers that are no literals: `inf`, `nan`."""
+class _ConstantReplacer(ast.NodeTransformer):
+    """Replaces the names `inf` and `nan`, which are not literals, by numbers."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in ("inf", "nan"):

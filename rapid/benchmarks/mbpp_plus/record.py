@@ -1,4 +1,4 @@
-"""A problem of this benchmark."""
+"""Record of an MBPP+ problem."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class CodeProblem(Problem):
 
     @field_validator("plus_input", mode="before")
     @classmethod
-    def _no_plus_inputs(cls, value):
+    def _replace_missing_inputs(cls, value):
         return value or []  # the release writes {} where there are none
 
     @property
@@ -32,5 +32,5 @@ class CodeProblem(Problem):
         return self.prompt.split("assert")[0].strip()  # the example is no part of the task
 
     @property
-    def unusable(self) -> str:
+    def unusable_reason(self) -> str:
         return "" if self.base_input or self.plus_input else "no inputs"

@@ -36,8 +36,8 @@ RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
 CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "set()", "0.0")
 
 
-def programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
-    """Yield what each program returns, in words, and the program."""
+def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
+    """Yield programs that ignore the task, each with the value that it returns, in words."""
     for constant in dict.fromkeys([*CONSTANTS, *_most_frequent(reference.expected)]):
         yield constant, f"def {problem.entry_point}(*arguments):\n    return {constant}\n"
     for index in range(max(map(len, reference.inputs))):
@@ -46,12 +46,12 @@ def programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, 
 
 
 def _most_frequent(outputs: list[Any]) -> list[str]:
-    """Return the commonest of the outputs that can be written as a literal, all where they tie."""
-    counts = Counter(filter(None, map(_literal, outputs)))
+    """Return the most frequent outputs that can be written as literals; several if they tie."""
+    counts = Counter(filter(None, map(_to_literal, outputs)))
     return [literal for literal, count in counts.items() if count == max(counts.values())]
 
 
-def _literal(output: Any) -> str | None:
+def _to_literal(output: Any) -> str | None:
     try:
         ast.literal_eval(repr(output))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -59,8 +59,10 @@ def _literal(output: Any) -> str | None:
     return repr(output)
 
 
-def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict[str, list[str]]:
-    """Return what the tests accept, for each task that accepts one of `programs`."""
+def find_weak_tasks(
+    problems: list[CodeProblem], timeout: float, workers: int
+) -> dict[str, list[str]]:
+    """Return the accepted programs of each task that accepts one of `generate_programs`."""
     references = References()
     with (
         Sandbox(CODE_MB) as sandbox,
@@ -70,15 +72,15 @@ def find_weak(problems: list[CodeProblem], timeout: float, workers: int) -> dict
         ThreadPoolExecutor(workers) as threads,
     ):
 
-        def accepted(problem: CodeProblem) -> list[str]:
+        def find_accepted(problem: CodeProblem) -> list[str]:
             reference = references.find(problem, sandbox)
             return [
                 returned
-                for returned, program in programs(problem, reference)
+                for returned, program in generate_programs(problem, reference)
                 if graders.grade(problem, program).reward
             ]
 
-        results = zip(problems, threads.map(accepted, problems), strict=True)
+        results = zip(problems, threads.map(find_accepted, problems), strict=True)
         return {problem.id: returned for problem, returned in results if returned}
 
 
@@ -96,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"there is no file {args.problems}. EvalPlus publishes it: {RELEASES}")
     except BadInput as error:
         parser.error(str(error))
-    weak = find_weak(list(problems.values()), args.timeout, os.cpu_count() or 1)
+    weak = find_weak_tasks(list(problems.values()), args.timeout, os.cpu_count() or 1)
     for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
     print(f"{len(weak)} of {len(problems)} tasks accept a constant or an argument")

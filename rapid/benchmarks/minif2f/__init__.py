@@ -13,11 +13,11 @@ from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
-REHEARSED = 16  # made theorems: enough to have V8 compile what proofs like these use
+REHEARSED_THEOREMS = 16  # made theorems: enough to have V8 compile what proofs like these use
 
 
 class MiniF2F(Benchmark):
-    """Theorems with a header each. Those that import Mathlib need a native Lean that has it."""
+    """Theorems, each with a header. Headers that import Mathlib need a native Lean with Mathlib."""
 
     name = "minif2f"
     label = "MiniF2F"
@@ -35,14 +35,14 @@ class MiniF2F(Benchmark):
     def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
         """Start Lean, elaborate made problems, and grade proofs and mistakes of other made ones.
 
-        Lean is then equally warm whether or not an earlier job has used the same process.
+        Afterwards Lean is equally fast whether or not an earlier job has used the process.
         """
         if any(problem.header for problem in problems):
             super().rehearse(grader, problems)
             return
         for problem in problems:
             grader.prepare(problem)
-        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(REHEARSED)]
+        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(REHEARSED_THEOREMS)]
         grader.rehearse(
             [
                 (problem, text)

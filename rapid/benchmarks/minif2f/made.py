@@ -1,12 +1,11 @@
 """Made theorems of core Lean 4 over Nat and Int, each with a proof of one or two steps.
 
-A proof needs numbers of its statement, in the right places: a witness worked out from an equation,
-or what holds of a sequence at every place, of which the statement has one that is far away. Lean's
-automation has neither: the witnesses are too large to be tried one by one, and the places too far
-to be reached step by step. So no list of tactics proves them, such as `first | omega | grind | ...`
-(tests/benchmarks/portmanteaus.py).
+A proof needs numbers from its statement in the right places: a witness computed from an equation,
+or a property of a whole sequence, whose statement is about a distant element. Lean's automation
+finds neither: there are too many witnesses to try, and too many steps to the element. So no list of
+tactics such as `first | omega | grind | ...` proves them (tests/benchmarks/portmanteaus.py).
 
-The mistakes are a wrong sign or operation, and numbers that have changed places.
+The mistakes are a wrong sign or operation, and swapped numbers.
 """
 
 import random
@@ -20,7 +19,7 @@ POWER = (30, 99), (4, 5)  # base and exponent: the witnesses are above 80,000
 FAR = (20_000, 99_999)
 
 
-class Theorem(NamedTuple):
+class MadeTheorem(NamedTuple):
     """A theorem without its name, a proof of it, and attempts that fail."""
 
     statement: str
@@ -30,21 +29,21 @@ class Theorem(NamedTuple):
 
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw a theorem. Its name is the id."""
-    theorem = rng.choice([_witness, _preimage, _recurrence, _period])(rng)
+    theorem = rng.choice([_draw_witness, _draw_preimage, _draw_recurrence, _draw_period])(rng)
     statement = f"theorem {id} {theorem.statement} := by\n"
     problem = LeanProblem(name=id, formal_statement=statement)
     failures = tuple(failure for failure in theorem.failures if failure != theorem.proof)
     return Exercise(problem, theorem.proof, failures)
 
 
-def _lines(*tactics: str) -> str:
+def _join_tactics(*tactics: str) -> str:
     return "".join(f"  {tactic}\n" for tactic in tactics)
 
 
-def _equation(rng: random.Random, reason: str) -> tuple[str, ...]:
-    """Return a variable, `m * x + a`, what it is to be, a proof that it can be, and two mistakes.
+def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
+    """Return a variable, both sides of an equation `m * x + a = b`, a proof, and two mistakes.
 
-    Of natural numbers: over Int, `simp +arith` solves such an equation.
+    The numbers are natural: over Int, `simp +arith` solves such an equation.
     """
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
@@ -52,53 +51,57 @@ def _equation(rng: random.Random, reason: str) -> tuple[str, ...]:
     rest = base**exponent if plus == "+" else -(base**exponent)
     term = rng.choice([term for term in range(10, 100) if (term - rest) % factor == 0])
 
-    def proof(minus: str, over: str) -> str:
+    def write_proof(minus: str, over: str) -> str:
         witness = f"({base} ^ {exponent} {minus} {term}) {over} {factor}"
-        return _lines(f"exact ⟨{witness}, {reason}⟩")
+        return _join_tactics(f"exact ⟨{witness}, {reason}⟩")
 
     sides = f"{factor} * {x} {plus} {term}", f"{base} ^ {exponent}"
-    return x, *sides, proof(minus, "/"), proof(plus, "/"), proof(minus, "-")
+    return x, *sides, write_proof(minus, "/"), write_proof(plus, "/"), write_proof(minus, "-")
 
 
-def _witness(rng: random.Random) -> Theorem:
-    x, left, right, proof, *failures = _equation(rng, "rfl")
-    return Theorem(f": ∃ {x} : Nat, {left} = {right}", proof, failures)
+def _draw_witness(rng: random.Random) -> MadeTheorem:
+    x, lhs, rhs, proof, *failures = _draw_equation(rng, "rfl")
+    return MadeTheorem(f": ∃ {x} : Nat, {lhs} = {rhs}", proof, failures)
 
 
-def _preimage(rng: random.Random) -> Theorem:
-    x, left, right, proof, *failures = _equation(rng, "h₀ _")
-    statement = f"(f : Nat → Nat) (h₀ : ∀ {x}, f {x} = {left}) : ∃ {x}, f {x} = {right}"
-    return Theorem(statement, proof, failures)
+def _draw_preimage(rng: random.Random) -> MadeTheorem:
+    x, lhs, rhs, proof, *failures = _draw_equation(rng, "h₀ _")
+    statement = f"(f : Nat → Nat) (h₀ : ∀ {x}, f {x} = {lhs}) : ∃ {x}, f {x} = {rhs}"
+    return MadeTheorem(statement, proof, failures)
 
 
-def _recurrence(rng: random.Random) -> Theorem:
+def _draw_recurrence(rng: random.Random) -> MadeTheorem:
     """Draw a recurrence of integers: its known value must not contradict the places before it."""
     place, start, step = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     far = rng.randint(*FAR)
 
-    def proof(place: int, step: int, start: int) -> str:
+    def write_proof(place: int, step: int, start: int) -> str:
         rest = "n.rec h₀ fun n ih => (h₁ _).trans (by omega)"
-        return _lines(f"have h n : f (n + {place}) = {step} * n + {start} := {rest}", "exact h _")
+        return _join_tactics(
+            f"have h n : f (n + {place}) = {step} * n + {start} := {rest}", "exact h _"
+        )
 
     statement = (
         f"(f : Nat → Int) (h₀ : f {place} = {start}) (h₁ : ∀ n, f (n + 1) = f n + {step}) : "
         f"f {far + place} = {step * far + start}"
     )
-    failures = [proof(place, start, step), proof(start, step, place)]
-    return Theorem(statement, proof(place, step, start), failures)
+    failures = [write_proof(place, start, step), write_proof(start, step, place)]
+    return MadeTheorem(statement, write_proof(place, step, start), failures)
 
 
-def _period(rng: random.Random) -> Theorem:
+def _draw_period(rng: random.Random) -> MadeTheorem:
     place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     kind, far = rng.choice(("Nat", "Int")), rng.randint(*FAR)
 
-    def proof(place: int, period: int, value: int) -> str:
+    def write_proof(place: int, period: int, value: int) -> str:
         rest = "n.rec h₀ fun _ => (h₁ _).trans"
-        return _lines(f"have h n : f ({place} + {period} * n) = {value} := {rest}", "exact h _")
+        return _join_tactics(
+            f"have h n : f ({place} + {period} * n) = {value} := {rest}", "exact h _"
+        )
 
     statement = (
         f"(f : Nat → {kind}) (h₀ : f {place} = {value}) (h₁ : ∀ n, f (n + {period}) = f n) : "
         f"f ({place} + {period} * {far}) = {value}"
     )
-    failures = [proof(period, place, value), proof(value, period, place)]
-    return Theorem(statement, proof(place, period, value), failures)
+    failures = [write_proof(period, place, value), write_proof(value, period, place)]
+    return MadeTheorem(statement, write_proof(place, period, value), failures)

@@ -1,4 +1,4 @@
-"""A problem of this benchmark."""
+"""Record of a MiniF2F problem."""
 
 import re
 from typing import Any
@@ -9,7 +9,7 @@ from rapid.benchmarks.base import Problem
 
 
 class LeanProblem(Problem):
-    """A theorem to prove. `formal_statement` ends in `:= by`; `header` is what stands before it."""
+    """A theorem to prove. `formal_statement` ends in `:= by`; `header` comes before it."""
 
     id_field = "name"
 
@@ -24,15 +24,15 @@ class LeanProblem(Problem):
 
     @model_validator(mode="before")
     @classmethod
-    def _words_as_a_comment(cls, row: Any) -> Any:
+    def _add_informal_prefix(cls, row: Any) -> Any:
         if isinstance(row, dict) and (words := row.get("informal_stmt")):
             return {"informal_prefix": f"/-- {words.strip()} -/\n", **row}
         return row
 
     @field_validator("formal_statement")
     @classmethod
-    def _open_ended(cls, statement: str) -> str:
-        """Some publish a proof that is `sorry`, with or without `by`, or none."""
+    def _end_with_by(cls, statement: str) -> str:
+        """Make a statement end in `:= by`; some datasets end it in `sorry`, or without a proof."""
         stated = re.sub(r"\s*(:=\s*)?(\bby\s*)?(\bsorry\s*)?\Z", "", statement)
         return statement if statement.rstrip().endswith(":= by") else f"{stated} := by\n"
 

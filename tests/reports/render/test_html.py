@@ -73,7 +73,7 @@ def made(kind: str, runs: Runs) -> Path:
     if kind != "no runs":
         runs.all(params)
     if kind == "some runs":
-        for number, run in enumerate(specs.evaluated(specs.runs(params))):
+        for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
             if number % 3 == 0:
                 note = "no Lean & <none>"
                 runs.evaluation(run, status="unavailable", note=note)

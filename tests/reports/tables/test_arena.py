@@ -10,7 +10,7 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.config.arena import Claim
 from rapid.config.params import load
-from rapid.config.specs import BASE, in_arena
+from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
@@ -59,7 +59,7 @@ def complete(params, runs):
     chance = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, of all algorithms alike
     for seed in SEEDS:
         runs.scored(run_of(BASE, seed), [0] * 100)
-    for run in in_arena(params):
+    for run in arena_runs(params):
         plain = run.algorithm.split(",")[0]
         seconds, more, over = KNOWN.get(plain, (10, 0, 1))
         own = (run.seed + (plain == "rapid-H4")) % 2  # and of its own
@@ -75,7 +75,7 @@ def complete(params, runs):
 
 
 def read(params, runs) -> Measured:
-    return Measured.read(params, runs.root, in_arena(params))
+    return Measured.read(params, runs.root, arena_runs(params))
 
 
 def test_verdicts_on_known_differences(params, complete):
@@ -87,7 +87,7 @@ def test_verdicts_on_known_differences(params, complete):
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
-    nobody = Measured.read(params, complete.root / "none", in_arena(params))
+    nobody = Measured.read(params, complete.root / "none", arena_runs(params))
     assert "number 1" not in arena.summarize(nobody, [])
 
 
@@ -115,7 +115,7 @@ def test_what_would_be_seen_of_equality_is_a_margin(params, complete):
 
 def test_runs_that_are_alike_test_nothing(params, complete):
     """RAPID solves what PG with the same H solves: its weights never acted."""
-    for run in in_arena(params):
+    for run in arena_runs(params):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
             complete.scored(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
@@ -191,7 +191,7 @@ def test_at_most_one_arena_in_twenty_has_a_wrong_verdict(arenas):
 
 def test_who_never_gets_there_is_last(params, complete):
     """Behind it is only who has no runs. Of two the mean accuracy decides, of 7 runs and of 8."""
-    for run in in_arena(params):
+    for run in arena_runs(params):
         solved = {"grpo": 40, "pg-H4": 45}.get(run.algorithm.split(",")[0])
         if solved:
             complete.scored(run, [8] * solved + [0] * (100 - solved))
@@ -214,7 +214,7 @@ def test_who_never_gets_there_is_last(params, complete):
 
 @pytest.mark.parametrize(("name", "left"), [("pg", 2), ("dapo", 2), ("pg", 1), ("dapo", 1)])
 def test_two_runs_of_each_are_compared(params, complete, name, left):
-    for run in in_arena(params):
+    for run in arena_runs(params):
         if run.algorithm.startswith(f"{name},") and run.seed > left:
             complete.drop(complete.root / run.evaluation / "curve.jsonl")
     (outcomes,) = arena.fields(read(params, complete))
@@ -223,7 +223,7 @@ def test_two_runs_of_each_are_compared(params, complete, name, left):
 
 
 def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
-    for run in in_arena(params):
+    for run in arena_runs(params):
         if run.algorithm.startswith("grpo,"):
             complete.scored(run, [8] * 40 + [0] * 60)
             complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
@@ -236,7 +236,7 @@ def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
 
 @pytest.mark.parametrize("gone", ["nothing", "evaluations"])
 def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, gone):
-    for run in in_arena(params):
+    for run in arena_runs(params):
         if gone == "evaluations" and run.seed > 1:
             complete.drop(complete.root / run.evaluation / "evaluation.json")
     out = tmp_path / "out"
@@ -282,7 +282,7 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
     slow["runtime"] *= 9  # seeds that are not run here say nothing of the machines
     whole = arena.fields(read(params, complete))[0]
     own = beside_record(params, complete, pd.concat([rows, slow]))
-    assert {run.algorithm.split(",")[0] for run in in_arena(own)} == {"pg", "rapid-H4"}
+    assert {run.algorithm.split(",")[0] for run in arena_runs(own)} == {"pg", "rapid-H4"}
     placed = arena.fields(read(own, complete))[0]
     for name in RATES:
         for by in ("seconds", "accuracy", "accuracy_in_time"):
@@ -314,7 +314,7 @@ def test_the_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
     rows = record(read(params, complete))
     rows[["seconds", "runtime"]] *= 2
     expected = arena.fields(read(params, complete))[0].outcomes["dapo"].seconds
-    [last] = [r for r in in_arena(params) if r.algorithm.startswith("pg,") and r.seed == 8]
+    [last] = [r for r in arena_runs(params) if r.algorithm.startswith("pg,") and r.seed == 8]
     complete.drop(complete.root / last.folder / "summary.json")
     own = beside_record(params, complete, rows)
     found = arena.fields(read(own, complete))[0].outcomes["dapo"].seconds

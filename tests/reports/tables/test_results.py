@@ -123,7 +123,7 @@ def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
 
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):
-    for point in specs.evaluated(specs.runs(params)):
+    for point in specs.add_base_runs(specs.table_runs(params)):
         runs.at(point, 0.0, ks=(1, 8))
     cell = build(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")

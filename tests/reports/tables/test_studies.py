@@ -7,7 +7,7 @@ import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.params import load
-from rapid.config.specs import evaluated, studied
+from rapid.config.specs import add_base_runs, study_runs
 from reports import plots
 from reports.__main__ import main
 from reports.measured import Contest, Measured
@@ -37,7 +37,7 @@ def params(values):
 def complete(params, runs):
     """The files of all studied runs: 4 of 10 problems right before training, 6 after."""
     points = [CurvePoint(step=n, seconds=10.0 * n, pass_at={1: 0.4 + 0.05 * n}) for n in (1, 2)]
-    for run in evaluated(studied(params)):
+    for run in add_base_runs(study_runs(params)):
         after = 0 if run.algorithm == "base" else 2 + run.seed
         runs.scored(run, [8] * (4 + after) + [0] * (6 - after))
         if run.algorithm != "base":
@@ -48,7 +48,7 @@ def complete(params, runs):
 
 
 def read(params, runs):
-    return Measured.read(params, runs.root, studied(params))
+    return Measured.read(params, runs.root, study_runs(params))
 
 
 def build(params, runs):
@@ -123,7 +123,7 @@ def test_claims_that_need_studies_are_judged_there(params, complete):
 
 @pytest.mark.parametrize("what", ["nothing", "one seed", "unavailable"])
 def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
-    for run in evaluated(studied(params)):
+    for run in add_base_runs(study_runs(params)):
         if what == "unavailable":
             complete.evaluation(run, status="unavailable", note="no Lean")
         elif what == "nothing" or run.seed == 1:
