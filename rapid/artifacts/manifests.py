@@ -111,9 +111,9 @@ class Manifest(Record):
     code: dict[str, str] = Field(default_factory=dict)
     inputs: dict[str, str]
     outputs: dict[str, str]
-    get_versions: dict[str, str] = Field(default_factory=dict)
-    describe_hardware: str = ""
-    get_commit: str = ""
+    versions: dict[str, str] = Field(default_factory=dict)
+    hardware: str = ""
+    commit: str = ""
     accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
     unavailable: str = Field("", description="why nothing could be done, as without a grader")
 
