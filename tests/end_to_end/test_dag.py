@@ -195,7 +195,7 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
     with edited(checkout / PROMPT, "Solution", "Answer"):
         output = run_snakemake(checkout, TABLES, options=("-n",))
     runs = [run for run in RUNS if run.benchmark == "math"]
-    expected = ["distill", "evaluate", "report", *["train", "evaluate"] * len(runs)]
+    expected = ["demonstrate", "evaluate", "report", *["train", "evaluate"] * len(runs)]
     assert sorted(rule_names(output)) == sorted(expected)
     jobs = [line for line in output.splitlines() if line.startswith("rule ")]
     assert jobs and all("/math" in line or "reports" in line for line in jobs)
