@@ -1,4 +1,4 @@
-"""What RapidTrainer is expected to reach, as parts.yaml declares it, and whether it does."""
+"""Checks whether RapidTrainer reaches what parts.yaml declares that it is expected to reach."""
 
 from typing import NamedTuple
 

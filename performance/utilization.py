@@ -1,4 +1,4 @@
-"""How well a training loop uses its processor: operations counted, beside the processor's rate."""
+"""Utilization of the processor by a training loop: operations counted, beside its rate."""
 
 import torch
 from torch.utils.benchmark import Timer

@@ -116,11 +116,11 @@ def _build_parser() -> Parser:
     help = "show jobs running, waiting, done and failed, and how far each training run is"
     watch = _add_command(commands, "watch", help, _run_watch)
     watch.add_argument("--once", action="store_true", help="print it as it is now")
-    warm = _add_command(
+    fork_server = _add_command(
         commands, "warm", "fork jobs from one process, for the workflow", _run_fork_server
     )
-    warm.add_argument("socket", type=Path, help="to listen on")
-    warm.add_argument("parent", type=int, help="the process with which it ends")
+    fork_server.add_argument("socket", type=Path, help="to listen on")
+    fork_server.add_argument("parent", type=int, help="the process with which it ends")
     _add_command(
         commands, "lean-setup", "install and check the Lean that grades proofs", _run_lean_setup
     )

@@ -1,4 +1,4 @@
-"""What each kind of report contains, by contents.yaml: a lead, and sections of tables and figures.
+"""The contents of each kind of report, by contents.yaml: a lead, sections of tables and figures.
 
 A figure or table that no section names comes in a section of its own at the end.
 """

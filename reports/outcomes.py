@@ -1,4 +1,4 @@
-"""What the arena compares: the end points of each algorithm's runs on a benchmark, by seed."""
+"""The end points of each algorithm's runs on a benchmark, by seed, which the arena compares."""
 
 import math
 from dataclasses import dataclass

@@ -75,7 +75,7 @@ def _send_request(arguments: list[str], environment: dict[str, str]) -> int | No
             return None
         answer = connection.recv(64)
     if not answer:
-        print("rapid: the warm process ended before the job did", file=sys.stderr)
+        print("rapid: the fork server ended before the job did", file=sys.stderr)
         return 1
     if (status := int(answer)) < 0:
         name = signal.Signals(-status).name

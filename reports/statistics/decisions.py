@@ -1,4 +1,4 @@
-"""What estimates allow to say: of several claims at once, of equality, and of what was too small.
+"""Decisions on estimates: several claims at once, equality, and effects too small to detect.
 
 Each of these holds its stated error rate with the estimates of `crossed` at the arena's size
 (tests/reports/statistics/test_decisions.py).

@@ -1,4 +1,4 @@
-"""What rliable reports of few runs, with intervals by a stratified bootstrap (Agarwal et al. 2021).
+"""Statistics of few runs as in rliable, with stratified bootstrap intervals (Agarwal et al. 2021).
 
 Scores have a row for each run and a column for each task: the accuracies of 20 seeds on two
 benchmarks are (20, 2). Runs are drawn within each task. Of n runs n - 1 are drawn (Rao and Wu

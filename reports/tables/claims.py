@@ -114,7 +114,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """What the paper claims. claims.yaml documents the fields."""
+    """A claim of the paper. claims.yaml documents the fields."""
 
     about: str
     rule: str

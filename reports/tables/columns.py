@@ -32,7 +32,7 @@ from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, i
 
 @dataclass(frozen=True)
 class Pairing:
-    """How two algorithms are compared: by their runs, and by two means that are known only as such.
+    """A comparison of two algorithms, by their runs, or by their means if only these are known.
 
     `equal` is the value of no difference.
     """

@@ -1,4 +1,4 @@
-"""What the noise allows to say: accuracies with intervals, and RAPID against baselines."""
+"""Accuracies with their intervals, and comparisons of RAPID with baselines."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,7 +65,7 @@ class Comparison:
 
     @property
     def printed(self) -> float | None:
-        """What the paper's means say; `None` without them."""
+        """The comparison of the paper's means; `None` without them."""
         contest, paper_mean, place = self.contest, paper.main, self.contest.benchmark
         if contest.family:
             paper_mean, place = paper.family, contest.model

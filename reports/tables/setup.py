@@ -1,4 +1,4 @@
-"""How the runs were made, out of their manifests: the paper's Tables 5 to 7.
+"""The set-up of the runs, read from their manifests: the paper's Tables 5 to 7.
 
 Nothing is typed here but names.
 """
