@@ -170,7 +170,7 @@ def math_graders(text: str, root: Path) -> str:
     table = render_markdown_table([*keys_by_head], cells)
     command = "python -m tests.beside_math_verify --math train.jsonl --write"
     commit = shorten_commit(record["commit"], 7)
-    return f"\n{table}\nMeasured on one core by `{command}`, at commit {commit}.\n"
+    return f"\n{table}\nMeasured on one core, at commit {commit}, by\n`{command}`.\n"
 
 
 def plan_memory(text: str, root: Path, *gpus: str) -> str:
