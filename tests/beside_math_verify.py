@@ -1,10 +1,10 @@
-"""The grader of mathematics beside Math-Verify, on the same answers.
+"""Compare the grader of mathematics with Math-Verify on the same answers.
 
     python -m tests.beside_math_verify --math train.jsonl [--write]
 
-Judged forms of answers (tests/grading/math/forms), the solutions of a file of MATH, and its
-questions respelt, none of which is an answer. Prints false rewards and right answers lost, and keeps
-them for docs/benchmarks.md with --write. docs/benchmarks.md has the source of MATH's file.
+The answers are hand-judged ones (tests/grading/math/forms), the solutions of a file of MATH, and
+its questions restated, which are no answers. Print false positives and false negatives, and keep
+them for docs/benchmarks.md with --write. That page has the source of MATH's file.
 """
 
 import argparse
