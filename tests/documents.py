@@ -21,6 +21,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
@@ -141,13 +142,24 @@ def times(text: str, root: Path) -> str:
 
 
 def faults(text: str, root: Path) -> str:
-    """Return a table of the faults that the suite injected last, and where."""
+    """Return a table of the faults that the suite injected last, a row per area, and where."""
     if not (root / FAULTS).exists():
         return MISSING
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
     record, *rows = map(json.loads, lines)
-    cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    return f"\n{render_markdown_table(COLUMNS, cells)}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
+    names: dict[str, list[str]] = {}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        area, _, name = row["fault"].partition(": ")
+        names.setdefault(area, []).append(name)
+        counts[area].update({column: row[column] for column in COLUMNS[1:]})
+    heads = ["area and faults", "injected", "handled", "not handled", "skipped"]
+    cells = [
+        [f"**{area}**: {'; '.join(names[area])}", *(str(count) for count in counts[area].values())]
+        for area in names
+    ]
+    table = render_markdown_table(heads, cells)
+    return f"\n{table}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
 
 
 def math_graders(text: str, root: Path) -> str:
@@ -155,12 +167,15 @@ def math_graders(text: str, root: Path) -> str:
     if not (root / GRADERS).exists():
         return MISSING
     record = json.loads((root / GRADERS).read_text(encoding="utf-8"))
-    names = ["answers", "right", "wrong", "grader", "false rewards", "lost", "ms"]
-    cells = [[str(row[name]) for name in names] for row in record["rows"]]
-    note = "ms: of an answer, on one core. By `python -m tests.beside_math_verify --write`, commit"
-    return (
-        f"\n{render_markdown_table(names, cells)}\n{note}\n{shorten_commit(record['commit'], 7)}.\n"
-    )
+    keys_by_head = {
+        "answers": "answers", "correct": "right", "incorrect": "wrong", "grader": "grader",
+        "false positives": "false rewards", "false negatives": "lost", "ms per answer": "ms",
+    }  # fmt: skip
+    cells = [[str(row[key]) for key in keys_by_head.values()] for row in record["rows"]]
+    table = render_markdown_table([*keys_by_head], cells)
+    command = "python -m tests.beside_math_verify --math train.jsonl --write"
+    commit = shorten_commit(record["commit"], 7)
+    return f"\n{table}\nMeasured on one core, at commit {commit}, by\n`{command}`.\n"
 
 
 def plan_memory(text: str, root: Path, *gpus: str) -> str:
