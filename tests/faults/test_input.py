@@ -39,7 +39,7 @@ from reports.plots import style
 from reports.plots.figures import tokens
 from reports.render import latex
 from tests.conftest import ROOT, default_values
-from tests.reports.conftest import Runs, small_values
+from tests.reports.conftest import RunFiles, small_values
 from tests.reports.render.test_html import Reader, write
 from tests.subprocesses import python
 from tests.training.conformance.test_resume import build
@@ -300,15 +300,15 @@ def test_escaped_text_has_no_tex_commands():
 
 
 @pytest.fixture
-def hostile_runs(tmp_path) -> Runs:
+def hostile_runs(tmp_path) -> RunFiles:
     """Runs that have all of WRITTEN in every field that a report shows."""
-    runs = Runs(tmp_path)
-    runs.all(load(small_values()))
+    runs = RunFiles(tmp_path)
+    runs.write_all(load(small_values()))
     for number, text in enumerate(WRITTEN):
         algorithm = ("pg", "grpo", "dapo")[number % 3]
         run = Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=number % 2)
-        runs.summary(run, hardware=" ".join(WRITTEN), commit=text)
-        runs.evaluation(run, status="unavailable", note=" ".join(WRITTEN))
+        runs.write_summary(run, hardware=" ".join(WRITTEN), commit=text)
+        runs.write_evaluation(run, status="unavailable", note=" ".join(WRITTEN))
     return runs
 
 

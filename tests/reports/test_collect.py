@@ -34,9 +34,9 @@ def test_a_row_for_every_evaluation_that_the_tables_need(params, runs):
 
 
 def test_figures_are_those_of_the_files(params, runs):
-    runs.scored(RUN, [4, 0], ks=(1, 8))
+    runs.write_scores(RUN, [4, 0], ks=(1, 8))
     runtime = Runtime(total=90, sampling=60, backpropagation=30, startup=5)
-    runs.summary(RUN, runtime=runtime, staleness=0.07, clip_fraction=0.4)
+    runs.write_summary(RUN, runtime=runtime, staleness=0.07, clip_fraction=0.4)
     row = row_of(collect(params, runs.root), RUN)
     assert (row["pass@1"], row["pass@8"], row.problems, row.samples) == (0.25, 0.5, 2, 8)
     assert (row.runtime, row["runtime.sampling"], row["runtime.startup"]) == (90, 60, 5)
@@ -45,7 +45,7 @@ def test_figures_are_those_of_the_files(params, runs):
 
 
 def test_a_training_job_that_could_not_run_has_no_figures(params, runs):
-    runs.summary(RUN, status="unavailable", note="no Lean here.", runtime=None)
+    runs.write_summary(RUN, status="unavailable", note="no Lean here.", runtime=None)
     row = row_of(collect(params, runs.root), RUN)
     assert math.isnan(row.runtime)
     assert (row.hardware, row.commit) == ("", "")
@@ -56,15 +56,15 @@ def test_a_training_job_that_could_not_run_has_no_figures(params, runs):
     ("note", "reason"), [("no Lean here", "no Lean here"), ("", "evaluation.json gives no reason")]
 )
 def test_an_unavailable_evaluation_has_no_figures(params, runs, note, reason):
-    runs.evaluation(RUN, status="unavailable", note=note, pass_at={1: 0.0})
+    runs.write_evaluation(RUN, status="unavailable", note=note, pass_at={1: 0.0})
     row = row_of(collect(params, runs.root), RUN)
     assert math.isnan(row["pass@1"])
     assert why_missing(row, "pass@1") == f"not evaluated: {reason}"
 
 
 def test_a_k_that_was_not_estimated_and_figures_that_are_not_finite(params, runs):
-    runs.scored(RUN, [4])
-    runs.summary(RUN, staleness=math.inf, runtime=None)
+    runs.write_scores(RUN, [4])
+    runs.write_summary(RUN, staleness=math.inf, runtime=None)
     row = row_of(collect(params, runs.root), RUN)
     assert why_missing(row, "pass@8") == "evaluation.json has no finite pass@8"
     for name in ("staleness", "runtime"):
@@ -73,13 +73,13 @@ def test_a_k_that_was_not_estimated_and_figures_that_are_not_finite(params, runs
 
 
 def test_a_summary_of_a_base_model_is_not_looked_for(params, runs):
-    runs.summary(BASE)
+    runs.write_summary(BASE)
     assert math.isnan(row_of(collect(params, runs.root), BASE).runtime)
 
 
 def test_an_evaluation_is_of_as_many_problems_as_were_prepared(params, runs):
     """One that could not be done has no settings to compare, but it is of its run."""
-    path = runs.scored(RUN, [4, 0])
+    path = runs.write_scores(RUN, [4, 0])
     data = runs.root / "data/mbpp_plus"
     data.mkdir(parents=True)
     runs.seal(data / "manifest.json", spec={"test": 2})
@@ -87,7 +87,7 @@ def test_an_evaluation_is_of_as_many_problems_as_were_prepared(params, runs):
     runs.seal(data / "manifest.json", spec={"test": 3})
     with pytest.raises(BadFile, match="problems: 2, but its job was to have 3"):
         collect(params, runs.root)
-    runs.evaluation(RUN, status="unavailable", note="no Lean")
+    runs.write_evaluation(RUN, status="unavailable", note="no Lean")
     assert row_of(collect(params, runs.root), RUN).no_evaluation == "not evaluated: no Lean"
     runs.edit(path, lambda document: document.update(seed=0))
     with pytest.raises(BadFile, match="seed: 0, but its job was to have 1"):
@@ -96,9 +96,9 @@ def test_an_evaluation_is_of_as_many_problems_as_were_prepared(params, runs):
 
 def test_a_row_says_what_the_jobs_of_its_run_were_allowed(params, runs):
     waived = {"unsafe_lean": True}
-    runs.seal(runs.summary(RUN), spec={"training": {"start": "sft"}, "grading": waived})
-    runs.seal(runs.scored(RUN, [4]), accepted=[{"by": "a person"}])
-    runs.summary(OTHER)
+    runs.seal(runs.write_summary(RUN), spec={"training": {"start": "sft"}, "grading": waived})
+    runs.seal(runs.write_scores(RUN, [4]), accepted=[{"by": "a person"}])
+    runs.write_summary(OTHER)
     frame = collect(params, runs.root)
     rows = [row_of(frame, run) for run in (RUN, OTHER, BASE)]
     assert [(row.start, row.accepted, row.unwalled) for row in rows] == [
@@ -113,7 +113,7 @@ def test_demonstrations_that_were_made_anew_after_a_run_are_an_error(params, run
     demonstrations.parent.mkdir(parents=True)
     demonstrations.touch()
     name = runs.seal(demonstrations).as_posix()
-    path = runs.seal(runs.summary(SFT), inputs=hash_files(demonstrations))
+    path = runs.seal(runs.write_summary(SFT), inputs=hash_files(demonstrations))
     collect(params, runs.root)
     runs.seal(path, inputs={name: "of others"})
     with pytest.raises(BadFile, match=f"manifest.json: its job read another {name} than there is"):

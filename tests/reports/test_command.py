@@ -33,7 +33,7 @@ def test_later_files_go_over_earlier(config, tmp_path, capsys):
 @pytest.mark.parametrize("complete", [True, False])
 def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
     if complete:
-        runs.all(params)
+        runs.write_all(params)
     output = tmp_path / "tables.tex"
     arguments = ["--config", config, "--root", str(tmp_path), "--output", str(output), "--text"]
     assert main(arguments) == 0
@@ -55,7 +55,7 @@ def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
 
 
 def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path):
-    runs.all(params)
+    runs.write_all(params)
     html, figures = tmp_path / "out" / "report.html", tmp_path / "figures"
     arguments = ["--config", config, "--root", str(tmp_path)]
     assert main([*arguments, "--html", str(html), "--figures", str(figures)]) == 0
@@ -92,7 +92,7 @@ def test_only_what_is_asked_for_is_drawn(config, tmp_path, monkeypatch, option, 
 def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
     params, values, config, runs, tmp_path
 ):
-    runs.all(params)
+    runs.write_all(params)
     outputs = []
     for parameters in (config, json.dumps(values)):
         output = tmp_path / str(len(outputs)) / "t.tex"

@@ -30,8 +30,8 @@ def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch
     scores, seconds, clipped = ([8, 0], [8, 4]), (60, 90), (0.5, None)
     cases = zip(dvc_runs(params), steps, scores, seconds, clipped, strict=True)
     for run, rows, correct, total, share in cases:
-        read.add(runs.scored(run, correct, ks=(1, 8)).as_posix())
-        read.add(runs.summary(run, seconds=total, clip_fraction=share).as_posix())
+        read.add(runs.write_scores(run, correct, ks=(1, 8)).as_posix())
+        read.add(runs.write_summary(run, seconds=total, clip_fraction=share).as_posix())
         write_jsonl(path := Path(run.folder, "steps.jsonl"), rows)
         read.add(runs.seal(path).as_posix())
     assert main(["--config", params.model_dump_json(), "--out", "out"]) == 0

@@ -10,7 +10,7 @@ from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.measured import Measured
 from reports.outcomes import EQUAL, fields, on_record, record
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 # By seed: runtime, seconds to half of the steps, of ten problems those solved then and at the end.
 RUNS = {
@@ -28,15 +28,17 @@ def measured(values, runs):
     field["claims"] = [{"ours": "dapo", "theirs": "pg", "by": "accuracy"}]
     params = load(values | {"arena": {"fields": {"math": field}}})
     for seed in (1, 2):
-        runs.scored(run_of(BASE, seed), [8] * 2 + [0] * 8)
+        runs.write_scores(make_run(BASE, seed), [8] * 2 + [0] * 8)
     for run in arena_runs(params):
         name = run.algorithm.split(",")[0]
         runtime, seconds, half, end = RUNS[name][run.seed - 1]
-        runs.scored(run, [8] * end + [0] * (10 - end))
+        runs.write_scores(run, [8] * end + [0] * (10 - end))
         completions = 128 if (name, run.seed) == ("dapo", 1) else 64
-        runs.summary(run, runtime, completions=completions, optimizer_steps=16, staleness=0.25)
+        runs.write_summary(
+            run, runtime, completions=completions, optimizer_steps=16, staleness=0.25
+        )
         if seconds:
-            runs.curve(run, CurvePoint(step=8, seconds=seconds, pass_at={1: half / 10}))
+            runs.write_curve(run, CurvePoint(step=8, seconds=seconds, pass_at={1: half / 10}))
     return Measured.read(params, runs.root, arena_runs(params))
 
 

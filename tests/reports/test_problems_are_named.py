@@ -18,7 +18,7 @@ from reports.plots import style
 from reports.render import latex, text
 from reports.tables.table import Table
 from tests.conftest import ROOT
-from tests.reports.conftest import Runs, run_of, small_values
+from tests.reports.conftest import RunFiles, make_run, small_values
 
 MADE = "Made problems in the format of {}, not the published ones"
 # Sources of MBPP+ and MATH, and what is to be read in what is about both.
@@ -48,8 +48,8 @@ def leave_runs(kind: str, root: Path) -> tuple[dict, Measured]:
         source = str(file) if source == "FILE" else source
         values["benchmarks"][name] = values["benchmarks"][name] | {"source": source, "test": 20}
     params = load(values)
-    left = Runs(root)
-    left.all(params)
+    left = RunFiles(root)
+    left.write_all(params)
     for name, benchmark in params.benchmarks.items():
         spec, folder = prepare_spec(params, name), root / "data" / name
         read_from = hash_files(file) if benchmark.source == str(file) else {}
@@ -59,7 +59,7 @@ def leave_runs(kind: str, root: Path) -> tuple[dict, Measured]:
         for path in files:
             path.write_text(name + path.name)
         write_manifest(folder, "prepare", spec, read_from, files, rows=rows)
-    weights = root / run_of("rapid-H4").folder / "token_weights.json"
+    weights = root / make_run("rapid-H4").folder / "token_weights.json"
     write_json(weights, {"tokens": ["x"], "log_weights": [0.1], "H": 4, "step": 1, "id": "p"})
     left.edit(weights, lambda it: it.update(benchmark="math"))
     return values, Measured.read(params, root)

@@ -9,7 +9,7 @@ from rapid.config.params import read as read_params
 from rapid.config.specs import BASE
 from reports.tuning import main, smooth_accuracies, write_rates
 from tests.conftest import ROOT
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 # Of ten problems those that are solved with seeds 7 and 8, by rate. With its neighbours, of PG:
 # (2 x 5 + 7) / 3 = 5.7, (5 + 2 x 7 + 1) / 4 = 5 and (7 + 2 x 1) / 3 = 3; the others' last is best.
@@ -54,8 +54,10 @@ def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch
         for name, found in SOLVED[benchmark].items():
             for rate, both in zip([0] if name == BASE else RATES[benchmark], found, strict=True):
                 for seed, solved in zip((7, 8), both, strict=True):
-                    trial = run_of(field.trial_name(name, rate) if rate else BASE, seed, benchmark)
-                    runs.scored(trial, [8] * solved + [0] * (10 - solved))
+                    trial = make_run(
+                        field.trial_name(name, rate) if rate else BASE, seed, benchmark
+                    )
+                    runs.write_scores(trial, [8] * solved + [0] * (10 - solved))
                     lines.add(f"{benchmark},{name},{rate:g},{seed},{solved / 10:g}")
     monkeypatch.chdir(runs.root)
     runs.root.joinpath("params.yaml").write_text(yaml.safe_dump(values))
@@ -76,7 +78,7 @@ def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch
     damaged.write_text(whole)
 
     for trial in runs.root.glob("evaluations/math/*/base/*/evaluation.json"):
-        runs.drop(trial)
+        runs.delete(trial)
     record.unlink()
     assert main(asked) == 1
     assert f"2 of {len(lines)} trials are missing" in capsys.readouterr().err

@@ -9,9 +9,9 @@ from reports.collect import collect
 from reports.measured import Measured
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
-RUN = run_of("rapid-H4")
+RUN = make_run("rapid-H4")
 WEIGHTS = {
     "tokens": ["The ", "answer\n", "is", " 4$_{$", "\x00", ""],
     "log_weights": [0.0, 0.1, -0.4, 0.02, 0.0, 0.0],
@@ -36,7 +36,7 @@ def weights(runs, run=RUN, **change):
 @pytest.mark.parametrize("complete", [True, False])
 def test_every_figure_is_drawn_twice_the_same(params, runs, complete):
     if complete:
-        runs.all(params)
+        runs.write_all(params)
         weights(runs)
     figures = build(params, runs)
     first, second = (
@@ -49,7 +49,7 @@ def test_every_figure_is_drawn_twice_the_same(params, runs, complete):
 
 
 def test_segments_add_up_to_the_runtime(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     frame = collect(params, runs.root)
     rapid = frame[(frame.algorithm == "rapid-H4") & (frame.benchmark == "math")]
     seconds = phases.mean_segments(rapid)
@@ -75,7 +75,7 @@ def test_token_weights_are_of_the_run_with_the_largest_h(params, runs):
     (missing,) = build(params, runs)["tokens"].missing
     assert missing.startswith("no run wrote token_weights.json")
     weights(runs)
-    weights(runs, run_of("rapid-H2"), H=2)
+    weights(runs, make_run("rapid-H2"), H=2)
     figure = build(params, runs)["tokens"]
     assert figure.sources == [f"{RUN.folder}/token_weights.json"]
     assert "step 7, H = 4" in figure.caption and "is −0.280" in figure.caption

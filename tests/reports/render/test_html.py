@@ -16,7 +16,7 @@ from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style
 from reports.render import html
-from tests.reports.conftest import Runs, small_values
+from tests.reports.conftest import RunFiles, small_values
 
 
 class Reader(HTMLParser):
@@ -61,27 +61,27 @@ def write(values, root: Path) -> Path:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     """Write a kind of page once, and return where it is."""
-    return functools.cache(lambda kind: made(kind, Runs(tmp_path_factory.mktemp("page"))))
+    return functools.cache(lambda kind: made(kind, RunFiles(tmp_path_factory.mktemp("page"))))
 
 
-def made(kind: str, runs: Runs) -> Path:
+def made(kind: str, runs: RunFiles) -> Path:
     """The page of runs of which some may be missing."""
     values = small_values()
     if kind == "one seed":
         values["tables"]["main"]["seeds"] = [0]
     params = load(values)
     if kind != "no runs":
-        runs.all(params)
+        runs.write_all(params)
     if kind == "some runs":
         for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
             if number % 3 == 0:
                 note = "no Lean & <none>"
-                runs.evaluation(run, status="unavailable", note=note)
+                runs.write_evaluation(run, status="unavailable", note=note)
                 if run.algorithm != "base":
-                    runs.summary(run, status="unavailable", note=note, runtime=None)
+                    runs.write_summary(run, status="unavailable", note=note, runtime=None)
             elif number % 3 == 1:
-                runs.drop(runs.root / run.evaluation / "evaluation.json")
-                runs.drop(runs.root / run.folder / "steps.jsonl")
+                runs.delete(runs.root / run.evaluation / "evaluation.json")
+                runs.delete(runs.root / run.folder / "steps.jsonl")
     return write(values, runs.root)
 
 
@@ -166,5 +166,5 @@ def test_figures_of_a_cell_are_those_of_the_linked_files(pages):
 
 
 def test_the_same_runs_give_the_same_bytes(values, runs, pages):
-    runs.all(load(values))
+    runs.write_all(load(values))
     assert write(values, runs.root).read_bytes() == pages("all runs").read_bytes()

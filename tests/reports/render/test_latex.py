@@ -13,7 +13,7 @@ from reports.measured import Measured
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
 from reports.tables.table import Cell, Group, Row, Table
-from tests.reports.conftest import MADE, Runs, run_of
+from tests.reports.conftest import MADE_PROBLEMS, RunFiles, make_run
 
 # The paper's packages, less its style file: of that only the width of the text matters here.
 PREAMBLE = r"""
@@ -142,7 +142,9 @@ def test_rows_and_columns_of_a_table_are_lines_of_tex():
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", ["c"])]
     first = [[Cell("5%", mark="best"), Cell("—", reason="none")], [Cell("x")]]
     rows = [Row("A & H=4", first), Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True)]
-    text = latex.render([Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE])])
+    text = latex.render(
+        [Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE_PROBLEMS])]
+    )
     assert BODY in text
     words = "Made problems in the format of MATH, not the published ones."
     assert f"\\caption{{A caption. {words} Best" in text
@@ -151,7 +153,7 @@ def test_rows_and_columns_of_a_table_are_lines_of_tex():
 
 def test_reasons_stand_under_the_table(params, runs):
     for seed in (0, 1):
-        runs.evaluation(run_of("pg", seed), status="unavailable", note="no Lean")
+        runs.write_evaluation(make_run("pg", seed), status="unavailable", note="no Lean")
     text = written(params, runs)
     assert r"\,not evaluated: no Lean." in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
@@ -205,10 +207,10 @@ def test_compiles_without_overfull_boxes(values, tmp_path):
     for change, files_left in cases:
         changed = copy.deepcopy(values)
         change(changed)
-        params, runs = load(changed), Runs(tmp_path / f"{change.__name__}-{files_left}")
+        params, runs = load(changed), RunFiles(tmp_path / f"{change.__name__}-{files_left}")
         runs.root.mkdir()
         if files_left != "none":
-            runs.all(params)
+            runs.write_all(params)
         if files_left == "some":
             spoil(params, runs)
         (runs.root / "tables.tex").write_text(written(params, runs))
@@ -220,10 +222,10 @@ def spoil(params, runs):
     """Take some files away, and leave awkward words in others."""
     for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
         if number % 3 == 0:
-            runs.evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD}")
+            runs.write_evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD}")
         elif number % 3 == 1 and run.algorithm != "base":
             words = {"hardware": f"8 x {AWKWARD}", "commit": f"{number:040x}+dirty"}
-            runs.summary(run, seconds=1e6, **words)
+            runs.write_summary(run, seconds=1e6, **words)
         else:
             shutil.rmtree(runs.root / run.evaluation)
             shutil.rmtree(runs.root / run.folder, ignore_errors=True)  # base has none

@@ -9,7 +9,7 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import BadFile
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 CURVE = AccuracyCurve((0, 10, 30), (0.2, 0.5, 0.9), (0, 64, 128))
 
@@ -51,13 +51,13 @@ def test_a_curve_leads_from_the_common_start_over_its_points_to_the_end_of_its_r
     """Seed 1 has one step, seed 2 no point, seed 3 no runtime."""
     rows = [(0, 90.0, 16), (1, 90.0, 1), (2, 90.0, 16), (3, math.nan, 16)]
     frame = pd.DataFrame(rows, columns=["seed", "runtime", "optimizer_steps"])
-    frame = frame.assign(evaluation=[run_of("pg", seed).evaluation for seed in frame.seed])
+    frame = frame.assign(evaluation=[make_run("pg", seed).evaluation for seed in frame.seed])
     frame = frame.assign(completions=64, **{"pass@1": 0.75, "pass@8": 0.9})
     before = pd.DataFrame({"pass@1": [0.25, 0.5], "pass@8": [0.5, 0.5]})
     points = [(2, 20, {1: 0.5}), (4, 30, {1: 0.6, 8: 0.8})]
     for seed in (0, 1, 3):
         of_run = [CurvePoint(step=n, seconds=s, pass_at=found) for n, s, found in points]
-        runs.curve(run_of("pg", seed), *of_run)
+        runs.write_curve(make_run("pg", seed), *of_run)
     found = curves.read(frame, before, "pass@1", runs.root)
     assert found == {
         seed: AccuracyCurve((0, 20, 30, 90), (0.375, 0.5, 0.6, 0.75), completions)

@@ -7,9 +7,9 @@ import pytest
 from rapid.artifacts.evaluations import ProblemScore
 from reports.collect import collect
 from reports.statistics import pairs
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
-run = partial(run_of, benchmark="mbpp_plus")
+run = partial(make_run, benchmark="mbpp_plus")
 
 
 def of(params, runs, algorithm):
@@ -19,9 +19,9 @@ def of(params, runs, algorithm):
 
 
 def test_a_difference_is_the_mean_over_problems_and_seeds_that_both_have(params, runs):
-    runs.scored(run("pg", 0), [8, 0, 4])
-    runs.scored(run("pg", 1), [8, 8, 8])
-    runs.scored(run("dapo", 0), [0, 0, 4])
+    runs.write_scores(run("pg", 0), [8, 0, 4])
+    runs.write_scores(run("pg", 1), [8, 8, 8])
+    runs.write_scores(run("dapo", 0), [0, 0, 4])
     found = pairs.difference(of(params, runs, "pg"), of(params, runs, "dapo"), "pass@1")
     assert (found.value, found.over) == (pytest.approx(1 / 3), "n = 1 seeds and 3 problems")
 
@@ -29,8 +29,8 @@ def test_a_difference_is_the_mean_over_problems_and_seeds_that_both_have(params,
 def test_pairing_takes_out_what_is_common(params, runs):
     """Hard and easy problems, on which both differ by much the same: no doubt that they differ."""
     hard_and_easy = [0, 1, 6, 7] * 5
-    runs.scored(run("pg"), hard_and_easy)
-    runs.scored(run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
+    runs.write_scores(run("pg"), hard_and_easy)
+    runs.write_scores(run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
     ours, theirs = of(params, runs, "dapo"), of(params, runs, "pg")
     alone = pairs.accuracy(ours, "pass@1")
     paired = pairs.difference(ours, theirs, "pass@1")
@@ -42,7 +42,7 @@ def test_pairing_takes_out_what_is_common(params, runs):
 def test_scores_that_are_all_equal_could_be_others_within_their_bounds(params, runs):
     """Clopper and Pearson's interval: shares of 0 to 1, differences of -1 to 1."""
     for name, correct, seed in (("pg", 8, 0), ("dapo", 0, 0), ("grpo", 0, 0), ("rapid-H4", 0, 1)):
-        runs.scored(run(name, seed), [correct] * 2)
+        runs.write_scores(run(name, seed), [correct] * 2)
     right, wrong, other, later = (
         of(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")
     )
@@ -56,7 +56,7 @@ def test_scores_that_are_all_equal_could_be_others_within_their_bounds(params, r
 
 def test_pass_at_8_is_whether_any_is_right(params, runs):
     assert pairs.accuracy(of(params, runs, "pg"), "pass@8") is None  # without scores
-    runs.scored(run("pg"), [1, 0, 8, 0])
+    runs.write_scores(run("pg"), [1, 0, 8, 0])
     assert pairs.accuracy(of(params, runs, "pg"), "pass@8").value == 0.5
 
 
@@ -66,6 +66,6 @@ def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs)
     scores = [ProblemScore(id=id, samples=n, correct=c) for id, (n, c) in of_each.items()]
     reasons = {"passed": 11, "wrong_answer": 4, "infrastructure": 1}
     fields = {"problems": 2, "samples": 8, "scores": scores, "reasons": reasons}
-    runs.evaluation(run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
+    runs.write_evaluation(run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
     estimates = [pairs.accuracy(of(params, runs, "pg"), f"pass@{k}") for k in (1, 8)]
     assert [estimate.value for estimate in estimates] == [0.75, 1.0]

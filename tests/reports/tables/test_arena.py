@@ -22,7 +22,7 @@ from reports.statistics.estimates import Estimate
 from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
 from tests.conftest import ROOT
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 from tests.reports.statistics.rates import noise
 
 SEEDS = range(1, 9)
@@ -58,7 +58,7 @@ def complete(params, runs):
     """A model on the way solves half of the problems, after the seconds that are known."""
     chance = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, of all algorithms alike
     for seed in SEEDS:
-        runs.scored(run_of(BASE, seed), [0] * 100)
+        runs.write_scores(make_run(BASE, seed), [0] * 100)
     for run in arena_runs(params):
         plain = run.algorithm.split(",")[0]
         seconds, more, over = KNOWN.get(plain, (10, 0, 1))
@@ -66,11 +66,11 @@ def complete(params, runs):
         own = 2 * chance[-run.seed] if plain == "pg-H4" else own
         solved = 70 + more + chance[run.seed] + own
         moved = seconds * (1 + (chance[run.seed] / 10 if plain == "pg-H4" else run.seed / 100))
-        runs.scored(run, [8] * solved + [0] * (100 - solved))
+        runs.write_scores(run, [8] * solved + [0] * (100 - solved))
         weights = {"clip_fraction": 0.05, "staleness": 0.02} if plain == "rapid-H4" else {}
         given = {"completions": 64 * over, "optimizer_steps": 16, **weights}
-        runs.summary(run, seconds=2 * moved, **given)
-        runs.curve(run, CurvePoint(step=8, seconds=moved, pass_at={1: 0.5}))
+        runs.write_summary(run, seconds=2 * moved, **given)
+        runs.write_curve(run, CurvePoint(step=8, seconds=moved, pass_at={1: 0.5}))
     return runs
 
 
@@ -117,7 +117,7 @@ def test_runs_that_are_alike_test_nothing(params, complete):
     """RAPID solves what PG with the same H solves: its weights never acted."""
     for run in arena_runs(params):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
-            complete.scored(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
+            complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
     measured = read(params, complete)
     (verdict,) = arena.judge(measured)
@@ -194,12 +194,12 @@ def test_who_never_gets_there_is_last(params, complete):
     for run in arena_runs(params):
         solved = {"grpo": 40, "pg-H4": 45}.get(run.algorithm.split(",")[0])
         if solved:
-            complete.scored(run, [8] * solved + [0] * (100 - solved))
-            complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
+            complete.write_scores(run, [8] * solved + [0] * (100 - solved))
+            complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
         if run.algorithm.startswith("dapo,") or (solved == 45 and run.seed == 8):  # not there
             for name in ("curve.jsonl", "evaluation.json"):
-                complete.drop(complete.root / run.evaluation / name)
-            complete.drop(complete.root / run.folder / "summary.json")
+                complete.delete(complete.root / run.evaluation / name)
+            complete.delete(complete.root / run.folder / "summary.json")
     (outcomes,) = arena.fields(read(params, complete))
     assert arena.order(outcomes) == ["rapid-H4", "pg", "pg-H4", "grpo", "dapo"]
     table = arena.standings(outcomes, 1)
@@ -216,7 +216,7 @@ def test_who_never_gets_there_is_last(params, complete):
 def test_two_runs_of_each_are_compared(params, complete, name, left):
     for run in arena_runs(params):
         if run.algorithm.startswith(f"{name},") and run.seed > left:
-            complete.drop(complete.root / run.evaluation / "curve.jsonl")
+            complete.delete(complete.root / run.evaluation / "curve.jsonl")
     (outcomes,) = arena.fields(read(params, complete))
     (cells,) = (r.cells[0] for r in arena.standings(outcomes, 1).rows if r.label == "DAPO")
     assert ({cell.text for cell in cells} == {"—"}) == (left == 1)
@@ -225,8 +225,8 @@ def test_two_runs_of_each_are_compared(params, complete, name, left):
 def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
     for run in arena_runs(params):
         if run.algorithm.startswith("grpo,"):
-            complete.scored(run, [8] * 40 + [0] * 60)
-            complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
+            complete.write_scores(run, [8] * 40 + [0] * 60)
+            complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
     measured = read(params, complete)
     (outcomes,) = arena.fields(measured)
     left, _ = figures(measured)["arena-math"].draw().axes
@@ -238,7 +238,7 @@ def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
 def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, gone):
     for run in arena_runs(params):
         if gone == "evaluations" and run.seed > 1:
-            complete.drop(complete.root / run.evaluation / "evaluation.json")
+            complete.delete(complete.root / run.evaluation / "evaluation.json")
     out = tmp_path / "out"
     arguments = ["--arena", "--config", params.model_dump_json(), "--root", str(complete.root)]
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
@@ -315,7 +315,7 @@ def test_the_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
     rows[["seconds", "runtime"]] *= 2
     expected = arena.fields(read(params, complete))[0].outcomes["dapo"].seconds
     [last] = [r for r in arena_runs(params) if r.algorithm.startswith("pg,") and r.seed == 8]
-    complete.drop(complete.root / last.folder / "summary.json")
+    complete.delete(complete.root / last.folder / "summary.json")
     own = beside_record(params, complete, rows)
     found = arena.fields(read(own, complete))[0].outcomes["dapo"].seconds
     assert dict(found) == pytest.approx(dict(expected))

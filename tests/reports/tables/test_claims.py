@@ -15,8 +15,8 @@ from reports.measured import Contest, Measured
 from reports.statistics.estimates import LEVEL, Estimate, student
 from reports.tables import claims, results
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Evidence
-from tests.reports.conftest import MADE
-from tests.reports.conftest import run_of as run
+from tests.reports.conftest import MADE_PROBLEMS
+from tests.reports.conftest import make_run as run
 
 
 class Finding:
@@ -138,9 +138,9 @@ def leave(runs, metric: str, values: dict[str, tuple]) -> None:
     for name, by_seed in values.items():
         for seed, value in enumerate(by_seed):
             if metric == "correct":
-                runs.scored(run(name, seed), value)
+                runs.write_scores(run(name, seed), value)
             else:
-                runs.summary(run(name, seed), **{metric: value})
+                runs.write_summary(run(name, seed), **{metric: value})
 
 
 CORRECT = {"pg": [[4, 4, 3, 5] * 10] * 2}
@@ -194,7 +194,7 @@ def test_the_models_of_table_2_are_asked_too_beside_their_own_figure(values, run
     for seed, seconds in enumerate((10, 11)):
         for name, times in (("rapid-H4", 1), ("pg", 10)):
             of_llama = Run(benchmark="mbpp_plus", model="tiny-llama", algorithm=name, seed=seed)
-            runs.summary(of_llama, seconds=seconds * times)
+            runs.write_summary(of_llama, seconds=seconds * times)
     row = finding(load(values), runs, "RAPID faster", "MBPP+ (made), tiny-llama")
     assert (row.reason, row.here) == (claims.TOO_FEW, "0.10")  # of the table's one seed
     assert row.paper == "0.82"  # 15.2m / 18.5m
@@ -202,8 +202,8 @@ def test_the_models_of_table_2_are_asked_too_beside_their_own_figure(values, run
 
 def test_accuracy_gained_is_of_pass_at_8(params, runs):
     for seed in (0, 1):
-        runs.scored(run("pg", seed, "mbpp_plus"), [0, 1] * 20, ks=(1, 8))
-        runs.scored(run("rapid-H4", seed, "mbpp_plus"), [1, 1] * 20, ks=(1, 8))
+        runs.write_scores(run("pg", seed, "mbpp_plus"), [0, 1] * 20, ks=(1, 8))
+        runs.write_scores(run("rapid-H4", seed, "mbpp_plus"), [1, 1] * 20, ks=(1, 8))
     row = finding(params, runs, "Accuracy gained", "MBPP+ (made) Pass")
     assert (row.verdict, row.where) == (HOLDS, "MBPP+ (made) Pass@8")
     assert row.here.startswith("+50.0 [")
@@ -214,7 +214,9 @@ def test_what_depends_on_h_is_of_table_3s_runs_in_all_tables(values, runs):
     values["tables"]["main"]["algorithms"] += ["rapid-H16", "rapid-H4,eta=1"]
     for seed in (0, 1):
         for name, stale in (("2", 0.1), ("4", 0.2 + seed), ("16", 9.0), ("4,eta=1", 5.0)):
-            runs.summary(run(f"rapid-H{name}", seed), staleness=stale, clip_fraction=stale / 40)
+            runs.write_summary(
+                run(f"rapid-H{name}", seed), staleness=stale, clip_fraction=stale / 40
+            )
     measured = Measured.read(load(values), runs.root)
     r = f"{np.corrcoef([2, 2, 4, 4], [0.1, 0.1, 0.2, 1.2])[0, 1]:.3f}"
     rows = claims.table(measured).rows
@@ -228,7 +230,7 @@ def test_what_depends_on_h_is_of_table_3s_runs_in_all_tables(values, runs):
 
 
 def test_where_the_papers_h_is_missing_the_least_is_asked():
-    contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE)
+    contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE_PROBLEMS)
     assert claims.select_rapid(contest) == "rapid-H2"
     assert claims.select_rapid(contest, "rapid-H16") == "rapid-H16"
     assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid"  # has no runs
@@ -245,7 +247,7 @@ def test_without_runs_nothing_is_tested(params, runs):
 
 
 def test_every_claim_has_a_row(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     of_minif2f = "Saves 32%"  # which these parameters have not
     asked = {claim.about for family in claims.load_claims() for claim in family}
     every = findings(params, runs)

@@ -5,7 +5,7 @@ import pytest
 from reports import formats
 from reports.measured import Measured
 from reports.tables.columns import RATIO, Block, Column, algorithm_table
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 REWARD = Column(
     "Reward",
@@ -26,7 +26,7 @@ def table(params, runs):
     rewards = {"grpo": (0.9, 0.9), "pg": (0.5, 0.6), "dapo": (0.2, 0.21)}
     for name, pair in rewards.items():
         for seed, value in enumerate(pair):
-            runs.summary(run_of(name, seed), reward_last=value)
+            runs.write_summary(make_run(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
     return algorithm_table("main", Measured.read(params, runs.root), ROWS, [block], [0, 1])
 

@@ -12,7 +12,7 @@ from reports.measured import Measured
 from reports.statistics import crossed
 from reports.statistics.decisions import detectable
 from reports.tables import intervals
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 SEEDS = (0, 1, 2)
 # Seconds by seed. PG is not always the fastest baseline; it lacks the first seed, RAPID the last.
@@ -47,12 +47,12 @@ def table(values, runs):
     for benchmark, algorithms in SECONDS.items():
         for name, seconds in algorithms.items():
             for seed, value in seconds.items():
-                runs.summary(run_of(name, seed, benchmark), seconds=value)
+                runs.write_summary(make_run(name, seed, benchmark), seconds=value)
     for benchmark, algorithms in CORRECT.items():
         for name, correct in algorithms.items():
             for seed, counts in correct.items():
                 ks = (1, 8) if benchmark == "mbpp_plus" else (1,)
-                runs.scored(run_of(name, seed, benchmark), counts, ks=ks)
+                runs.write_scores(make_run(name, seed, benchmark), counts, ks=ks)
     return intervals.comparisons(Measured.read(load(values), runs.root))
 
 
@@ -113,8 +113,8 @@ def test_small_p_are_counted_alone_and_together(values, runs):
     }  # fmt: skip
     for (benchmark, h), found in logarithms.items():
         for seed, value in zip(SEEDS, found, strict=True):
-            runs.summary(run_of("pg", seed, benchmark), seconds=60)
-            runs.summary(run_of(f"rapid-H{h}", seed, benchmark), seconds=60 * exp(value))
+            runs.write_summary(make_run("pg", seed, benchmark), seconds=60)
+            runs.write_summary(make_run(f"rapid-H{h}", seed, benchmark), seconds=60 * exp(value))
     said = "Of 4 comparisons 3 have p of at most 0.05, and 2 after Holm's adjustment"
     notes = intervals.comparisons(Measured.read(load(values), runs.root)).notes
     assert [said in note for note in notes].count(True) == 1
@@ -134,9 +134,9 @@ def test_accuracy_has_its_interval_in_the_place_of_a_deviation(params, runs):
     """DAPO has other problems with each seed."""
     correct = [[8, 4, 0, 8], [8, 8, 0, 2]]
     for seed, counts in enumerate(correct):
-        runs.scored(run_of("pg", seed), counts)
+        runs.write_scores(make_run("pg", seed), counts)
         score = ProblemScore(id=f"seed{seed}", samples=8, correct=4 * seed)
-        runs.scored(run_of("dapo", seed), [4 * seed], scores=[score])
+        runs.write_scores(make_run("dapo", seed), [4 * seed], scores=[score])
     table = intervals.intervals(Measured.read(params, runs.root))
     found = {row.label: row.cells[1][0] for row in table.rows}
     known = crossed.estimate(np.array(correct) / 8, (0, 1))

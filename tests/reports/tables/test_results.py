@@ -12,12 +12,12 @@ from reports.labels import algorithm
 from reports.measured import Measured
 from reports.tables import APPENDIX, RESULTS, results, setup
 from reports.tables import build as build_tables
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 REASON_EVALUATION = "not evaluated: no evaluation.json of a finished job"
 REASON_SUMMARY = "not trained: no summary.json of a finished job"
 
-run = partial(run_of, benchmark="mbpp_plus")
+run = partial(make_run, benchmark="mbpp_plus")
 
 
 def column(table, group, title):
@@ -57,9 +57,9 @@ def test_layout_follows_the_parameters(params, runs):
 def test_the_run_that_rl_starts_from_has_a_row_and_a_note(values, runs, start, rows):
     values["tables"]["main"]["algorithms"] = ["pg", "dapo"]
     values["training"]["start"] = start
-    runs.all(load(values))
+    runs.write_all(load(values))
     for seed in (0, 1):
-        runs.summary(run("grpo", seed), seconds=0.1)  # the shortest, but a part only
+        runs.write_summary(run("grpo", seed), seconds=0.1)  # the shortest, but a part only
     table = main(load(values), runs)
     times = column(table, "MBPP+ (made)", "Runtime")
     assert list(times) == ["Base", *rows, "PG", "DAPO"]
@@ -72,9 +72,9 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
     scores = {"base": 0.9, "sft": 0.8, "grpo": 0.3, "pg": 0.2}
     seconds = {"sft": 1, "grpo": 300, "pg": 200, "dapo": 400}
     for name, score in scores.items():
-        runs.at(run(name), score)
+        runs.write_accuracy(run(name), score)
     for name, value in seconds.items():
-        runs.summary(run(name), seconds=value)
+        runs.write_summary(run(name), seconds=value)
     table = main(params, runs)
     for title, expected in (
         ("Pass@1", {"Base": "best", "SFT": "runner-up"}),
@@ -91,7 +91,7 @@ def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, 
 
 def test_means_that_print_the_same_share_a_mark(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
-        runs.at(run(name), score)
+        runs.write_accuracy(run(name), score)
     cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
 
@@ -110,8 +110,8 @@ def test_no_runs_at_all_still_gives_every_table(params, runs):
 
 
 def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
-    runs.at(run("pg", seed=1), 0.5)
-    runs.evaluation(run("dapo", seed=1), status="unavailable", note="no Lean")
+    runs.write_accuracy(run("pg", seed=1), 0.5)
+    runs.write_evaluation(run("dapo", seed=1), status="unavailable", note="no Lean")
     cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     one, none = cells["PG"], cells["DAPO"]
     assert (one.text, one.deviation, none.text) == ("50.0%", "", "—")
@@ -124,7 +124,7 @@ def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
 
 def test_a_correlation_of_equal_values_is_a_dash(params, runs):
     for point in specs.add_base_runs(specs.table_runs(params)):
-        runs.at(point, 0.0, ks=(1, 8))
+        runs.write_accuracy(point, 0.0, ks=(1, 8))
     cell = build(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")
 
@@ -133,7 +133,7 @@ def test_a_correlation_over_the_runs_that_there_are(values, runs):
     values["tables"]["staleness"]["H"] = [2, 4, 8]
     shares = {(2, 0): 0.1, (2, 1): 0.3, (4, 0): 0.2, (4, 1): 0.5, (8, 0): 0.6}
     for (h, seed), share in shares.items():
-        runs.at(run(f"rapid-H{h}", seed), share)
+        runs.write_accuracy(run(f"rapid-H{h}", seed), share)
     cell = build(load(values), runs)[3].rows[0].cells[0][1]
     r = np.corrcoef([h for h, _ in shares], list(shares.values()))[0, 1]
     low, high = np.tanh(np.arctanh(r) + norm.ppf([0.025, 0.975]) / np.sqrt(5 - 3))  # Fisher's
@@ -148,7 +148,7 @@ def test_a_correlation_over_the_runs_that_there_are(values, runs):
 
 
 def test_one_seed_has_no_deviation_and_says_so(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     _, families, staleness, _ = build(params, runs)
     assert not any(cell.deviation for cell in families.cells())
     assert "over n = 2 runs (seeds 0 and 1)." in staleness.notes[0]
@@ -161,7 +161,7 @@ def test_each_table_takes_its_own_seeds(values, runs):
     values["tables"]["families"]["seeds"] = [5]
     params = load(values)
     for seed, score in ((0, 0.1), (1, 0.1), (5, 0.7)):
-        runs.at(run("pg", seed), score)
+        runs.write_accuracy(run("pg", seed), score)
     main, families, *_ = build(params, runs)
     assert column(main, "MBPP+ (made)", "Pass@1")["PG"].text == "10.0%"
     assert column(families, "tiny_qwen", "Pass@1")["PG"].text == "70.0%"
@@ -172,9 +172,9 @@ def test_each_table_takes_its_own_seeds(values, runs):
 def test_a_note_says_which_runs_were_graded_without_walls(values, runs):
     """The tables that such a run is in, and the versions of the manifests; no others."""
     strict = load(values)
-    runs.all(strict)
+    runs.write_all(strict)
     values["grading"] = {"unsafe_sandbox": True}
-    runs.manifest(load(values), run("grpo"))
+    runs.write_manifest(load(values), run("grpo"))
     made = [*build(strict, runs), setup.versions(Measured.read(strict, runs.root))]
     said = {table.number: [n for n in table.notes if "without walls" in n] for table in made}
     assert {number for number, notes in said.items() if notes} == {1, 7}
@@ -191,15 +191,15 @@ def test_names_of_algorithms(name, label):
 
 
 def test_what_is_within_noise_of_the_best_is_marked(params, runs):
-    runs.scored(run("pg"), [5] * 20)
-    runs.scored(run("dapo"), [5, 4] * 9 + [4, 6])  # best by less than noise, and beaten often
-    runs.scored(run("grpo"), [0] * 10 + [1] * 10)
+    runs.write_scores(run("pg"), [5] * 20)
+    runs.write_scores(run("dapo"), [5, 4] * 9 + [4, 6])  # best by less than noise, and beaten often
+    runs.write_scores(run("grpo"), [0] * 10 + [1] * 10)
     cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
     assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
-    runs.scored(run("dapo"), [8, 1] * 10)
-    runs.summary(run("pg"), seconds=10)
-    runs.summary(run("dapo"), seconds=10.1)
+    runs.write_scores(run("dapo"), [8, 1] * 10)
+    runs.write_summary(run("pg"), seconds=10)
+    runs.write_summary(run("dapo"), seconds=10.1)
     cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
     assert cells["DAPO"].tied and not cells["GRPO"].tied
     times = column(main(params, runs), "MBPP+ (made)", "Runtime")  # of one seed
@@ -210,7 +210,7 @@ def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
     seconds = {"pg": (10.0, 11.0), "dapo": (12.0, 19.0), "grpo": (100.0, 111.0)}
     for name, pair in seconds.items():
         for seed, value in enumerate(pair):
-            runs.summary(run(name, seed), seconds=value)
+            runs.write_summary(run(name, seed), seconds=value)
     cells = column(main(params, runs), "MBPP+ (made)", "Runtime")
     assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("1.8m", "0.1m")  # 105.5 s and 7.8 s
     for name, tied in (("dapo", True), ("grpo", False)):

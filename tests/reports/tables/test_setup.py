@@ -6,7 +6,7 @@ import re
 from rapid.config.params import load
 from reports.measured import Measured
 from reports.tables import setup
-from tests.reports.conftest import run_of as run
+from tests.reports.conftest import make_run as run
 
 
 def tables(params, runs):
@@ -32,7 +32,7 @@ def edit(runs, run, **changes):
 
 
 def test_values_are_the_manifests_and_not_the_parameters(params, runs):
-    runs.manifest(params, run("grpo"))
+    runs.write_manifest(params, run("grpo"))
     changed = {"training": {"learning_rate": 0.125}, "objective": {"beta": 0.75}}
     edit(runs, run("grpo"), versions={"torch": "9.9"}, **changed)
     found = cells(params, runs)
@@ -44,7 +44,7 @@ def test_values_are_the_manifests_and_not_the_parameters(params, runs):
 
 def test_a_null_is_a_value(params, runs):
     for seed in (0, 1):
-        runs.manifest(params, run("dapo", seed))
+        runs.write_manifest(params, run("dapo", seed))
     edit(runs, run("dapo", 0), objective={"epsilon_high": None})
     assert cells(params, runs)["DAPO: clip above"].text == "none or 0.28"
     edit(runs, run("dapo", 1), objective={"epsilon_high": None})
@@ -53,7 +53,7 @@ def test_a_null_is_a_value(params, runs):
 
 def test_settings_are_of_their_algorithm(params, runs):
     for name in ("sft", "pg", "rapid-H4", "rapid-H2"):
-        runs.manifest(params, run(name))
+        runs.write_manifest(params, run(name))
     edit(runs, run("sft"), compute={"threads": 64})
     found = cells(params, runs)
     assert found["RAPID: H"].text == "2 or 4"
@@ -72,7 +72,7 @@ def test_only_algorithms_that_are_run_have_rows(values, runs):
 
 
 def test_a_cell_names_twelve_of_its_runs(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     found = cells(params, runs)
     assert found["Threads"].detail == "In 12 manifests."  # six algorithms, two seeds
     assert re.fullmatch(r"In \d+ manifests, of which 12 are named\.", found["torch"].detail)
@@ -84,7 +84,7 @@ def test_a_start_and_made_demonstrations_are_named(params, values, runs):
     values["training"]["start"] = "sft"
     values["sft"]["demonstrations"] = 8
     params = load(values)
-    runs.manifest(params, run("pg"))
+    runs.write_manifest(params, run("pg"))
     found = cells(params, runs)
     assert found["Starts from"].text == "sft"
     assert found.keys() - usual.keys() >= {"Starts from", "sft Made demonstrations"}
@@ -93,7 +93,7 @@ def test_a_start_and_made_demonstrations_are_named(params, values, runs):
 
 def test_runs_that_differ_show_every_value(params, runs):
     for seed in (0, 1):
-        runs.manifest(params, run("pg", seed))
+        runs.write_manifest(params, run("pg", seed))
     edit(runs, run("pg", 1), compute={"threads": 64}, hardware="another", timeout="long")
     found = cells(params, runs)
     assert found["Threads"].text == f"{params.compute.threads} or 64"

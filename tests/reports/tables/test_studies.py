@@ -13,7 +13,7 @@ from reports.__main__ import main
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.tables import studies
-from tests.reports.conftest import MADE, run_of
+from tests.reports.conftest import MADE_PROBLEMS, make_run
 
 COMPARED = {
     "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both", "rapid-H2,clip=nowhere"],
@@ -39,11 +39,11 @@ def complete(params, runs):
     points = [CurvePoint(step=n, seconds=10.0 * n, pass_at={1: 0.4 + 0.05 * n}) for n in (1, 2)]
     for run in add_base_runs(study_runs(params)):
         after = 0 if run.algorithm == "base" else 2 + run.seed
-        runs.scored(run, [8] * (4 + after) + [0] * (6 - after))
+        runs.write_scores(run, [8] * (4 + after) + [0] * (6 - after))
         if run.algorithm != "base":
-            runs.summary(run, seconds=40.0, staleness=0.1, clip_fraction=0.05)
+            runs.write_summary(run, seconds=40.0, staleness=0.1, clip_fraction=0.05)
         if "snapshots" in run.algorithm:
-            runs.curve(run, *points)
+            runs.write_curve(run, *points)
     return runs
 
 
@@ -70,7 +70,7 @@ def test_rows_say_what_differs(params, complete):
 
 def test_another_algorithm_is_named_before_its_changes():
     names = ["pg,epochs=2", "rapid-H2,epochs=4", "pg,epochs=8"]
-    contest = Contest("math", "any", pd.DataFrame(), names, MADE)
+    contest = Contest("math", "any", pd.DataFrame(), names, MADE_PROBLEMS)
     study = studies.StudyRuns("own", contest, "base", pd.DataFrame(), "pass@1", Path())
     labels = ["PG, epochs = 2", "RAPID (H=2), epochs = 4", "epochs = 8"]
     assert list(map(study.label, names)) == labels
@@ -89,7 +89,7 @@ def test_what_runs_start_from_is_named(params, runs, start, named):
 
 def test_differences_are_from_the_first_row(params, complete):
     """One more is solved with another eta, in one of two seeds."""
-    complete.scored(run_of("rapid-H2,eta=1"), [8] * 7 + [0] * 3)
+    complete.write_scores(make_run("rapid-H2,eta=1"), [8] * 7 + [0] * 3)
     eta, *_ = build(params, complete)
     position = eta.groups[0].columns.index("Difference")
     assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
@@ -107,7 +107,7 @@ def test_the_time_to_an_accuracy_by_hand(params, complete):
     assert [cell.text for cell in pg] == ["10.0s", "20.0s", "27.5s", "35.0s", "—", "—"]
     assert pg[2].deviation == "3.5s"  # of 30 and 25
     assert pg[4].reason == "1 of 2 runs did not get there"
-    complete.drop(complete.root / PG / "seed1/curve.jsonl")
+    complete.delete(complete.root / PG / "seed1/curve.jsonl")
     reach = build(params, complete)[2]
     assert reach.rows[0].cells[0][2].text == "30.0s"  # of seed 0 alone
 
@@ -125,9 +125,9 @@ def test_claims_that_need_studies_are_judged_there(params, complete):
 def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
     for run in add_base_runs(study_runs(params)):
         if what == "unavailable":
-            complete.evaluation(run, status="unavailable", note="no Lean")
+            complete.write_evaluation(run, status="unavailable", note="no Lean")
         elif what == "nothing" or run.seed == 1:
-            complete.drop(complete.root / run.evaluation / "evaluation.json")
+            complete.delete(complete.root / run.evaluation / "evaluation.json")
     cells = [cell for table in build(params, complete) for cell in table.cells()]
     texts = {text for cell in cells for text in (cell.text, cell.deviation)}
     assert not any("nan" in text.lower() for text in texts)

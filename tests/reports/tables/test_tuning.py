@@ -21,7 +21,7 @@ def test_the_report_of_a_tuning_has_its_trials(values, runs):
     arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
     params = load(values | {"arena": arena})
     for run in arena_runs(params):
-        runs.scored(run, [8] * 5 + [0] * 5)
+        runs.write_scores(run, [8] * 5 + [0] * 5)
     for root, text in ((runs.root, "50.0%"), (runs.root / "none", "—")):
         content = contents.build_arena(Measured.read(params, root, arena_runs(params)))
         (table,) = content.results
