@@ -40,7 +40,7 @@ from reports.plots.figures import tokens
 from reports.render import latex
 from tests.conftest import ROOT, default_values
 from tests.reports.conftest import RunFiles, small_values
-from tests.reports.render.test_html import Reader, write
+from tests.reports.render.test_html import Reader, write_page
 from tests.subprocesses import python
 from tests.training.conformance.test_resume import build
 from tests.training.loops import COMMON
@@ -315,7 +315,7 @@ def hostile_runs(tmp_path) -> RunFiles:
 @pytest.mark.fault("a report of what models have written", times=len(WRITTEN))
 def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
     values, root = small_values(), hostile_runs.root
-    page = Reader(write(values, root).read_text())
+    page = Reader(write_page(values, root).read_text())
     assert page.open == [] and "script" not in page.tags
     assert not [link for link in page.links if link.startswith(("javascript", "x"))]
     assert not has_control_characters("".join(page.text))
