@@ -69,7 +69,7 @@ def params(values) -> Params:
 
 
 class RunFiles:
-    """Writes the files of runs below a folder, with the manifests of the jobs that would write them."""
+    """Writes files of runs below a folder, with the manifests of their jobs."""
 
     def __init__(self, root: Path):
         self.root = root

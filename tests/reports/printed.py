@@ -47,7 +47,7 @@ def rounding_interval(text: str) -> tuple[float, float]:
 
 
 def find_solved_counts(cell: Sequence[str], problems: int, ddof: int = 1) -> list[tuple[int, ...]]:
-    """List the numbers of problems that the runs can have solved, given the printed mean and deviation.
+    """List the numbers of problems that runs with this mean and deviation can have solved.
 
     Each tuple has the number of each run, in rising order.
 
@@ -98,7 +98,7 @@ def is_share_of_problems(text: str, problems: int) -> bool:
 def correlation_range_of_counts(
     benchmark: str, metric: str, x: Sequence[float]
 ) -> tuple[float, float]:
-    """Return the least and the greatest correlation of x with an accuracy, over all possible runs."""
+    """Return the range of the correlation of x with an accuracy, over all possible runs."""
     rows = paper.load()["staleness"][benchmark]
     choices = [find_solved_counts(rows[h][metric], PAPER.benchmarks[benchmark].test) for h in H]
     candidates = [
@@ -200,7 +200,8 @@ def main() -> None:
         ends, log_ends = (correlation_range(benchmark, metric, x) for x in (H, np.log2(H)))
         print(
             f"  {benchmark:9} {metric:9} {r:6.3f}  {ends[0]:6.3f} to {ends[1]:6.3f}"
-            f"  {log_ends[0]:6.3f} to {log_ends[1]:6.3f}  {correlate_means_with_h(benchmark, metric):6.3f}"
+            f"  {log_ends[0]:6.3f} to {log_ends[1]:6.3f}"
+            f"  {correlate_means_with_h(benchmark, metric):6.3f}"
             f"{'' if can_round_to(r, ends) else '  out of reach'}"
         )
     print("Runtime saved, of Table 1")

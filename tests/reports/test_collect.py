@@ -79,7 +79,7 @@ def test_summary_of_a_base_model_is_ignored(params, runs):
 
 
 def test_evaluation_must_match_the_prepared_problems_and_its_run(params, runs):
-    """An unavailable evaluation has no counts to compare, but its run must still be the right one."""
+    """An unavailable evaluation has no counts to compare, but still needs the right run."""
     path = runs.write_scores(RUN, [4, 0])
     prepared = runs.root / "data/mbpp_plus"
     prepared.mkdir(parents=True)

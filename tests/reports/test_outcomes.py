@@ -45,7 +45,7 @@ def measured(values, runs):
 
 
 def test_end_points_are_read_from_the_curve(measured):
-    """Times are compared at half of PG's mean, 30 s; completions at PG's, half of one DAPO run's."""
+    """Equal time is half of PG's mean, 30 s; equal completions are half of one DAPO run's."""
     (field,) = fields(measured)
     outcomes = field.outcomes
     assert {name: dict(outcome.seconds) for name, outcome in outcomes.items()} == {

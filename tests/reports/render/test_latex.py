@@ -201,7 +201,7 @@ def use_many_columns(values):
 @pytest.mark.latex
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_tables_compile_without_overfull_boxes(values, tmp_path):
-    """All cases are compiled as one document, each from its own folder, so that the log names it."""
+    """All cases are compiled as one document; the log names the folder of each."""
     cases = [
         (keep_defaults, "none"),
         (use_one_seed_and_benchmark, "some"),

@@ -55,7 +55,7 @@ def simulate_scores(
 
 
 def estimate_differences(chance, size, sd: float, shifts) -> list[Estimate]:
-    """Return each algorithm's estimated difference from a baseline; the shifts are the true ones."""
+    """Return each algorithm's estimated difference from a baseline; shifts are the true ones."""
     baseline, *algorithms = simulate_scores(chance, size, sd, [0, *shifts])
     return [crossed.estimate(algorithm - baseline, (-1, 1)) for algorithm in algorithms]
 
@@ -82,7 +82,7 @@ def simulate_rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = A
 
 
 def bootstrap_interval(matrix: np.ndarray, chance: np.random.Generator) -> tuple[float, float]:
-    """Return the 95 % interval of a bootstrap that draws n - 1 of n seeds and problems (Owen 2007)."""
+    """Return a bootstrap's 95 % interval; it draws n - 1 of n seeds and problems (Owen 2007)."""
     weights = [
         chance.multinomial(n - 1, np.full(n, 1 / n), size=1000) / (n - 1) for n in matrix.shape
     ]

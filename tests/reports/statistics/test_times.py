@@ -44,7 +44,7 @@ def test_ratio_equals_the_value_by_hand():
 
 
 def test_median_between_a_finite_and_an_infinite_ratio_is_infinite():
-    """Three of six pairwise means are finite: the median is between a finite and an infinite one."""
+    """Three of six pairwise means are finite, so the median lies between both kinds."""
     assert times.ratio([1, 2, NEVER], [2, 2, 2]).value == NEVER
     assert times.ratio([2, 2, 2], [1, 2, NEVER]).value == 0
 

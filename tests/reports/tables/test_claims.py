@@ -22,10 +22,10 @@ class ClaimRow:
     """The label and cells of a row in the table of claims."""
 
     def __init__(self, row):
-        self.about, _, self.where = row.label.partition(": ")
-        verdict, here, _, paper = row.cells[0]
-        self.verdict, self.here, self.reason = verdict.text, here.text, here.reason
-        self.paper = paper.text
+        self.about, _, self.place = row.label.partition(": ")
+        verdict, value, _, paper_value = row.cells[0]
+        self.verdict, self.value_text, self.reason = verdict.text, value.text, value.reason
+        self.paper_text = paper_value.text
 
 
 def claim_rows(params, runs):
@@ -33,10 +33,10 @@ def claim_rows(params, runs):
     return [ClaimRow(row) for row in claims.table(Measured.read(params, runs.root)).rows]
 
 
-def find_claim_row(params, runs, about, where="MATH (made)"):
+def find_claim_row(params, runs, about, place="MATH (made)"):
     """Return the row of one claim on a benchmark."""
     rows = [row for row in claim_rows(params, runs) if row.about == about]
-    (row,) = (row for row in rows if row.where.startswith(where))
+    (row,) = (row for row in rows if row.place.startswith(place))
     return row
 
 
@@ -94,7 +94,8 @@ def test_holm_adjustment_is_applied_within_a_family_of_claims(params, runs):
     """p of at most 0.05 decides. Adjusted over all comparisons, only the two of 0.001 would."""
     limit = 1 - LEVEL
     families = [
-        [StubClaim("a", [0.001])], [StubClaim("b", [limit])], [StubClaim("c", [limit]), StubClaim("d", [limit])],
+        [StubClaim("a", [0.001])], [StubClaim("b", [limit])],
+        [StubClaim("c", [limit]), StubClaim("d", [limit])],
         [StubClaim("e", [0.001, 0.5])],
     ]  # fmt: skip
     measured = Measured.read(params, runs.root)
@@ -134,7 +135,7 @@ def test_limits_of_claims_are_the_papers_figures():
 
 
 def write_metric(runs, metric: str, values: dict[str, tuple]) -> None:
-    """Write runs on MATH with this metric, by algorithm and seed; `correct` is a list by problem."""
+    """Write runs on MATH with this metric, by algorithm and seed; `correct` has lists by problem."""
     for name, by_seed in values.items():
         for seed, value in enumerate(by_seed):
             if metric == "correct":
@@ -182,12 +183,12 @@ def test_verdict_follows_from_known_runs(values, runs, about, metric, measured, 
 
 
 def test_each_saving_is_claimed_on_the_benchmark_of_the_paper(params, runs):
-    """The paper's ratio stands in the last column, such as 4h14m / 4h49m for RAPID (H=4) on MATH."""
+    """The last column has the paper's ratio: 4h14m / 4h49m for RAPID (H=4) on MATH."""
     write_metric(runs, "seconds", {"rapid-H4": (10, 11), "pg": (100, 112)})
     savings = [row for row in claim_rows(params, runs) if "Saves" in row.about]
     naive = {f"Saves 89% of naive {name}": "0.11" for name in ("MBPP+ (made)", "MATH (made)")}
     expected = {"Saves 34% MBPP+ (made)": "0.81", "Saves 11% MATH (made)": "0.88", **naive}
-    assert {f"{row.about} {row.where}": row.paper for row in savings} == expected
+    assert {f"{row.about} {row.place}": row.paper_text for row in savings} == expected
 
 
 def test_claims_cover_the_models_of_table_2_with_the_papers_figures(values, runs):
@@ -197,8 +198,8 @@ def test_claims_cover_the_models_of_table_2_with_the_papers_figures(values, runs
             run = Run(benchmark="mbpp_plus", model="tiny-llama", algorithm=name, seed=seed)
             runs.write_summary(run, seconds=seconds * times)
     row = find_claim_row(load(values), runs, "RAPID faster", "MBPP+ (made), tiny-llama")
-    assert (row.reason, row.here) == (claims.TOO_FEW, "0.10")  # Table 2 has one seed
-    assert row.paper == "0.82"  # 15.2m / 18.5m
+    assert (row.reason, row.value_text) == (claims.TOO_FEW, "0.10")  # Table 2 has one seed
+    assert row.paper_text == "0.82"  # 15.2m / 18.5m
 
 
 def test_accuracy_gained_compares_pass_at_8(params, runs):
@@ -206,8 +207,8 @@ def test_accuracy_gained_compares_pass_at_8(params, runs):
         runs.write_scores(make_run("pg", seed, "mbpp_plus"), [0, 1] * 20, ks=(1, 8))
         runs.write_scores(make_run("rapid-H4", seed, "mbpp_plus"), [1, 1] * 20, ks=(1, 8))
     row = find_claim_row(params, runs, "Accuracy gained", "MBPP+ (made) Pass")
-    assert (row.verdict, row.where) == (HOLDS, "MBPP+ (made) Pass@8")
-    assert row.here.startswith("+50.0 [")
+    assert (row.verdict, row.place) == (HOLDS, "MBPP+ (made) Pass@8")
+    assert row.value_text.startswith("+50.0 [")
 
 
 def test_dependence_on_h_uses_the_runs_of_table_3(values, runs):
@@ -228,7 +229,7 @@ def test_dependence_on_h_uses_the_runs_of_table_3(values, runs):
     assert {cell.text.partition(" ")[0] for cell in cells} == {r}
     assert [len(cell.sources) for cell in cells] == [4, 4]
     assert claim_row.cells[0][3].text == "0.936"  # the paper's
-    assert find_claim_row(load(values), runs, "5% clipped").here.startswith("1.0%")
+    assert find_claim_row(load(values), runs, "5% clipped").value_text.startswith("1.0%")
 
 
 def test_missing_h_is_replaced_by_the_smallest():
@@ -265,4 +266,4 @@ def test_every_claim_has_a_row_for_each_place(params, runs):
         "Longer with H": ["MATH (made)"],
         "5% clipped": ["MATH (made)"],
     }.items():  # fmt: skip
-        assert [row.where for row in rows if row.about == about] == benchmarks
+        assert [row.place for row in rows if row.about == about] == benchmarks
