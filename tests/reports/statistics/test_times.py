@@ -54,7 +54,7 @@ def test_median_between_a_finite_and_an_infinite_ratio_is_infinite():
     [(-1, 2), (0, 4), (0.5, 6), (1, 10), (3, 44), (2.5, 64), (4, 10), (5, 4), (6, 2)],
 )
 def test_pairwise_mean_equal_to_the_limit_counts_half_on_each_side(power, ways):
-    """Of the pairwise means of the logs 0 to 5, at most 0, 0.5, 1.5, 3, 7.5 or 10.5 exceed a limit.
+    """At most 0, 0.5, 1.5, 3, 7.5 or 10.5 of the pairwise means of the logs 0 to 5 exceed a limit.
 
     `ways` counts the patterns of six signs, of 64, whose rank sum is as small (rounded up) or as
     large.
