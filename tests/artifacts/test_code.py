@@ -1,4 +1,4 @@
-"""Digests of code: an edit changes the specs of the jobs that depend on it. Edits are made in a copy."""
+"""Digests of code: an edit, made in a copy, changes the specs of the jobs that depend on it."""
 
 import ast
 import hashlib

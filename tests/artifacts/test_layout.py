@@ -1,4 +1,4 @@
-"""Folders of stages: Snakemake's rules, `make clean` and .gitignore agree with rapid.artifacts.layout."""
+"""Folders of stages: Snakemake's rules, `make clean` and .gitignore have those of `layout`."""
 
 import re
 

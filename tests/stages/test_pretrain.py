@@ -159,7 +159,7 @@ class TestArchitectures:
     def test_tokenizer_saved_with_the_model_makes_the_same_tokens(
         self, architecture, tokenizer, files, tmp_path
     ):
-        """The model's type decides which tokenizer class, and which splitting, transformers uses."""
+        """transformers chooses the tokenizer class, and its splitting, by the type of the model."""
         params = pretrain_spec(architecture=architecture, hidden=128).params
         build_model(params, tokenizer).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
