@@ -1,4 +1,4 @@
-"""Parameters of the default and of the paper, and runs on disk whose times follow a known law."""
+"""Parameters of params.yaml and of the paper, and runs on disk with times by a known law."""
 
 from dataclasses import dataclass
 from pathlib import Path

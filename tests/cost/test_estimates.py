@@ -39,7 +39,7 @@ def test_every_job_has_a_cost(experiment, request):
     assert all(cost.memory for cost in costs if cost.job.stage in ("distill", "train", "evaluate"))
 
 
-def test_rl_takes_all_gpus_and_the_teacher_its_own_number(costs):
+def test_rl_takes_all_gpus_and_the_teacher_its_configured_number(costs):
     units = {(cost.job.stage, getattr(cost.job.spec, "H", None)): cost.units for cost in costs}
     assert units["train", 8] == 4
     assert units["distill", None] == 4
@@ -83,9 +83,11 @@ def test_snapshots_add_disk_space_and_evaluations(paper_values):
             if cost.job.folder.endswith(f"/math/Qwen2.5-0.5B/{name}/seed1")
         }
 
-    plain, with_snapshots = costs("pg"), costs("pg,snapshots=7")
-    assert with_snapshots["train"].disk == pytest.approx(8 * plain["train"].disk)
-    assert with_snapshots["evaluate"].seconds == pytest.approx(8 * plain["evaluate"].seconds)
+    without_snapshots, with_snapshots = costs("pg"), costs("pg,snapshots=7")
+    assert with_snapshots["train"].disk == pytest.approx(8 * without_snapshots["train"].disk)
+    assert with_snapshots["evaluate"].seconds == pytest.approx(
+        8 * without_snapshots["evaluate"].seconds
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,10 +134,12 @@ def test_ratios_are_limited_by_prompts_and_memory(paper):
     assert list(runtimes) == [1, 2, 4, 8, 16]
     assert list(runtimes.values()) == sorted(runtimes.values(), reverse=True)
     mbpp = paper.benchmarks["mbpp_plus"].model_copy(update={"train": 5})
-    few = paper.model_copy(update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}})
-    assert max(rapid_runtimes(make_estimator(few), "mbpp_plus", "Qwen2.5-0.5B")) == 4
-    small = make_estimator(change_compute(paper, sampler="transformers"), 6e9)
-    assert max(rapid_runtimes(small, "math", "Qwen2.5-0.5B")) < 16
+    with_few_prompts = paper.model_copy(
+        update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}}
+    )
+    assert max(rapid_runtimes(make_estimator(with_few_prompts), "mbpp_plus", "Qwen2.5-0.5B")) == 4
+    with_little_memory = make_estimator(change_compute(paper, sampler="transformers"), 6e9)
+    assert max(rapid_runtimes(with_little_memory, "math", "Qwen2.5-0.5B")) < 16
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def test_dapo_samples_as_many_groups_as_a_simulation(params, groups, n_step, H):
 def test_longest_completion_agrees_with_simulated_lengths(spread):
     """The spread is the standard deviation over the mean."""
     rng = np.random.default_rng(0)
-    drawn = 200 * (1 - spread + spread * rng.exponential(size=(20000, 16)))
-    assert drawn.std() / drawn.mean() == pytest.approx(spread, rel=0.01)
+    lengths = 200 * (1 - spread + spread * rng.exponential(size=(20000, 16)))
+    assert lengths.std() / lengths.mean() == pytest.approx(spread, rel=0.01)
     expected = Expected(limit=20000, length=200, spread=spread)
-    assert expected.longest(16) == pytest.approx(drawn.max(1).mean(), rel=0.01)
+    assert expected.longest(16) == pytest.approx(lengths.max(1).mean(), rel=0.01)
     assert expected.longest(1) == pytest.approx(200)
 
 

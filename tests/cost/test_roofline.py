@@ -78,16 +78,16 @@ def test_processes_exchange_gradients_and_weights(seconds):
 def test_vllm_saves_kernel_launches_and_takes_time_for_start_and_new_weights(paper):
     machine = named_gpu("a6000", SHAPES)
     counts = {"completions": 1, "decoding_steps": 1000, "rows": 1, "batches": 10}
-    engine, plain = (
+    vllm, transformers = (
         machine.seconds(
             Work(change_compute(make_spec(paper, "pg"), sampler=name), Expected(1, 1), **counts)
         )
         for name in ("vllm", "transformers")
     )
     layers = SHAPES[NAME].layers * 0.0008  # each launched from Python
-    assert plain["sampling"] - engine["sampling"] == pytest.approx(1000 * (layers - 0.003))
-    assert engine["startup"] - plain["startup"] == 60
-    assert (engine["sync"], plain["sync"]) == (10 * 0.1, 0)
+    assert transformers["sampling"] - vllm["sampling"] == pytest.approx(1000 * (layers - 0.003))
+    assert vllm["startup"] - transformers["startup"] == 60
+    assert (vllm["sync"], transformers["sync"]) == (10 * 0.1, 0)
 
 
 def test_tensor_parallel_teacher_is_divided_among_gpus(paper):

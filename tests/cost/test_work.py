@@ -78,11 +78,11 @@ def test_sft_trains_on_its_demonstrations_for_three_epochs(params, demonstration
 
 
 def test_dapo_samples_more_when_fewer_groups_have_a_signal(params):
-    few, many = (
+    with_low_signal, with_high_signal = (
         count_work(params, "dapo", replace(SPREAD, signal=signal)).completions
         for signal in (0.2, 0.9)
     )
-    assert few > many > 64 * 4
+    assert with_low_signal > with_high_signal > 64 * 4
 
 
 def test_kl_term_needs_a_forward_pass_of_the_reference_policy(params):

@@ -168,7 +168,7 @@ def test_steps_are_measured_again_unless_resumed(tmp_path, monkeypatch, capsys):
     measured = []
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path))
     monkeypatch.setattr(
-        steps, "call_in_fresh_process", lambda function, *rest: measured.append(rest) or sizes
+        steps, "call_in_fresh_process", lambda function, *inputs: measured.append(inputs) or sizes
     )
     arguments = ["held", "--out", str(path), "--only", "Llama"]
     steps.main(arguments)

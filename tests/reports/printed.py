@@ -118,7 +118,7 @@ def correlation_range_of_moments(
     """
     cells = [paper.load()["staleness"][benchmark][h][metric] for h in H]
     axes = [np.linspace(*rounding_interval(mean), GRID_POINTS) for mean, _ in cells]
-    means = np.stack(np.meshgrid(*axes), -1).reshape(-1, len(H))  # (GRID^4, 4)
+    means = np.stack(np.meshgrid(*axes), -1).reshape(-1, len(H))  # (GRID_POINTS^4, 4)
     between_squares = RUNS * ((means - means.mean(1, keepdims=True)) ** 2).sum(1)
     centred = np.asarray(x, float) - np.mean(x)
     slope = RUNS * means @ centred

@@ -19,8 +19,8 @@ SFT = RUN.model_copy(update={"algorithm": "sft"})
 
 def select_row(frame, run):
     """Return the one row of a run."""
-    same = (frame[list(run.model_dump())] == list(run.model_dump().values())).all(axis=1)
-    (row,) = (row for _, row in frame[same].iterrows())
+    is_row = (frame[list(run.model_dump())] == list(run.model_dump().values())).all(axis=1)
+    (row,) = (row for _, row in frame[is_row].iterrows())
     return row
 
 

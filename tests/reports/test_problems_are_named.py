@@ -92,8 +92,8 @@ def test_set_up_table_lists_the_sources(read_report):
 
 def strip_markup(printed: str) -> str:
     """Return text without line breaks and without the escapes of TeX and HTML."""
-    plain = printed.replace(r"\allowbreak ", "").replace("\\", "").replace("&#39;", "'")
-    return " ".join(plain.split())
+    unescaped = printed.replace(r"\allowbreak ", "").replace("\\", "").replace("&#39;", "'")
+    return " ".join(unescaped.split())
 
 
 def test_every_file_of_a_report_names_the_sources(read_report, tmp_path):

@@ -24,7 +24,7 @@ def test_every_cell_of_tables_1_3_and_4_equals_the_recomputation(params, runs, t
 def test_recomputation_detects_a_changed_score(params, runs, tex):
     path = runs.root / "evaluations/mbpp_plus/tiny_qwen/pg/seed0/evaluation.json"
     runs.edit(path, lambda document: document["scores"][-1].update(correct=8))
-    expected, shown = recomputed(runs.root, params.model_dump()), printed(tex)
-    changed_cells = [key for key in expected if expected[key] != shown[key]]
+    expected, printed_cells = recomputed(runs.root, params.model_dump()), printed(tex)
+    changed_cells = [key for key in expected if expected[key] != printed_cells[key]]
     assert (1, 4, 0) in changed_cells
     assert {key[0] for key in changed_cells} == {1}  # PG is only in Table 1

@@ -20,7 +20,7 @@ def test_code_is_hashed_before_it_is_imported(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "lent"),
+    ("arguments", "grader"),
     [
         (["train", "--spec", '{"run": {"benchmark": "minif2f"}}', "--out", "x"], "minif2f"),
         (["evaluate", "--out", "x", "--spec", '{"run": {"benchmark": "math"}}'], "math"),
@@ -32,7 +32,7 @@ def test_code_is_hashed_before_it_is_imported(monkeypatch):
         (["--help"], None),
     ],
 )
-def test_job_borrows_the_grader_of_its_benchmark(arguments, lent, monkeypatch):
+def test_job_borrows_the_grader_of_its_benchmark(arguments, grader, monkeypatch):
     for name in ("math", "minif2f"):
         monkeypatch.setattr(type(BENCHMARKS[name]), "lend", lambda self: self.name)
-    assert rehearsal.lend_graders(arguments) == lent
+    assert rehearsal.lend_graders(arguments) == grader

@@ -35,9 +35,9 @@ def clock(monkeypatch):
     return state
 
 
-def log_step(callbacks, step: int, of: int = 3) -> None:
+def log_step(callbacks, step: int, last_step: int = 3) -> None:
     """Log a step with these callbacks."""
-    state = SimpleNamespace(global_step=step, max_steps=of, is_world_process_zero=True)
+    state = SimpleNamespace(global_step=step, max_steps=last_step, is_world_process_zero=True)
     for callback in callbacks:
         callback.on_log(None, state, SimpleNamespace(should_save=False), logs=dict(LOGS))
 

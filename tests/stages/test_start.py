@@ -111,11 +111,11 @@ def make_demonstrations(folder: Path, name: str, **fields) -> list[Demonstration
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.draw])
 def test_demonstrations_are_of_other_problems_with_the_given_error_rate(name, rate, tmp_path):
     task = BENCHMARKS[name]
-    drawn = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
-    write_jsonl(tmp_path / "train.jsonl", [exercise.problem for exercise in drawn[:4]])
-    write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
+    exercises = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
+    write_jsonl(tmp_path / "train.jsonl", [exercise.problem for exercise in exercises[:4]])
+    write_jsonl(tmp_path / "test.jsonl", [exercises[4].problem])
     rows = make_demonstrations(tmp_path, name, demonstrations=12, error_rate=rate)
-    for row, exercise in zip(rows, drawn[5:], strict=True):
+    for row, exercise in zip(rows, exercises[5:], strict=True):
         assert row.prompt == render_prompt(name, exercise.problem)
         assert row.message == render_prompt(name, exercise.problem, chat=True)
         assert row.completion in (exercise.mistakes if rate else [exercise.correct])

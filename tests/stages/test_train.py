@@ -11,7 +11,7 @@ from rapid.stages.train import build_trainer_arguments
 
 
 @pytest.mark.parametrize(
-    ("precision", "length", "gpu", "plain"),
+    ("precision", "length", "gpu", "is_plain"),
     [
         ("bfloat16", 64, False, True),
         ("bfloat16", 512, False, False),
@@ -20,7 +20,7 @@ from rapid.stages.train import build_trainer_arguments
     ],
 )
 def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
-    values, monkeypatch, precision, length, gpu, plain
+    values, monkeypatch, precision, length, gpu, is_plain
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     values["training"]["precision"] = precision
@@ -28,7 +28,7 @@ def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     arguments = build_trainer_arguments(train_spec(load(values), run), Path("a", "b", "c"))
     assert arguments["bf16"] == (precision == "bfloat16")
-    assert ("attn_implementation" in arguments["model_init_kwargs"]) == plain
+    assert ("attn_implementation" in arguments["model_init_kwargs"]) == is_plain
 
 
 @pytest.mark.parametrize(

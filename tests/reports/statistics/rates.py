@@ -2,8 +2,8 @@
 
     python -m tests.reports.statistics.rates
 
-Each problem has a solve rate, which varies by algorithm and by seed, and with each problem.
-Completions are drawn from it.
+Each problem has a solve rate. It varies between algorithms, between their runs, and between pairs of
+algorithm and problem. Completions are drawn from it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from reports.statistics.decisions import detectable, equivalence, holm
 from reports.statistics.estimates import Estimate
 
 MARGIN, LEVEL = 0.02, 0.05
-# Numbers of seeds, problems and completions per problem: of the arena, and of the default tables.
+# Seeds, problems and completions per problem: of the arena, and of the default tables.
 ARENA, TABLE = (20, 500, 1), (3, 40, 8)
 FAMILY = 5  # algorithms compared with the same baseline
 
@@ -86,8 +86,8 @@ def bootstrap_interval(matrix: np.ndarray, chance: np.random.Generator) -> tuple
     weights = [
         chance.multinomial(n - 1, np.full(n, 1 / n), size=1000) / (n - 1) for n in matrix.shape
     ]
-    drawn = ((weights[0] @ matrix) * weights[1]).sum(axis=1)
-    return tuple(np.quantile(drawn, [0.025, 0.975]))
+    means = ((weights[0] @ matrix) * weights[1]).sum(axis=1)
+    return tuple(np.quantile(means, [0.025, 0.975]))
 
 
 def simulate_miss_rates(arenas: int, sd: float, size: tuple[int, int, int]) -> tuple[float, float]:

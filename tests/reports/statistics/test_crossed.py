@@ -51,7 +51,7 @@ def make_score_matrices() -> list[np.ndarray]:
 
 def test_error_and_degrees_of_freedom_equal_mean_squares_by_hand():
     # Rows 0.5, 0.4; columns 0.8, 0.3, 0.25; mean 0.45. Squares: seeds 3 (2 x 0.05^2) / 1 = 0.015,
-    # problems 2 (0.35^2 + 0.15^2 + 0.2^2) / 2 = 0.185, rest 6 terms of 0.05^2 / 2 = 0.0075 here.
+    # problems 2 (0.35^2 + 0.15^2 + 0.2^2) / 2 = 0.185, residual 6 terms of 0.05^2 / 2 = 0.0075 here.
     matrix = np.array([[0.9, 0.3, 0.3], [0.7, 0.3, 0.2]])
     result = estimate(matrix, SHARES)
     residuals = np.array([[0.05, -0.05, 0.0], [-0.05, 0.05, 0.0]])
@@ -154,8 +154,8 @@ def test_intervals_equal_those_computed_in_fractions():
         variance, df = exact_variance_and_df(matrix)
         result = estimate(matrix, (-20, 20))
         assert (result.error, result.df) == pytest.approx((float(variance) ** 0.5, float(df)))
-        half = stats.t.isf(0.025, float(df)) * float(variance) ** 0.5
-        assert result.high == pytest.approx(min(20.0, matrix.mean() + half))
+        half_width = stats.t.isf(0.025, float(df)) * float(variance) ** 0.5
+        assert result.high == pytest.approx(min(20.0, matrix.mean() + half_width))
 
 
 def test_equal_mean_squares_get_the_fewest_degrees_of_freedom():

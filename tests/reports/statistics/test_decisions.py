@@ -41,9 +41,11 @@ def test_equivalence_within_the_provable_margin_is_shown_in_80_percent(df, alpha
     margin = provable(student(0, 1.0, df, ""), alpha)
     finite_df = min(df, 1e6)
     errors = np.sqrt(chance.chisquare(finite_df, n) / finite_df)
-    drawn = zip(chance.normal(0, 1, n), errors, strict=True)
-    shown = [equivalence(student(value, error, df, ""), margin) <= alpha for value, error in drawn]
-    assert np.mean(shown) == pytest.approx(0.8, abs=4 * (0.16 / n) ** 0.5)
+    samples = zip(chance.normal(0, 1, n), errors, strict=True)
+    is_shown = [
+        equivalence(student(value, error, df, ""), margin) <= alpha for value, error in samples
+    ]
+    assert np.mean(is_shown) == pytest.approx(0.8, abs=4 * (0.16 / n) ** 0.5)
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,8 @@ def test_detectable_difference_is_significant_in_80_percent(df, alpha, published
     difference = detectable(student(0, error, df, ""), alpha)
     critical = stats.t.isf(alpha / 2, df)
     chance, n = np.random.default_rng(4), 100_000
-    drawn = chance.normal(difference / error, 1, n) / np.sqrt(chance.chisquare(df, n) / df)
-    assert (np.abs(drawn) > critical).mean() == pytest.approx(0.8, abs=4 * (0.16 / n) ** 0.5)
+    statistics = chance.normal(difference / error, 1, n) / np.sqrt(chance.chisquare(df, n) / df)
+    assert (np.abs(statistics) > critical).mean() == pytest.approx(0.8, abs=4 * (0.16 / n) ** 0.5)
     if published_difference:
         assert difference == pytest.approx(published_difference, abs=5e-5)
 

@@ -62,12 +62,12 @@ def test_pairs_without_noise_have_an_interval_of_one_point():
 
 
 def test_paired_ratio_equals_the_value_by_hand():
-    # logs of 1/2 and 2: -log 2 and log 2. Mean 0, s = sqrt(2) log 2, half = t * s / sqrt(2).
+    # logs of 1/2 and 2: -log 2 and log 2. Mean 0, s = sqrt(2) log 2, half_width = t * s / sqrt(2).
     result = paired_ratio([0.2, 0.8, NAN, 0, math.inf], [0.4, 0.4, 1, 1, 1])
-    half = math.log(2) * 12.7062
+    half_width = math.log(2) * 12.7062
     assert (result.value, result.p_at(1)) == (pytest.approx(1), pytest.approx(1))
     assert result.over == "ratio of geometric means, n = 2 pairs"
-    assert math.log(result.high) == pytest.approx(half, rel=1e-5)
+    assert math.log(result.high) == pytest.approx(half_width, rel=1e-5)
     assert result.covers(1)
 
 

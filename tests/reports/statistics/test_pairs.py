@@ -30,7 +30,7 @@ def test_difference_is_the_mean_over_common_problems_and_seeds(params, runs):
 
 
 def test_pairing_removes_the_variance_between_problems(params, runs):
-    """Both algorithms solve easy problems more often, but differ little between problems."""
+    """Problems differ in difficulty, but the algorithms differ by about the same on each."""
     hard_and_easy = [0, 1, 6, 7] * 5
     runs.write_scores(make_mbpp_run("pg"), hard_and_easy)
     runs.write_scores(make_mbpp_run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
@@ -46,15 +46,15 @@ def test_equal_scores_get_clopper_and_pearsons_interval(params, runs):
     """Shares lie between 0 and 1, differences between -1 and 1."""
     for name, correct, seed in (("pg", 8, 0), ("dapo", 0, 0), ("grpo", 0, 0), ("rapid-H4", 0, 1)):
         runs.write_scores(make_mbpp_run(name, seed), [correct] * 2)
-    right, wrong, also_wrong, other_seed = (
+    all_correct, all_wrong, also_wrong, other_seed = (
         select_runs(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")
     )
     q = pytest.approx(1 - 0.025**0.5)
-    accuracies = pairs.accuracy(right, "pass@1"), pairs.accuracy(wrong, "pass@1")
+    accuracies = pairs.accuracy(all_correct, "pass@1"), pairs.accuracy(all_wrong, "pass@1")
     assert [(1 - accuracy.low, accuracy.high) for accuracy in accuracies] == [(q, 1), (1, q)]
-    difference = pairs.difference(wrong, also_wrong, "pass@1")
+    difference = pairs.difference(all_wrong, also_wrong, "pass@1")
     assert (-difference.low, difference.high) == (q, q)
-    assert pairs.difference(right, other_seed, "pass@1") is None  # no seed has both
+    assert pairs.difference(all_correct, other_seed, "pass@1") is None  # they have no common seed
 
 
 def test_pass_at_8_of_8_samples_is_whether_any_is_correct(params, runs):

@@ -44,23 +44,23 @@ def test_ratio_equals_the_value_by_hand():
 
 
 def test_median_between_a_finite_and_an_infinite_ratio_is_infinite():
-    """Three of six pairwise means are finite, so the median lies between both kinds."""
+    """Three of six pairwise means are finite: the median averages a finite and an infinite one."""
     assert times.ratio([1, 2, NEVER], [2, 2, 2]).value == NEVER
     assert times.ratio([2, 2, 2], [1, 2, NEVER]).value == 0
 
 
 @pytest.mark.parametrize(
-    ("power", "ways"),
+    ("power", "extreme_patterns"),
     [(-1, 2), (0, 4), (0.5, 6), (1, 10), (3, 44), (2.5, 64), (4, 10), (5, 4), (6, 2)],
 )
-def test_pairwise_mean_equal_to_the_limit_counts_half_on_each_side(power, ways):
-    """At most 0, 0.5, 1.5, 3, 7.5 or 10.5 of the pairwise means of the logs 0 to 5 exceed a limit.
+def test_pairwise_mean_equal_to_the_limit_counts_half_on_each_side(power, extreme_patterns):
+    """The logs of the ratios are 0 to 5, so that some of their pairwise means equal the limit.
 
-    `ways` counts the patterns of six signs, of 64, whose rank sum is as small (rounded up) or as
-    large.
+    With these counted half, 0, 0.5, 1.5, 3, 7.5 or 10.5 means at most lie on the smaller side. Of 64
+    patterns of signs, `extreme_patterns` have so small a rank sum (rounded up), or so large a one.
     """
     result = times.ratio([1, 2, 4, 8, 16, 32], [1] * 6)
-    assert result.p_at(2**power) == pytest.approx(ways / 64)
+    assert result.p_at(2**power) == pytest.approx(extreme_patterns / 64)
 
 
 @pytest.mark.parametrize("limit", [0.7, 1.0, 1.3])
@@ -96,14 +96,14 @@ def test_detectable_ratio_is_significant_in_80_percent():
     logs = np.resize([-noise, noise], seeds) * math.sqrt((seeds - 1) / seeds)
     detectable_ratio = times.detectable(np.exp(logs), np.ones(seeds), alpha)
     assert detectable_ratio < ratio_of_many_pairs < 1
-    drawn = np.exp(chance.normal(math.log(detectable_ratio), noise, (2000, seeds)))
-    significant = [(times.ratio(row, np.ones(seeds)).p_at(1) <= alpha) for row in drawn]
+    ratios = np.exp(chance.normal(math.log(detectable_ratio), noise, (2000, seeds)))
+    significant = [(times.ratio(row, np.ones(seeds)).p_at(1) <= alpha) for row in ratios]
     assert np.mean(significant) == pytest.approx(0.8, abs=3 * math.sqrt(0.16 / 2000))
     assert times.detectable([1.0, 2.0], [1.0, 1.0], alpha) is None
 
 
 def test_detectable_ratio_takes_its_noise_from_finite_pairs():
-    """Two of ten pairs are finite, an eleventh has none; alpha is the least p of ten pairs."""
+    """Ten pairs have a log ratio, two of them a finite one; alpha is the least p of ten pairs."""
     ours = [NEVER, 2 * math.exp(0.1), 3 * math.exp(-0.1), *[0, NEVER] * 4]
     alpha, error = 2 / 2**10, 0.1 * math.sqrt(2) / math.sqrt(30 / math.pi)
     detectable_log = decisions.detectable(Estimate(0.0, error=error, df=9), alpha)

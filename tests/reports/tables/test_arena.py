@@ -82,10 +82,10 @@ def read_measured(params, runs) -> Measured:
 
 def test_verdicts_follow_from_known_differences(params, complete):
     measured = read_measured(params, complete)
-    verdicts = arena.judge(measured)
-    words = [judged.verdict for judged in verdicts]
-    assert words == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
-    assert arena.summarize(measured, verdicts) == (
+    judged_claims = arena.judge(measured)
+    verdicts = [judged.verdict for judged in judged_claims]
+    assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
+    assert arena.summarize(measured, judged_claims) == (
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
@@ -97,8 +97,8 @@ def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
     """RAPID and DAPO are equally fast; at equal completions RAPID is more accurate."""
     (outcomes,) = arena.fields(read_measured(params, complete))
     assert arena.order(outcomes) == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
-    place = "On MATH (made) PG is number 4 of 5 by seconds to 50%."
-    assert arena.describe_place(outcomes, "pg") == place
+    place_text = "On MATH (made) PG is number 4 of 5 by seconds to 50%."
+    assert arena.describe_place(outcomes, "pg") == place_text
     table = arena.standings(outcomes, 1)
     assert table.notes[0].startswith("Runs: 8 of each. ")
     rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
@@ -174,7 +174,7 @@ def test_each_benchmark_has_a_table_of_claims_with_notes_under_the_last(params):
 @pytest.mark.parametrize("arenas", [200, pytest.param(4000, marks=pytest.mark.slow)])
 def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
     """Simulated arenas have claims of each kind; a wrong verdict on any of them counts."""
-    chance, wrong = np.random.default_rng(6), 0
+    chance, wrong_arenas = np.random.default_rng(6), 0
     faster, better = (Claim(ours="grpo", theirs="pg", by=by) for by in ("seconds", "accuracy"))
     equality = Claim(ours="grpo", theirs="pg", by="accuracy", expect="same")
     # A claim, its true value, and the verdicts that are wrong.
@@ -183,18 +183,20 @@ def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
     for _ in range(arenas):
         tests = []
         for claim, truth, _ in cases:
-            drawn = truth + chance.normal(0, 0.02, 20)
-            estimate = crossed.estimate(drawn[:, None], (-1, 1))
+            differences = truth + chance.normal(0, 0.02, 20)
+            estimate = crossed.estimate(differences[:, None], (-1, 1))
             if claim.by == "seconds":
-                estimate = times.ratio(np.exp(drawn), np.ones(20))
+                estimate = times.ratio(np.exp(differences), np.ones(20))
             tests.append(arena.list_tests(claim, estimate, 0.02))
-        words = (word for _, word in decide(tests))
-        wrong += any(word in case[2] for word, case in zip(words, cases, strict=True))
-    assert wrong / arenas < 0.05 + four_standard_errors(arenas)
+        verdicts = (verdict for _, verdict in decide(tests))
+        wrong_arenas += any(
+            verdict in case[2] for verdict, case in zip(verdicts, cases, strict=True)
+        )
+    assert wrong_arenas / arenas < 0.05 + four_standard_errors(arenas)
 
 
 def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
-    """Only algorithms without runs are behind them. Mean accuracy decides between two of them."""
+    """Only algorithms without runs come after them; mean accuracy decides between two of them."""
     for run in arena_runs(params):
         solved = {"grpo": 40, "pg-H4": 45}.get(run.algorithm.split(",")[0])
         if solved:
@@ -212,8 +214,8 @@ def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
     reason = "fewer than two runs have a curve"
     assert [(cell.text, cell.reason) for cell in dapo] == [("—", reason)] * 9
     assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
-    place = "On MATH (made) DAPO is number 5 of 5 by seconds to 50%."
-    assert arena.describe_place(outcomes, "dapo") == place
+    place_text = "On MATH (made) DAPO is number 5 of 5 by seconds to 50%."
+    assert arena.describe_place(outcomes, "dapo") == place_text
 
 
 @pytest.mark.parametrize(("name", "runs_left"), [("pg", 2), ("dapo", 2), ("pg", 1), ("dapo", 1)])

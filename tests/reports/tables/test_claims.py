@@ -249,14 +249,14 @@ def test_claims_are_not_tested_without_runs(params, runs):
     assert f"0 hold, 0 fail, 0 are open and {len(rows)} are not tested" in content.lead
 
 
-def test_every_claim_has_a_row_for_each_place(params, runs):
+def test_every_claim_has_a_row_for_each_benchmark_and_model(params, runs):
     runs.write_all(params)
     only_minif2f = "Saves 32%"  # these parameters lack MiniF2F
     claimed = {claim.about for family in claims.load_claims() for claim in family}
     rows = claim_rows(params, runs)
     assert {row.about for row in rows} == claimed - {only_minif2f}
     models = ["MBPP+ (made), tiny_qwen", "MBPP+ (made), tiny-llama"]
-    for about, benchmarks in {
+    for about, places in {
         "RAPID faster": ["MBPP+ (made)", "MATH (made)", *models],
         "Accuracy kept": [
             "MBPP+ (made) Pass@1", "MBPP+ (made) Pass@8", "MATH (made) Pass@1",
@@ -266,4 +266,4 @@ def test_every_claim_has_a_row_for_each_place(params, runs):
         "Longer with H": ["MATH (made)"],
         "5% clipped": ["MATH (made)"],
     }.items():  # fmt: skip
-        assert [row.place for row in rows if row.about == about] == benchmarks
+        assert [row.place for row in rows if row.about == about] == places
