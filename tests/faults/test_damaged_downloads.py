@@ -17,7 +17,7 @@ from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages.fetch import BadModel, fetch
 from tests.faults.finished_pipeline import flip_bit, truncate
 from tests.grading.lean.test_install import empty, package  # noqa: F401
-from tests.stages.test_fetch import tiny_llama, write_gguf
+from tests.stages.test_fetch import make_tiny_llama, write_gguf
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 TIMES = 20
@@ -107,7 +107,7 @@ def test_a_damaged_model_is_refused_and_leaves_nothing(toy_model, tmp_path, dama
 @pytest.mark.fault("downloads: GGUF file damaged", times=TIMES)
 def test_a_damaged_gguf_file_is_refused_and_leaves_nothing(tmp_path):
     path = tmp_path / "tiny.gguf"
-    write_gguf(tiny_llama(), path)
+    write_gguf(make_tiny_llama(), path)
     whole = path.read_bytes()
     for seed in range(TIMES):
         path.write_bytes(truncate(whole, random.Random(seed)) if seed else b"")

@@ -39,8 +39,8 @@ from reports.plots import style
 from reports.plots.figures import tokens
 from reports.render import latex
 from tests.conftest import ROOT, default_values
-from tests.reports.conftest import Runs, small_values
-from tests.reports.render.test_html import Reader, write
+from tests.reports.conftest import RunFiles, small_values
+from tests.reports.render.test_html import Reader, write_page
 from tests.subprocesses import python
 from tests.training.conformance.test_resume import build
 from tests.training.loops import COMMON
@@ -300,22 +300,22 @@ def test_escaped_text_has_no_tex_commands():
 
 
 @pytest.fixture
-def hostile_runs(tmp_path) -> Runs:
+def hostile_runs(tmp_path) -> RunFiles:
     """Runs that have all of WRITTEN in every field that a report shows."""
-    runs = Runs(tmp_path)
-    runs.all(load(small_values()))
+    runs = RunFiles(tmp_path)
+    runs.write_all(load(small_values()))
     for number, text in enumerate(WRITTEN):
         algorithm = ("pg", "grpo", "dapo")[number % 3]
         run = Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=number % 2)
-        runs.summary(run, hardware=" ".join(WRITTEN), commit=text)
-        runs.evaluation(run, status="unavailable", note=" ".join(WRITTEN))
+        runs.write_summary(run, hardware=" ".join(WRITTEN), commit=text)
+        runs.write_evaluation(run, status="unavailable", note=" ".join(WRITTEN))
     return runs
 
 
 @pytest.mark.fault("untrusted text: hostile text in a report", times=len(WRITTEN))
 def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
     values, root = small_values(), hostile_runs.root
-    page = Reader(write(values, root).read_text())
+    page = Reader(write_page(values, root).read_text())
     assert page.open == [] and "script" not in page.tags
     assert not [link for link in page.links if link.startswith(("javascript", "x"))]
     assert not has_control_characters("".join(page.text))

@@ -23,7 +23,7 @@ from rapid.config.specs import FetchSpec
 from rapid.errors.shortages import describe_shortage
 from tests.conftest import ROOT, save_qwen2
 from tests.processes.test_fork_server import run_rapid
-from tests.stages.test_ungraded import training
+from tests.stages.test_ungraded import make_train_spec
 from tests.subprocesses import ending, wait_for
 
 # Root may write everywhere; without its capabilities the modes of files hold for it too.
@@ -121,7 +121,7 @@ class TestTraining:
         data = tmp_path_factory.mktemp("data") / "train.jsonl"
         exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 0, {"train": 4})["train"]
         write_jsonl(data, [exercise.problem for exercise in exercises])
-        spec = training()
+        spec = make_train_spec()
         run = spec.run.model_copy(update={"benchmark": "mbpp_plus"})
         spec = spec.model_copy(update={"run": run})
         command = ["train", "--spec", spec.model_dump_json(), "--data", str(data)]
