@@ -13,14 +13,14 @@ from rapid.algorithms.base import LossInputs
 from tests.training.loops import (
     COMMON,
     ROUNDING,
-    Recorded,
-    ScriptedGrpo,
+    GradientRecorder,
+    ScriptedGrpoTrainer,
     ScriptedTrainer,
-    logged,
-    make,
+    logged_values,
+    make_trainer,
 )
 
-GROUP, PROMPTS, LIMIT = 4, 16, 8
+GROUP_SIZE, PROMPTS, LIMIT = 4, 16, 8
 SHARED = COMMON | {"learning_rate": 1.0, "max_completion_length": LIMIT}
 SINGLE = ROUNDING  # of the gradient's norm
 # The settings of TRL with which it is the algorithm, and ours where they are not the defaults.
@@ -45,11 +45,11 @@ RAPID_SETTINGS = {
 }
 
 
-class StockScripted(Recorded, ScriptedGrpo):
+class StockScripted(GradientRecorder, ScriptedGrpoTrainer):
     pass
 
 
-class RapidScripted(Recorded, ScriptedTrainer):
+class RapidScripted(GradientRecorder, ScriptedTrainer):
     pass
 
 
@@ -69,7 +69,7 @@ def build_stock_trainer(kind, objective, model, folder, H=1, **settings):
     """TRL's trainer, as an algorithm."""
     sizes = {"per_device_train_batch_size": 16, "steps_per_generation": H}
     config = GRPOConfig(str(folder), **SHARED | sizes | STOCK[objective] | settings)
-    trainer = make(kind, config, model, reward_thirds, PROMPTS)
+    trainer = make_trainer(kind, config, model, reward_thirds, PROMPTS)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
@@ -84,8 +84,10 @@ def assert_close(actual, expected, tolerance):
 def fixed_batch():
     """Three groups of four: prompts padded left, completions of 1 to 6 tokens padded right."""
     generator = torch.Generator().manual_seed(0)
-    prompts = torch.randint(2, 258, (3, 5), generator=generator).repeat_interleave(GROUP, 0)
-    prompt_mask = torch.arange(5) >= 5 - torch.tensor([5, 2, 3]).repeat_interleave(GROUP)[:, None]
+    prompts = torch.randint(2, 258, (3, 5), generator=generator).repeat_interleave(GROUP_SIZE, 0)
+    prompt_mask = (
+        torch.arange(5) >= 5 - torch.tensor([5, 2, 3]).repeat_interleave(GROUP_SIZE)[:, None]
+    )
     lengths = torch.tensor([6, 1, 3, 4, 2, 2, 5, 1, 1, 1, 4, 2])
     completion_mask = torch.arange(6) < lengths[:, None]
     completions = torch.randint(2, 258, (12, 6), generator=generator)
@@ -102,7 +104,7 @@ def fixed_batch():
 
 def advantages_of_trl(rewards, scale):
     """As `_generate_and_score_completions` finds them, whose std is a sample's."""
-    groups = rewards.view(-1, GROUP)
+    groups = rewards.view(-1, GROUP_SIZE)
     advantages = groups - groups.mean(1, keepdim=True)
     if scale == "group":
         advantages = advantages / (groups.std(1, keepdim=True) + 1e-4)
@@ -139,7 +141,9 @@ def test_loss_and_gradient_are_those_of_stock_trl(toy_model, tmp_path, objective
         batch["old_per_token_logps"] = behavior_logp
         trainer.logp, rapid_logp = logp.clone().requires_grad_(), logp.clone().requires_grad_()
         trl_loss = trainer._compute_loss(trainer.model.train(), batch)
-        inputs = LossInputs(rapid_logp, behavior_logp, reference, mask, rewards, GROUP, limit=LIMIT)
+        inputs = LossInputs(
+            rapid_logp, behavior_logp, reference, mask, rewards, GROUP_SIZE, limit=LIMIT
+        )
         loss, metrics = rapid_config.algorithm.loss(rapid_config.settings, inputs)
         gradient, expected = (
             torch.autograd.grad(value, variable)[0]
@@ -181,7 +185,7 @@ def train_both(objective, H, model, folder, *, skip=True, equal_lengths=False, *
     trl_trainer = build_stock_trainer(StockScripted, objective, model, folder, H, **settings)
     sizes = {"H": H, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": skip}
     rapid_config = build_config(objective, folder, **sizes | settings)
-    rapid_trainer = make(RapidScripted, rapid_config, model, reward_thirds, PROMPTS)
+    rapid_trainer = make_trainer(RapidScripted, rapid_config, model, reward_thirds, PROMPTS)
     for trainer in (trl_trainer, rapid_trainer):
         trainer.equal_lengths = equal_lengths
         trainer.train()
@@ -195,12 +199,12 @@ def assert_same_steps(trl_trainer, rapid_trainer):
     if rapid_trainer.args.objective == "pg":
         return  # whose loss is another
     assert rapid_trainer.losses == pytest.approx(trl_trainer.losses, abs=SINGLE)
-    clipped = logged(trl_trainer, "clip_ratio/region_mean")
+    clipped = logged_values(trl_trainer, "clip_ratio/region_mean")
     assert all((share > 0) == (i % rapid_trainer.args.H > 0) for i, share in enumerate(clipped))
     if rapid_trainer.args.objective == "dapo":
         run, share = (
-            logged(rapid_trainer, "rapid/run"),
-            logged(rapid_trainer, "rapid/clip_fraction"),
+            logged_values(rapid_trainer, "rapid/run"),
+            logged_values(rapid_trainer, "rapid/clip_fraction"),
         )
         assert [x * y for x, y in zip(run, share, strict=True)] == pytest.approx(
             clipped, rel=SINGLE
@@ -230,7 +234,7 @@ def test_the_trainer_takes_the_steps_of_stock_trl(
         objective, H, toy_model, tmp_path, **lengths, **settings
     )
     assert_same_steps(trl_trainer, rapid_trainer)
-    assert (min(logged(rapid_trainer, "rapid/run")) < 1) == (not rapid_trainer.args.beta)
+    assert (min(logged_values(rapid_trainer, "rapid/run")) < 1) == (not rapid_trainer.args.beta)
     if rapid_trainer.args.beta:  # which an evaluation's loss is of alone, where weights are 1
         loss, expected = (
             trainer.evaluate(trainer.train_dataset.select(range(4)))["eval_loss"]
@@ -247,7 +251,7 @@ def test_metrics_by_trls_names_are_those_of_stock_trl(toy_model, tmp_path, in_or
     )
     names = ["entropy", *(f"clip_ratio/{kind}_mean" for kind in ("low", "high", "region"))]
     for name in names + ["kl"] * bool(beta):
-        values, expected = logged(rapid_trainer, name), logged(trl_trainer, name)
+        values, expected = logged_values(rapid_trainer, name), logged_values(trl_trainer, name)
         assert values == pytest.approx(expected, rel=1e-3, abs=1e-6), name
         assert len(values) == 8 and max(values) > 0
-    assert bool(logged(rapid_trainer, "kl")) == bool(beta)
+    assert bool(logged_values(rapid_trainer, "kl")) == bool(beta)

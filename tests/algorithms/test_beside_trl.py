@@ -9,7 +9,7 @@ from performance.trainers import RECIPE
 from rapid.algorithms import rapid_loss
 from rapid.algorithms.groups import group_mean
 from tests.algorithms.test_against_trl import (
-    GROUP,
+    GROUP_SIZE,
     FixedLogpsTrainer,
     advantages_of_trl,
     assert_close,
@@ -50,11 +50,11 @@ def test_trls_nearest_gradient_lacks_the_weighted_baseline(toy_model, tmp_path, 
         * mask.sum()
         / len(mask)
     )
-    rapid_gradient = compute_gradient(rapid_loss(logp, old, mask, rewards, GROUP, eta=2.0)[0])
+    rapid_gradient = compute_gradient(rapid_loss(logp, old, mask, rewards, GROUP_SIZE, eta=2.0)[0])
     weight = ((logp.detach() - old) * mask).sum(1).exp()
     rate = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
     kernel = weight * (rate * (1 - weight)).exp()
-    missing_baseline = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP)
+    missing_baseline = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP_SIZE)
     difference = (kernel - weight) * batch["advantages"] + weight * missing_baseline
     expected = compute_gradient(-(difference * (logp * mask).sum(1)).mean())
     assert_close(trl_gradient, rapid_gradient + expected, 1e-12)

@@ -19,7 +19,7 @@ from tests.algorithms.tabular import (
     score_mean,
 )
 
-GROUP = 4
+GROUP_SIZE = 4
 LENGTHS = [5, 3, 0, 4, 1, 5, 2, 5, 5, 4, 3, 2]
 REWARDS = [1.0, 0.0, 0.0, 1.0, 0.25, 0.75, 0.5, 0.5, 1.0, 1.0, 1.0, 0.0]  # some are the mean
 
@@ -34,15 +34,17 @@ def draw_batch(seed: int) -> LossInputs:
     behavior_logp = (logp - moved).clamp(max=-0.01)
     mask = (torch.arange(5) < torch.tensor(LENGTHS)[:, None]).double()
     rewards = torch.tensor(REWARDS, dtype=torch.float64)
-    return LossInputs(logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP)
+    return LossInputs(
+        logp.requires_grad_(), behavior_logp, behavior_logp, mask, rewards, GROUP_SIZE
+    )
 
 
 def compute_advantages(standardized: bool) -> list[float]:
     advantages = []
-    for start in range(0, len(REWARDS), GROUP):
-        group = REWARDS[start : start + GROUP]
-        mean = sum(group) / GROUP
-        std = math.sqrt(sum((r - mean) ** 2 for r in group) / (GROUP - 1)) + 1e-4
+    for start in range(0, len(REWARDS), GROUP_SIZE):
+        group = REWARDS[start : start + GROUP_SIZE]
+        mean = sum(group) / GROUP_SIZE
+        std = math.sqrt(sum((r - mean) ** 2 for r in group) / (GROUP_SIZE - 1)) + 1e-4
         advantages += [(r - mean) / (std if standardized else 1) for r in group]
     return advantages
 
@@ -61,10 +63,10 @@ def compute_gradient_by_hand(name: str, inputs: LossInputs) -> tuple[list[list[f
     gradient = [[0.0] * 5 for _ in LENGTHS]
     clipped, left_out = 0, set()
     advantages = compute_advantages(standardized=name == "m2po")
-    for start in range(0, len(LENGTHS), GROUP):
+    for start in range(0, len(LENGTHS), GROUP_SIZE):
         harmful = [
             ((logp[n][t] - mu[n][t]) ** 2, (n, t))
-            for n in range(start, start + GROUP)
+            for n in range(start, start + GROUP_SIZE)
             for t in range(LENGTHS[n])
             if advantages[n] * (logp[n][t] - mu[n][t]) > 0
         ]
@@ -77,7 +79,7 @@ def compute_gradient_by_hand(name: str, inputs: LossInputs) -> tuple[list[list[f
             change = math.exp(logp[n][t]) - math.exp(mu[n][t])
             match name:
                 case "rloo":
-                    factor, cut, divisor = GROUP / (GROUP - 1), False, N
+                    factor, cut, divisor = GROUP_SIZE / (GROUP_SIZE - 1), False, N
                 case "tis":
                     factor, cut, divisor = min(ratio, 2.0), ratio > 2, N
                 case "dppo":
@@ -144,10 +146,10 @@ def test_an_objective_does_not_depend_on_micro_batches():
         inputs = draw_batch(3)
         settings = algorithm.parameters and algorithm.parameters()
         total = torch.zeros((), dtype=torch.float64)
-        for start in range(0, len(LENGTHS), GROUP):
-            rows = slice(start, start + GROUP)
-            part = LossInputs(*(tensor[rows] for tensor in inputs[:5]), GROUP)
-            share = {"sequence": GROUP / len(LENGTHS), "token": part.mask.sum() / sum(LENGTHS)}
+        for start in range(0, len(LENGTHS), GROUP_SIZE):
+            rows = slice(start, start + GROUP_SIZE)
+            part = LossInputs(*(tensor[rows] for tensor in inputs[:5]), GROUP_SIZE)
+            share = {"sequence": GROUP_SIZE / len(LENGTHS), "token": part.mask.sum() / sum(LENGTHS)}
             total = total + algorithm.loss(settings, part)[0] * share[algorithm.mean_over]
         loss = algorithm.loss(settings, inputs)[0]
         gradient, expected = (torch.autograd.grad(value, inputs.logp)[0] for value in (total, loss))

@@ -71,13 +71,13 @@ def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values)
 
 @pytest.mark.usefixtures("mine")
 def test_it_trains(toy_model, tmp_path):
-    start = loops.weights(loops.build(toy_model, tmp_path, "mine"))
+    start = loops.get_weights(loops.build_rapid_trainer(toy_model, tmp_path, "mine"))
     moved = {}
     for h in (1, 2):
         settings = {"H": h, "max_steps": 4, "parameters": {"scale": 2}}
-        trained = loops.run(toy_model, tmp_path, "mine", **settings)
+        trained = loops.train_rapid(toy_model, tmp_path, "mine", **settings)
         assert trained.state.global_step == 4
-        moved[h] = loops.weights(trained)
+        moved[h] = loops.get_weights(trained)
         assert not torch.equal(moved[h], start)
     assert not torch.equal(moved[1], moved[2])
 
@@ -129,10 +129,10 @@ def to_cielab(color: str) -> list[float]:
 
 def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_path):
     settings = {"max_steps": 4}
-    stale = loops.run(toy_model, tmp_path, "pg", H=2, **settings).state.log_history
+    stale = loops.train_rapid(toy_model, tmp_path, "pg", H=2, **settings).state.log_history
     values = [row["rapid/staleness"] for row in stale if "rapid/staleness" in row]
     assert [value > 0 for value in values] == [False, True, False, True]
-    fresh = loops.run(toy_model, tmp_path, "pg", **settings).state.log_history
+    fresh = loops.train_rapid(toy_model, tmp_path, "pg", **settings).state.log_history
     assert not any("rapid/staleness" in row for row in fresh)
 
 

@@ -99,7 +99,7 @@ def test_other_errors_are_raised(monkeypatch, tmp_path):
 # In training --------------------------------------------------------------------------------------
 
 
-class Limited(loops.Recorded, loops.ScriptedTrainer):
+class Limited(loops.GradientRecorder, loops.ScriptedTrainer):
     """Memory runs out with more than `limit` completions, after part of a step was run."""
 
     limit = 3
@@ -124,18 +124,20 @@ def test_where_memory_runs_out_micro_batches_are_halved_and_the_gradient_stays(
     objective, pack, toy_model, tmp_path, caplog
 ):
     unlimited, limited = (
-        loops.run(toy_model, tmp_path, objective, trainer=kind, pack=pack, **SIZES)
+        loops.train_rapid(toy_model, tmp_path, objective, trainer_class=kind, pack=pack, **SIZES)
         for kind in (Unlimited, Limited)
     )
     assert unlimited.halvings == 0
     assert limited.halvings >= 2 and (pack or limited.halvings == 3)
     (message,) = [message for message in caplog.messages if "memory ran out" in message]
     assert "in a micro-batch of 16." in message
-    loops.assert_learned_alike(
-        loops.weights(limited), loops.weights(unlimited), loops.untrained(toy_model)
+    loops.assert_same_learning(
+        loops.get_weights(limited),
+        loops.get_weights(unlimited),
+        loops.get_initial_weights(toy_model),
     )
-    shares = loops.logged(limited, "rapid/run")
-    assert shares == pytest.approx(loops.logged(unlimited, "rapid/run"))  # none counts twice
+    shares = loops.logged_values(limited, "rapid/run")
+    assert shares == pytest.approx(loops.logged_values(unlimited, "rapid/run"))  # none counts twice
 
 
 def test_where_one_completion_is_too_large_the_error_is_the_allocators(toy_model, tmp_path):
@@ -143,7 +145,7 @@ def test_where_one_completion_is_too_large_the_error_is_the_allocators(toy_model
         limit = 0
 
     with pytest.raises(RuntimeError, match="can't allocate memory"):
-        loops.run(toy_model, tmp_path, "rapid", trainer=Full, **SIZES)
+        loops.train_rapid(toy_model, tmp_path, "rapid", trainer_class=Full, **SIZES)
 
 
 @pytest.mark.parametrize("pack", [False, True])
@@ -159,9 +161,13 @@ def test_auto_tries_the_longest_completions_and_learns_the_same(
         return 5
 
     monkeypatch.setattr(FIND_LARGEST, choose)
-    plain = loops.run(toy_model, tmp_path, "rapid", trainer=Unlimited, pack=pack, **SIZES)
+    plain = loops.train_rapid(
+        toy_model, tmp_path, "rapid", trainer_class=Unlimited, pack=pack, **SIZES
+    )
     settings = SIZES | {"micro_batch_size": "auto"}
-    auto = loops.build(toy_model, tmp_path, "rapid", trainer=Unlimited, pack=pack, **settings)
+    auto = loops.build_rapid_trainer(
+        toy_model, tmp_path, "rapid", trainer_class=Unlimited, pack=pack, **settings
+    )
     auto.model.model.register_forward_pre_hook(
         lambda module, args, kwargs: tried.append(kwargs["input_ids"].shape), with_kwargs=True
     )
@@ -169,11 +175,11 @@ def test_auto_tries_the_longest_completions_and_learns_the_same(
     longest = len("long long long prompt 31")
     assert tried[:2] == [(1, longest), (2, 6 - 1)]  # the prompt, which both share, and both
     assert auto.micro_batch_limit == MicroBatchLimit(5, 5 * (longest + 6) if pack else None)
-    loops.assert_learned_alike(
-        loops.weights(auto), loops.weights(plain), loops.untrained(toy_model)
+    loops.assert_same_learning(
+        loops.get_weights(auto), loops.get_weights(plain), loops.get_initial_weights(toy_model)
     )
     auto.halvings = 2
-    resumed = loops.build(toy_model, tmp_path, "rapid", **settings)
+    resumed = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
     resumed.load_loop_state(auto.loop_state())
     assert (resumed.micro_batch_limit, resumed.halvings) == (auto.micro_batch_limit, 2)
 
@@ -183,7 +189,7 @@ def test_an_adams_state_is_reserved(toy_model, tmp_path, monkeypatch):
     monkeypatch.setattr(
         FIND_LARGEST, lambda attempt, at_most, device, reserved: reserves.append(reserved) or 4
     )
-    trainer = loops.run(
+    trainer = loops.train_rapid(
         toy_model, tmp_path, "rapid", optim="adamw_torch", token_budget="auto", max_steps=1
     )
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
@@ -201,4 +207,6 @@ def test_a_limit_of_memory_is_kept_to_and_survived_where_it_is_lowered(toy_model
     fixed.train()
     assert 1 <= limited["completions"] < limited_worker.SIZES["n_step"]
     assert limited["halvings"][1] < limited["halvings"][-1]
-    loops.assert_learned_alike(limited["weights"], loops.weights(fixed), loops.untrained(toy_model))
+    loops.assert_same_learning(
+        limited["weights"], loops.get_weights(fixed), loops.get_initial_weights(toy_model)
+    )

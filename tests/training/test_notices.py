@@ -11,9 +11,9 @@ from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord, has_learned_nothing
 from rapid.training.notices import Notices, unread_keys
-from tests.training.loops import COMMON, ScriptedTrainer, logged, run
+from tests.training.loops import COMMON, ScriptedTrainer, logged_values, train_rapid
 
-GROUP = 2
+GROUP_SIZE = 2
 STEPS = {"n_step": 16, "H": 1, "objective": "rapid"}
 CONFIG = SimpleNamespace(
     max_completion_length=6,
@@ -53,8 +53,8 @@ def test_warnings_are_given_once_in_the_run_and_at_its_end(
     toy_model, tmp_path, caplog, reward, shown
 ):
     settings = STEPS | {"reward": constant(reward), "max_steps": 6}
-    trainer = run(toy_model, tmp_path, **settings, trainer=Endless)
-    assert logged(trainer, "completions/clipped_ratio") == [1] * 6
+    trainer = train_rapid(toy_model, tmp_path, **settings, trainer_class=Endless)
+    assert logged_values(trainer, "completions/clipped_ratio") == [1] * 6
     (message,) = messages_about(caplog, "cut off")
     assert message.startswith("step 1: all 16 completions were cut off at max_completion_length=6")
     assert "Raise it; if completions never end, see whether" in message
@@ -71,8 +71,8 @@ def test_rewards_that_differ_now_and_then_are_no_reason(toy_model, tmp_path, cap
         learns = trainer_state.global_step % 3 == 2
         return [float(learns and place % 2) for place in range(len(completions))]
 
-    trainer = run(toy_model, tmp_path, **STEPS, reward=seldom, max_steps=8)
-    assert 0 < sum(logged(trainer, "rapid/signal")) < 8
+    trainer = train_rapid(toy_model, tmp_path, **STEPS, reward=seldom, max_steps=8)
+    assert 0 < sum(logged_values(trainer, "rapid/signal")) < 8
     assert not messages_about(caplog, "reward")
 
 
@@ -85,8 +85,8 @@ def test_equal_sums_of_rewards_that_are_normalized_first_are_no_reason(toy_model
 
     both = {"multi_objective_aggregation": "normalize_then_sum", "reward_weights": [1.0, 1.0]}
     settings = STEPS | {"objective": "trl", "max_steps": 5} | both
-    trainer = run(toy_model, tmp_path, **settings, reward=[even, odd])
-    assert logged(trainer, "rapid/signal") == [0] * 5
+    trainer = train_rapid(toy_model, tmp_path, **settings, reward=[even, odd])
+    assert logged_values(trainer, "rapid/signal") == [0] * 5
     assert not messages_about(caplog, "reward")
 
 
@@ -105,26 +105,26 @@ def test_a_completion_that_ends_is_enough(notices, caplog):
 def test_few_groups_say_nothing_yet(notices, caplog):
     """Five batches of one group, with or without rewards."""
     for step, reward in enumerate((0.0, 1.0, 0.0, 0.0, 1.0), 1):
-        notices.check_rewards(step, graded(reward, reward), GROUP)
+        notices.check_rewards(step, graded(reward, reward), GROUP_SIZE)
     assert not caplog.messages
     for step in (6, 7):
-        notices.check_rewards(step, graded(*[0.0] * 10 * GROUP), GROUP)
+        notices.check_rewards(step, graded(*[0.0] * 10 * GROUP_SIZE), GROUP_SIZE)
     (message,) = caplog.messages
     assert message.startswith("step 7: in the last 7 inference batches (25 groups) all rewards")
     assert "all rewards of each group were equal" in message
 
 
 def test_groups_that_are_not_graded_are_not_counted(notices, caplog):
-    batch = graded(*[0.0] * 16 * GROUP)
+    batch = graded(*[0.0] * 16 * GROUP_SIZE)
     for step in range(1, 5):
-        notices.check_rewards(step, batch | {"graded": ~batch["graded"]}, GROUP)
+        notices.check_rewards(step, batch | {"graded": ~batch["graded"]}, GROUP_SIZE)
     state = SimpleNamespace(global_step=4, log_history=[])
     notices.on_train_end(None, state, None)
     assert not caplog.messages
 
 
 def test_what_was_learned_before_a_run_was_resumed_counts(notices, caplog):
-    notices.check_rewards(5, graded(0.0, 0.0), GROUP)
+    notices.check_rewards(5, graded(0.0, 0.0), GROUP_SIZE)
     history = [{"rapid/signal": 0.0}, {"loss": 1.0}, {"rapid/signal": 0.25}]
     notices.on_train_end(None, SimpleNamespace(global_step=5, log_history=history), None)
     assert not caplog.messages

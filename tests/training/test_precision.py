@@ -12,12 +12,12 @@ from rapid.training.caches import prefill_prompts
 from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
-    assert_learned_alike,
-    build,
-    logged,
-    run,
-    untrained,
-    weights,
+    assert_same_learning,
+    build_rapid_trainer,
+    get_initial_weights,
+    get_weights,
+    logged_values,
+    train_rapid,
 )
 
 STEPS = {"H": 2, "max_steps": 4}
@@ -34,21 +34,21 @@ class Unknown(ScriptedTrainer):
 def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):
     """The sampler rounds otherwise than a pass does: of an unchanged policy weights are 1."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0} | STEPS
-    trainer = run(toy_model, tmp_path, "rapid", **unchanged)
+    trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
     assert not trainer.use_sampler_logps()
-    assert max(logged(trainer, "rapid/staleness")) < ROUNDING
-    assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
+    assert max(logged_values(trainer, "rapid/staleness")) < ROUNDING
+    assert logged_values(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
 
 
 def test_a_sampler_in_bfloat16_may_be_trusted(toy_model, tmp_path):
     """Its log-probabilities are mu then, of which an unchanged policy is off by rounding."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0, "trust_sampler": True} | STEPS
-    trainer = run(toy_model, tmp_path, "rapid", **unchanged)
+    trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
     late = trainer.last_pass[1]
     assert torch.equal(late["behavior_logp"], late["sampler_logp"])
     # Of 6 tokens at most, whose logits below 8 are rounded by 2**-6.
-    assert max(logged(trainer, "rapid/staleness")) < 6 * 2.0**-5
-    asked = run(toy_model, tmp_path, "rapid", **unchanged, reuse_logp=False)
+    assert max(logged_values(trainer, "rapid/staleness")) < 6 * 2.0**-5
+    asked = train_rapid(toy_model, tmp_path, "rapid", **unchanged, reuse_logp=False)
     assert "sampler_logp" not in asked.last_pass[1]
 
 
@@ -89,20 +89,20 @@ def test_prompts_are_not_shared_with_a_head_in_float32(toy_model, tmp_path, monk
         forward, "prefill_prompts", lambda *a: shared.append(a) or prefill_prompts(*a)
     )
     settings = {"dtype": torch.bfloat16, "trainer": ScriptedTrainer} | STEPS
-    run(toy_model, tmp_path, "rapid", cast_lm_head_to_fp32=cast, **settings)
+    train_rapid(toy_model, tmp_path, "rapid", cast_lm_head_to_fp32=cast, **settings)
     assert bool(shared) is not cast
 
 
 def test_a_log_mu_that_is_not_known_is_found_again(toy_model, tmp_path):
-    unknown = run(toy_model, tmp_path, "rapid", trainer=Unknown, **STEPS)
+    unknown = train_rapid(toy_model, tmp_path, "rapid", trainer_class=Unknown, **STEPS)
     assert unknown.last_pass[1]["sampler_logp"].isnan().any()
-    unsaid = run(toy_model, tmp_path, "rapid", trainer=ScriptedTrainer, **STEPS)
-    assert_learned_alike(weights(unknown), weights(unsaid), untrained(toy_model))
+    unsaid = train_rapid(toy_model, tmp_path, "rapid", trainer_class=ScriptedTrainer, **STEPS)
+    assert_same_learning(get_weights(unknown), get_weights(unsaid), get_initial_weights(toy_model))
 
 
 def test_a_step_without_a_pass_can_be_the_first_in_float16(toy_model, tmp_path):
     """A gradient scaler knows its scale from a backward pass."""
-    trainer = build(
+    trainer = build_rapid_trainer(
         toy_model, tmp_path, "rapid", lambda prompts, **_: [0.0] * len(prompts), **STEPS
     )
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")

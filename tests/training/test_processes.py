@@ -23,53 +23,65 @@ from tests.conftest import ROOT
 from tests.subprocesses import environments, python
 from tests.training import worker
 from tests.training.loops import (
-    ALL,
-    PLAIN,
+    ALL_SAVINGS,
+    NO_SAVINGS,
     ROUNDING,
     ScriptedTrainer,
-    assert_learned_alike,
-    build,
-    run,
-    weights,
+    assert_same_learning,
+    build_rapid_trainer,
+    get_weights,
+    train_rapid,
 )
 
 WHOLE = {
     f"{objective}-{name}": {"objective": objective, **settings}
     for objective in ("rapid", "dapo")
-    for name, settings in {"plain": PLAIN, "saved": ALL}.items()
+    for name, settings in {"plain": NO_SAVINGS, "saved": ALL_SAVINGS}.items()
 }
-WHOLE["rapid-ungraded"] = {"objective": "rapid", "reward": "sometimes", **PLAIN}
+WHOLE["rapid-ungraded"] = {"objective": "rapid", "reward": "partial_reward", **NO_SAVINGS}
 ADAPTIVE = {"entropy_coef": 0.1, "use_adaptive_entropy": True, "entropy_target": 5.3}
-WHOLE["trl"] = {"objective": "trl", "H": 2, "reward": "sometimes", **ADAPTIVE, **ALL}
+WHOLE["trl"] = {"objective": "trl", "H": 2, "reward": "partial_reward", **ADAPTIVE, **ALL_SAVINGS}
 ONE_GROUP = {"n_step": 4, "num_generations": 4, "max_steps": 9}
 PAIR = {"n_step": 2, "num_generations": 2}
-ADAPTED = {"objective": "rapid", "learning_rate": 1.0, **ALL}
+ADAPTED = {"objective": "rapid", "learning_rate": 1.0, **ALL_SAVINGS}
 WHOLE["lora"] = {"adapter": "lora", **ADAPTED}
 WHOLE["prefix"] = {"adapter": "prefix", **ADAPTED}
 WHOLE["prefix-of-one-group"] = {"adapter": "prefix", **ADAPTED, **ONE_GROUP}
 SHARDED = {
-    "sharded-plain": {"objective": "rapid", "H": 2, **ONE_GROUP, **PLAIN},
-    "sharded-rapid": {"objective": "rapid", **ONE_GROUP, **ALL},
-    "sharded-pg": {"objective": "pg", **ONE_GROUP, **ALL},
-    "sharded-grpo": {"objective": "grpo", **ONE_GROUP, **ALL},
-    "sharded-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL},
-    "sharded-trl": {"objective": "trl", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL},
-    "sharded-ungraded": {"objective": "rapid", "reward": "sometimes", **ONE_GROUP, **ALL},
-    "sharded-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL},
+    "sharded-plain": {"objective": "rapid", "H": 2, **ONE_GROUP, **NO_SAVINGS},
+    "sharded-rapid": {"objective": "rapid", **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-pg": {"objective": "pg", **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-grpo": {"objective": "grpo", **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-trl": {"objective": "trl", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-ungraded": {
+        "objective": "rapid",
+        "reward": "partial_reward",
+        **ONE_GROUP,
+        **ALL_SAVINGS,
+    },
+    "sharded-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL_SAVINGS},
 }
 # Micro-batches smaller than a group, which one process runs; of sharded ones it has two rows.
 SPLIT = {"pack": True, "token_budget": None, "micro_batch_size": 1}
 SMALL = {
-    "small-rapid": {"objective": "rapid", **ALL, **SPLIT, "token_budget": 24},
-    "small-m2po": {"objective": "m2po", "H": 2, **ALL, **SPLIT, "pack": False},
-    "small-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ALL, **SPLIT},
-    "small-trl": {"objective": "trl", "H": 2, **ALL, **SPLIT},
-    "small-sharded-topr": {"objective": "topr", "H": 2, **ONE_GROUP, **ALL, **SPLIT},
-    "small-torn": {"objective": "rapid", **ONE_GROUP, **ALL, **SPLIT},
-    "small-sharded-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL, **SPLIT},
+    "small-rapid": {"objective": "rapid", **ALL_SAVINGS, **SPLIT, "token_budget": 24},
+    "small-m2po": {"objective": "m2po", "H": 2, **ALL_SAVINGS, **SPLIT, "pack": False},
+    "small-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ALL_SAVINGS, **SPLIT},
+    "small-trl": {"objective": "trl", "H": 2, **ALL_SAVINGS, **SPLIT},
+    "small-sharded-topr": {"objective": "topr", "H": 2, **ONE_GROUP, **ALL_SAVINGS, **SPLIT},
+    "small-torn": {"objective": "rapid", **ONE_GROUP, **ALL_SAVINGS, **SPLIT},
+    "small-sharded-grpo": {
+        "objective": "grpo",
+        "H": 2,
+        "beta": 0.1,
+        **ONE_GROUP,
+        **ALL_SAVINGS,
+        **SPLIT,
+    },
 }
 # Three groups, one of which may say nothing: a process has none where the others have one each.
-ODD = {"n_step": 6, "num_generations": 3, "H": 2, "max_steps": 8, **ALL}
+ODD = {"n_step": 6, "num_generations": 3, "H": 2, "max_steps": 8, **ALL_SAVINGS}
 SMALL |= {
     "odd-rapid": {"objective": "rapid", **ODD},
     "odd-grpo": {"objective": "grpo", "beta": 0.1, **ODD},
@@ -155,16 +167,16 @@ def alone(toy_model, tmp_path_factory):
     known = {}
 
     def of(name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        settings = LOOPS[name] | PLAIN | ({"micro_batch_size": 16} if name in SMALL else {})
+        settings = LOOPS[name] | NO_SAVINGS | ({"micro_batch_size": 16} if name in SMALL else {})
         key = json.dumps(settings, sort_keys=True)
         if key not in known:
             folder = tmp_path_factory.mktemp("alone")
-            trainer = build(
-                toy_model, folder, trainer=ScriptedTrainer, dtype=torch.float32, **settings
+            trainer = build_rapid_trainer(
+                toy_model, folder, trainer_class=ScriptedTrainer, dtype=torch.float32, **settings
             )
-            start = weights(trainer)
+            start = get_weights(trainer)
             trainer.train()
-            known[key] = weights(trainer), start
+            known[key] = get_weights(trainer), start
         return known[key]
 
     return of
@@ -196,7 +208,7 @@ def check_learned(processes: list[dict], name: str, alone) -> None:
     for process in processes:
         result = process[name]
         assert result["processes"] == len(processes)
-        assert_learned_alike(result["weights"], *alone(name))
+        assert_same_learning(result["weights"], *alone(name))
         assert result["log"][0]["rapid/run"] <= 1 + 1e-6
         counts.append([len(rows) for rows in result["rows"]])
     assert all(count == counts[0] for count in counts)
@@ -223,8 +235,10 @@ def test_what_two_processes_log_of_small_micro_batches_is_what_one_logs(
     both, toy_model, tmp_path, name
 ):
     """Losses, and metrics of importance weights: of the rows that other processes run too."""
-    settings = SMALL[name] | PLAIN | {"micro_batch_size": 16}
-    trainer = build(toy_model, tmp_path, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+    settings = SMALL[name] | NO_SAVINGS | {"micro_batch_size": 16}
+    trainer = build_rapid_trainer(
+        toy_model, tmp_path, trainer_class=ScriptedTrainer, dtype=torch.float32, **settings
+    )
     trainer.train()
     for row, expected in zip(
         both[0][name]["log"],
@@ -241,10 +255,10 @@ def test_groups_without_signal_were_replaced(both):
 
 
 def check_sampled(processes: list[dict]):
-    runs = [process["sampled"] for process in processes]
-    assert all(torch.equal(run["weights"], runs[0]["weights"]) for run in runs)
-    assert sum(run["completions"] for run in runs) == 9 * 4
-    assert max(row["rapid/sampler_mismatch"] for row in runs[0]["log"][::3]) < ROUNDING
+    results = [process["sampled"] for process in processes]
+    assert all(torch.equal(result["weights"], results[0]["weights"]) for result in results)
+    assert sum(result["completions"] for result in results) == 9 * 4
+    assert max(row["rapid/sampler_mismatch"] for row in results[0]["log"][::3]) < ROUNDING
 
 
 def test_two_sample_a_sharded_group_from_their_policy(both):
@@ -271,7 +285,7 @@ def train_with_a_forgetful_process(model, folder) -> None:
 
     The error that stopped it is written into the folder.
     """
-    trainer = build(model, folder, "pg", dtype=torch.float32)
+    trainer = build_rapid_trainer(model, folder, "pg", dtype=torch.float32)
     process = trainer.accelerator.process_index
 
     def prefill_last_half(model, ids, mask, cache):
@@ -300,7 +314,9 @@ def test_a_sampler_that_is_not_the_policy_in_one_process_stops_both(toy_model, t
 def test_processes_that_shard_groups_evaluate_what_one_does(both, toy_model, tmp_path, name):
     settings = {key: value for key, value in EVALUATED[name].items() if key != "evaluated"}
     settings["per_device_eval_batch_size"] *= 2
-    alone = run(toy_model, tmp_path, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+    alone = train_rapid(
+        toy_model, tmp_path, trainer_class=ScriptedTrainer, dtype=torch.float32, **settings
+    )
     expected = alone.evaluate(alone.train_dataset.select(range(EVALUATED[name]["evaluated"])))
     assert expected["eval_reward_std"] > 0
     for process in both:

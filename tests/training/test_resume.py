@@ -13,8 +13,8 @@ from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.runs import Progress, read_progress_file
 from rapid.training.recorder import StepRecorder
 from rapid.training.resume import Attempt, ResumableRun
-from tests.training.conformance.test_resume import STEPS, build
-from tests.training.loops import weights
+from tests.training.conformance.test_resume import STEPS, build_trainer
+from tests.training.loops import get_weights
 
 
 class SignalSender(TrainerCallback):
@@ -37,7 +37,9 @@ class SignalSender(TrainerCallback):
 def resumable(model, folder, sender=None, seconds=math.inf, main=True, steps=STEPS):
     """Return a run, its trainer and its recorder."""
     settings = {"H": 2, "max_steps": steps, "save_strategy": "no", "save_total_limit": 2}
-    trainer = build(model, folder, arguments={"callbacks": [sender] if sender else []}, **settings)
+    trainer = build_trainer(
+        model, folder, arguments={"callbacks": [sender] if sender else []}, **settings
+    )
     recorder = StepRecorder()
     recorder.clock = trainer.clock
     trainer.add_callback(recorder)
@@ -47,9 +49,9 @@ def resumable(model, folder, sender=None, seconds=math.inf, main=True, steps=STE
 @pytest.fixture(scope="module")
 def whole(toy_model, tmp_path_factory) -> torch.Tensor:
     """The weights that an undisturbed run ends with."""
-    trainer = build(toy_model, tmp_path_factory.mktemp("whole"), H=2, save_strategy="no")
+    trainer = build_trainer(toy_model, tmp_path_factory.mktemp("whole"), H=2, save_strategy="no")
     trainer.train()
-    return weights(trainer)
+    return get_weights(trainer)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_a_run_that_a_signal_ended_is_resumed_exactly(
     assert f"{checkpoint}: going on from here\n" in capsys.readouterr().err
     run.train()
     assert run.attempt == Attempt(interrupted=1, lost=0.0)
-    assert torch.equal(weights(trainer), whole)
+    assert torch.equal(get_weights(trainer), whole)
     assert resumed.steps[:saved] == recorder.steps
     assert [step.step for step in resumed.steps] == [*range(1, STEPS + 1)]
     assert resumed.steps[saved].seconds >= lost

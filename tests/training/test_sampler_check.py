@@ -17,9 +17,9 @@ from rapid.training.sampler_check import (
     mismatch_bound,
     select_evenly,
 )
-from tests.training.conformance.adapters import config_of
-from tests.training.conformance.families import untrained
-from tests.training.loops import build, logged, run, weights
+from tests.training.conformance.adapters import build_adapter_config
+from tests.training.conformance.families import build_untrained
+from tests.training.loops import build_rapid_trainer, get_weights, logged_values, train_rapid
 
 SIZES = {"n_step": 6, "H": 1, "num_generations": 3}
 NOT_THE_POLICY = r"step 1: completions are not sampled from the policy.* tokens differ by .* nats"
@@ -40,7 +40,7 @@ def forgetful(monkeypatch):
 @pytest.mark.parametrize("settings", [{}, {"H": 2}, {"temperature": 0.7}, {"top_p": 0.9}], ids=str)
 def test_a_sampler_that_ignores_part_of_a_prompt_is_stopped(train, forgetful, settings):
     torch.manual_seed(0)
-    model = untrained("Llama")
+    model = build_untrained("Llama")
     with torch.no_grad():
         model.lm_head.weight.mul_(30)
     with pytest.raises(RuntimeError, match=NOT_THE_POLICY) as stopped:
@@ -58,37 +58,37 @@ def test_a_model_whose_generate_forgets_virtual_tokens_is_stopped(train, toy_mod
             *args, **kwargs
         ),
     )
-    model = untrained("Llama")
+    model = build_untrained("Llama")
     with torch.no_grad():
         model.lm_head.weight.mul_(30)
-    adapter = {"peft_config": config_of("prompt", toy_model)}
+    adapter = {"peft_config": build_adapter_config("prompt", toy_model)}
     with pytest.raises(RuntimeError, match=NOT_THE_POLICY):
         train(RapidTrainer, model, arguments=adapter, **SIZES)
 
 
 def test_a_difference_that_is_meant_is_let_through(train, forgetful):
-    train(RapidTrainer, untrained("Llama"), max_sampler_mismatch=1e9, **SIZES)
+    train(RapidTrainer, build_untrained("Llama"), max_sampler_mismatch=1e9, **SIZES)
 
 
 def test_a_resumed_run_is_checked_again(toy_model, tmp_path, monkeypatch):
     settings = {"dtype": torch.float32, "save_strategy": "steps", "save_steps": 1, "max_steps": 2}
-    run(toy_model, tmp_path, "pg", **settings)
+    train_rapid(toy_model, tmp_path, "pg", **settings)
     monkeypatch.setattr(sampler_check, "mismatch_bound", lambda trainer: -1.0)
     with pytest.raises(RuntimeError, match="step 2: completions are not sampled"):
-        trainer = build(toy_model, tmp_path, "pg", **settings)
+        trainer = build_rapid_trainer(toy_model, tmp_path, "pg", **settings)
         trainer.train(str(tmp_path / "checkpoint-1"))
 
 
 @pytest.mark.parametrize("objective", ["rapid", "pg", "trl"])
 def test_the_check_changes_nothing_of_a_run(toy_model, tmp_path, monkeypatch, objective):
     settings = {"dtype": torch.float32, "max_steps": 2}
-    checked = run(toy_model, tmp_path, objective, **settings)
+    checked = train_rapid(toy_model, tmp_path, objective, **settings)
     assert not checked._sampler_check.due
     monkeypatch.setattr(sampler_check.SamplerCheck, "run", lambda *_: None)
     monkeypatch.setattr(sampler_check.SamplerCheck, "collect", lambda *_: None)
-    unchecked = run(toy_model, tmp_path, objective, **settings)
-    assert torch.equal(weights(checked), weights(unchecked))
-    assert logged(checked, "loss") == logged(unchecked, "loss")
+    unchecked = train_rapid(toy_model, tmp_path, objective, **settings)
+    assert torch.equal(get_weights(checked), get_weights(unchecked))
+    assert logged_values(checked, "loss") == logged_values(unchecked, "loss")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_check_changes_nothing_of_a_run(toy_model, tmp_path, monkeypatch, ob
     ids=str,
 )
 def test_settings_of_sampling_are_no_mismatch(train, settings):
-    train(RapidTrainer, untrained("Llama"), **SIZES | settings)
+    train(RapidTrainer, build_untrained("Llama"), **SIZES | settings)
 
 
 def test_dropout_that_was_asked_for_is_no_mismatch(train, toy_model):

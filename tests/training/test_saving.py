@@ -12,7 +12,7 @@ from trl import GRPOTrainer
 
 from rapid import RapidConfig
 from rapid.training.trl.saving_trainer import DIGESTS, same_random_states
-from tests.training.conformance.test_resume import build
+from tests.training.conformance.test_resume import build_trainer
 
 
 def test_what_draws_within_changes_no_generator():
@@ -36,7 +36,7 @@ def test_all_of_a_checkpoint_is_on_the_disk_before_it_has_its_name(
         (after if named else before).append(os.fstat(descriptor).st_ino)
         synced(descriptor)
 
-    trainer = build(toy_model, tmp_path, H=1, max_steps=1)
+    trainer = build_trainer(toy_model, tmp_path, H=1, max_steps=1)
     monkeypatch.setattr(os, "fsync", sync)
     trainer.train()
     checkpoint = tmp_path / "checkpoint-1"
@@ -52,7 +52,7 @@ def test_every_process_knows_the_best_checkpoint_by_its_name(toy_model, tmp_path
         best = f"checkpoint-{self.state.global_step}"
         self.state.best_model_checkpoint = str(Path(self._get_output_dir(trial), best))
 
-    trainer = build(toy_model, tmp_path, H=1, max_steps=1)
+    trainer = build_trainer(toy_model, tmp_path, H=1, max_steps=1)
     trainer.train()
     monkeypatch.setattr(GRPOTrainer, "_save_checkpoint", saved)
     monkeypatch.setattr(RapidConfig, "should_save", False)
@@ -65,7 +65,7 @@ def test_a_run_that_pushes_checkpoints_is_resumed_from_the_last(toy_model, tmp_p
     monkeypatch.setattr(GRPOTrainer, "_push_from_checkpoint", lambda *_: None)
     monkeypatch.setattr(GRPOTrainer, "_finish_current_push", lambda *_: None)
     for steps, resumed in ((2, None), (3, True)):
-        trainer = build(toy_model, tmp_path, H=1, max_steps=steps)
+        trainer = build_trainer(toy_model, tmp_path, H=1, max_steps=steps)
         trainer.args.push_to_hub = True
         trainer.train(resumed)
     assert not list(tmp_path.rglob(DIGESTS))
@@ -83,7 +83,7 @@ def test_all_weights_are_looked_at_before_they_are_saved_or_evaluated(toy_model,
 
     settings = {"H": 1, "num_train_epochs": 1, "max_steps": -1, "save_strategy": "no"}
     settings[f"{when}_strategy"] = "epoch"
-    trainer = build(toy_model, tmp_path, arguments={"callbacks": [Spoils()]}, **settings)
+    trainer = build_trainer(toy_model, tmp_path, arguments={"callbacks": [Spoils()]}, **settings)
     with pytest.raises(FloatingPointError, match="weights have become infinite or NaN"):
         trainer.train()
     assert not list(tmp_path.glob("checkpoint-*"))

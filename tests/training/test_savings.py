@@ -6,23 +6,23 @@ import torch
 
 from rapid.training.clock import PhaseClock
 from tests.training.loops import (
-    ALL,
-    PLAIN,
+    ALL_SAVINGS,
+    NO_SAVINGS,
     SAVINGS,
-    assert_learned_alike,
-    build,
-    run,
-    untrained,
-    weights,
+    assert_same_learning,
+    build_rapid_trainer,
+    get_initial_weights,
+    get_weights,
+    train_rapid,
 )
 
 
 def test_all_savings_learn_what_the_plain_loop_learns(toy_model, tmp_path):
     """Of what is sampled; of what is scripted, test_ungraded.py holds each against an oracle."""
-    plain = run(toy_model, tmp_path, "rapid", **PLAIN)
-    saved = run(toy_model, tmp_path, "rapid", **ALL)
+    plain = train_rapid(toy_model, tmp_path, "rapid", **NO_SAVINGS)
+    saved = train_rapid(toy_model, tmp_path, "rapid", **ALL_SAVINGS)
     assert saved.state.global_step == 8
-    assert_learned_alike(weights(saved), weights(plain), untrained(toy_model))
+    assert_same_learning(get_weights(saved), get_weights(plain), get_initial_weights(toy_model))
 
 
 def tokens_run(trainer_model) -> list[int]:
@@ -38,26 +38,29 @@ def tokens_run(trainer_model) -> list[int]:
 
 
 def test_the_reference_runs_what_the_policy_learns_from(toy_model, tmp_path):
-    trainer, referred = build(toy_model, tmp_path, "grpo", **ALL), []
-    trainer.clock = PhaseClock(lambda: len(referred))  # each of its forward passes takes a second
-    run = tokens_run(trainer.model.model)
+    trainer, reference_tokens = build_rapid_trainer(toy_model, tmp_path, "grpo", **ALL_SAVINGS), []
+    trainer.clock = PhaseClock(
+        lambda: len(reference_tokens)
+    )  # each of its forward passes takes a second
+    policy_tokens = tokens_run(trainer.model.model)
     trainer.ref_model.model.register_forward_pre_hook(
-        lambda module, args, kwargs: referred.append(kwargs["input_ids"].numel()), with_kwargs=True
+        lambda module, args, kwargs: reference_tokens.append(kwargs["input_ids"].numel()),
+        with_kwargs=True,
     )
     trainer.train()
-    assert run and sorted(referred) == sorted(run)
+    assert policy_tokens and sorted(reference_tokens) == sorted(policy_tokens)
     seconds = {name: value for name, value in trainer.clock.seconds.items() if value}
-    assert seconds == {"backpropagation": len(referred)}
+    assert seconds == {"backpropagation": len(reference_tokens)}
 
 
 def test_savings_save_tokens(toy_model, tmp_path):
-    settings, sizes = {**PLAIN, "max_steps": 4}, []
+    settings, sizes = {**NO_SAVINGS, "max_steps": 4}, []
     for saving in ({}, *map(SAVINGS.get, ("skip_zero_groups", "pack", "share_prefill"))):
         settings |= saving
-        trainer = build(toy_model, tmp_path, "rapid", **settings)
-        run = tokens_run(trainer.model.model)
+        trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
+        tokens = tokens_run(trainer.model.model)
         trainer.train()
-        sizes.append(sum(run))
+        sizes.append(sum(tokens))
     assert all(more < 0.9 * fewer for fewer, more in pairwise(sizes))
 
 
@@ -72,9 +75,11 @@ def test_a_step_without_anything_to_learn_from_still_moves_the_momentum(toy_mode
 
     small = {"optim": "adamw_torch", "learning_rate": 1e-4, "n_step": 4, "micro_batch_size": 4}
     kept, skipped = (
-        run(toy_model, tmp_path, "rapid", reward, **PLAIN | small | {"skip_zero_groups": skip})
+        train_rapid(
+            toy_model, tmp_path, "rapid", reward, **NO_SAVINGS | small | {"skip_zero_groups": skip}
+        )
         for skip in (False, True)
     )
     share = [row["rapid/run"] for row in skipped.state.log_history if "rapid/run" in row]
     assert 0 in share[1:] and max(share) == 1
-    assert_learned_alike(weights(skipped), weights(kept), untrained(toy_model))
+    assert_same_learning(get_weights(skipped), get_weights(kept), get_initial_weights(toy_model))

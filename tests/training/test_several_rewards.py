@@ -9,7 +9,7 @@ import pytest
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.recorder import StepRecorder
 from rapid.training.rewards import distinct_names
-from tests.training.loops import COMMON, logged, make
+from tests.training.loops import COMMON, logged_values, make_trainer
 
 SIZES = {"max_completion_length": 6, "max_steps": 1, "learning_rate": 0.05}
 
@@ -41,7 +41,7 @@ def cycle(*rewards):
 
 def train(toy_model, folder, rewards, **settings):
     config = RapidConfig(str(folder), **COMMON | SIZES | {"n_step": 16, "H": 1} | settings)
-    trainer = make(RapidTrainer, config, toy_model, rewards)
+    trainer = make_trainer(RapidTrainer, config, toy_model, rewards)
     trainer.train()
     return trainer
 
@@ -109,9 +109,9 @@ def test_groups_are_resampled_whose_weighted_sums_are_equal(
     rewards = [cycle(*given) for given in functions]
     trainer = train(toy_model, tmp_path, rewards, **DAPO, **settings)
     assert rewards[0].prompts == [4] * rounds
-    assert logged(trainer, "rapid/signal") == [float(rounds == 1)]
+    assert logged_values(trainer, "rapid/signal") == [float(rounds == 1)]
     if "dynamic_sampling_by" not in settings:
-        assert bool(logged(trainer, "grad_norm")[0]) == (rounds == 1)
+        assert bool(logged_values(trainer, "grad_norm")[0]) == (rounds == 1)
 
 
 def test_only_groups_with_signal_take_the_place_of_others(toy_model, tmp_path):
@@ -124,7 +124,7 @@ def test_only_groups_with_signal_take_the_place_of_others(toy_model, tmp_path):
         toy_model, tmp_path, [Constant(1.0), sometimes], **DAPO | {"dynamic_sampling_rounds": 20}
     )
     assert trainer.completions_sampled > 16
-    assert logged(trainer, "rapid/signal") == [1]
+    assert logged_values(trainer, "rapid/signal") == [1]
 
 
 # Accuracy -----------------------------------------------------------------------------------------
@@ -132,10 +132,10 @@ def test_only_groups_with_signal_take_the_place_of_others(toy_model, tmp_path):
 
 def test_the_accuracy_of_several_reward_functions_has_the_firsts_name(toy_model, tmp_path):
     trainer = train(toy_model, tmp_path, [Constant(0.5), Constant(1.0)])
-    assert logged(trainer, "rapid/accuracy/Constant-1") == [0.5]
-    assert not logged(trainer, "rapid/accuracy")
+    assert logged_values(trainer, "rapid/accuracy/Constant-1") == [0.5]
+    assert not logged_values(trainer, "rapid/accuracy")
     alone = train(toy_model, tmp_path, Constant(0.5))
-    assert logged(alone, "rapid/accuracy") == [0.5]
+    assert logged_values(alone, "rapid/accuracy") == [0.5]
 
 
 @pytest.mark.parametrize("name", ["rapid/accuracy", "rapid/accuracy/accuracy"])

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.training.sft import ImitatingTrainer, sft_trainer
-from tests.training.loops import COMMON, assert_learned_alike, untrained, weights
+from tests.training.loops import COMMON, assert_same_learning, get_initial_weights, get_weights
 
 
 def build(toy_model, tmp_path, rate=1e-3, **sizes):
@@ -88,8 +88,8 @@ def test_passes_do_not_change_what_is_learned(toy_model, tmp_path):
     one, two = (build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=n) for n in (1, 2))
     for trainer in (one, two):
         trainer.train()
-    start = untrained(toy_model, torch.float32)
-    assert_learned_alike(weights(one), weights(two), start)
+    start = get_initial_weights(toy_model, torch.float32)
+    assert_same_learning(get_weights(one), get_weights(two), start)
     losses = [trainer.state.log_history[0]["loss"] for trainer in (one, two)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
@@ -128,4 +128,6 @@ def test_where_memory_runs_out_a_pass_is_halved(toy_model, tmp_path, monkeypatch
     halved = build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=2)
     halved.train()
     assert (halved.halvings, len(caplog.messages)) == (1, 1)
-    assert_learned_alike(weights(halved), weights(roomy), untrained(toy_model, torch.float32))
+    assert_same_learning(
+        get_weights(halved), get_weights(roomy), get_initial_weights(toy_model, torch.float32)
+    )

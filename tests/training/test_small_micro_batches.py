@@ -6,15 +6,15 @@ from transformers import AutoTokenizer
 
 from rapid.algorithms import ALGORITHMS
 from tests.training import loops
-from tests.training.conformance.families import untrained
-from tests.training.loops import COMMON, PLAIN
+from tests.training.conformance.families import build_untrained
+from tests.training.loops import COMMON, NO_SAVINGS
 
 OBJECTIVES = [name for name, one in ALGORITHMS.items() if not one.imitates] + ["trl"]
-GROUP = COMMON["num_generations"]
+GROUP_SIZE = COMMON["num_generations"]
 STEPS = 3  # on one inference batch: the policy moves between them
 
 
-class Recording(loops.Recorded, loops.ScriptedTrainer):
+class Recording(loops.GradientRecorder, loops.ScriptedTrainer):
     """Its completions do not depend on the policy."""
 
 
@@ -24,7 +24,7 @@ def gradients(
     """(steps, parameters) of an inference batch, and the losses."""
     h = 1 if objective != "trl" and ALGORITHMS[objective].H == "none" else STEPS
     sizes = {"H": h, "n_step": 8, "max_steps": STEPS, "learning_rate": 0.5}
-    done = loops.run(model, folder, objective, trainer=trainer, **sizes | settings)
+    done = loops.train_rapid(model, folder, objective, trainer_class=trainer, **sizes | settings)
     return torch.stack(done.gradients), done.losses
 
 
@@ -41,7 +41,7 @@ def model(toy_model, tmp_path_factory):
     """A folder with a GPT-2, which computes all in its own precision: others' norms do not."""
     folder = tmp_path_factory.mktemp("gpt2")
     AutoTokenizer.from_pretrained(toy_model).save_pretrained(folder)
-    untrained("GPT2", torch.float64).save_pretrained(folder)
+    build_untrained("GPT2", torch.float64).save_pretrained(folder)
     return folder
 
 
@@ -52,7 +52,7 @@ def plain(model, tmp_path_factory):
 
     def of(objective):
         if objective not in known:
-            whole = PLAIN | {"micro_batch_size": 8}
+            whole = NO_SAVINGS | {"micro_batch_size": 8}
             known[objective] = gradients(
                 model, tmp_path_factory.mktemp("plain"), objective, **whole
             )
@@ -61,7 +61,7 @@ def plain(model, tmp_path_factory):
     return of
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, GROUP])
+@pytest.mark.parametrize("size", [1, 2, 3, GROUP_SIZE])
 @pytest.mark.parametrize("pack", [False, True])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_gradient_is_that_of_whole_groups(objective, pack, size, plain, model, tmp_path):
@@ -95,18 +95,18 @@ class SomeEnd(Recording):
 @pytest.mark.parametrize(
     ("objective", "settings"),
     [
-        ("rapid", {"trainer": WithTools}),
-        ("grpo", {"trainer": WithTools}),
-        ("pg", {"trainer": SomeEnd, "mask_truncated_completions": True}),
-        ("dapo", {"trainer": SomeEnd, "mask_truncated_completions": True}),
-        ("rapid", {"reward": "sometimes"}),
+        ("rapid", {"trainer_class": WithTools}),
+        ("grpo", {"trainer_class": WithTools}),
+        ("pg", {"trainer_class": SomeEnd, "mask_truncated_completions": True}),
+        ("dapo", {"trainer_class": SomeEnd, "mask_truncated_completions": True}),
+        ("rapid", {"reward": "partial_reward"}),
     ],
 )
 def test_what_is_not_learned_from_is_left_out_of_small_passes_too(
     objective, settings, pack, model, tmp_path
 ):
     """Tokens of tools, completions that were cut off, and groups that nobody graded."""
-    whole = PLAIN | {"micro_batch_size": 8}
+    whole = NO_SAVINGS | {"micro_batch_size": 8}
     small = {"micro_batch_size": 1, "pack": pack, "skip_zero_groups": False}
     (expected, losses), (found, its_losses) = (
         gradients(model, tmp_path, objective, **settings | sizes) for sizes in (whole, small)
@@ -128,17 +128,19 @@ class Kept(Recording):
 def test_rapids_gradient_is_its_closed_form(model, tmp_path):
     """-1/N sum of w (R - mean of min(w, eta) R) grad log pi, from one forward pass of all."""
     sizes = {"H": STEPS, "n_step": 8, "max_steps": STEPS, "learning_rate": 0.5, "eta": 1.1}
-    trainer = loops.run(model, tmp_path, "rapid", trainer=Kept, micro_batch_size=1, **sizes)
+    trainer = loops.train_rapid(
+        model, tmp_path, "rapid", trainer_class=Kept, micro_batch_size=1, **sizes
+    )
     policy, clipped = trainer.model, 0
     for (weights, batch), found in zip(trainer.kept, trainer.gradients, strict=True):
         policy.load_state_dict(weights)
         policy.zero_grad()
         mask = batch["completion_mask"]
-        logp = loops.log_pi(policy, batch)
+        logp = loops.compute_logps(policy, batch)
         mu = batch.get("behavior_logp", logp.detach())
         weight = ((logp - mu) * mask).sum(1).detach().exp()
-        value = (weight.clamp(max=1.1) * batch["rewards"]).view(-1, GROUP).mean(1)
-        advantage = batch["rewards"] - value.repeat_interleave(GROUP)
+        value = (weight.clamp(max=1.1) * batch["rewards"]).view(-1, GROUP_SIZE).mean(1)
+        advantage = batch["rewards"] - value.repeat_interleave(GROUP_SIZE)
         (-(weight * advantage * (logp * mask).sum(1)).mean()).backward()
         expected = torch.cat([one.grad.flatten() for one in policy.parameters()])
         assert (found - expected).norm() <= 1e-9 * expected.norm() > 0
@@ -146,7 +148,7 @@ def test_rapids_gradient_is_its_closed_form(model, tmp_path):
     assert clipped
 
 
-@pytest.mark.parametrize("size", [1, 2, GROUP])
+@pytest.mark.parametrize("size", [1, 2, GROUP_SIZE])
 @pytest.mark.parametrize("objective", ["rapid", "grpo", "m2po", "trl"])
 def test_in_bfloat16_the_gradient_is_that_of_whole_groups_up_to_its_rounding(
     objective, size, toy_model, tmp_path

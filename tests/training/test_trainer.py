@@ -9,16 +9,16 @@ from trl import GRPOTrainer
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
 from rapid.training.rewards import StreamedRewards
-from tests.training.conformance.test_calls import CHAT
+from tests.training.conformance.test_interface import CHAT
 from tests.training.loops import (
     COMMON,
     ROUNDING,
     ScriptedTrainer,
-    assert_learned_alike,
-    logged,
-    make,
-    untrained,
-    weights,
+    assert_same_learning,
+    get_initial_weights,
+    get_weights,
+    logged_values,
+    make_trainer,
 )
 
 PROMPTS = 16
@@ -33,7 +33,7 @@ def trainer(toy_model, tmp_path, reward=parity, **settings):
     sizes = {"H": 2, "n_step": 8, "micro_batch_size": 4, "max_completion_length": 6}
     epoch = {"learning_rate": 0.3, "num_train_epochs": 1}
     config = RapidConfig(str(tmp_path / "out"), **COMMON | sizes | epoch | settings)
-    return make(RapidTrainer, config, toy_model, reward, PROMPTS)
+    return make_trainer(RapidTrainer, config, toy_model, reward, PROMPTS)
 
 
 def trained(*args, **settings):
@@ -48,12 +48,12 @@ def test_an_epoch_has_a_step_for_each_n_step_and_the_first_of_h_is_on_policy(toy
     seconds = run.train().metrics["train_runtime"]
     assert run.state.global_step == PROMPTS * 4 / 8
     assert run.completions_sampled == PROMPTS * 4
-    staleness = logged(run, "rapid/staleness")
+    staleness = logged_values(run, "rapid/staleness")
     assert max(staleness[0::2]) < ROUNDING < min(staleness[1::2])
-    assert logged(run, "rapid/sampler_mismatch") == pytest.approx([0] * 4, abs=ROUNDING)
+    assert logged_values(run, "rapid/sampler_mismatch") == pytest.approx([0] * 4, abs=ROUNDING)
     phases = run.clock.seconds
     assert set(phases) == {"sampling", "grading", "backpropagation", "other"}
-    assert 0 < sum(logged(run, "step_time")) <= seconds
+    assert 0 < sum(logged_values(run, "step_time")) <= seconds
     assert 0.5 * seconds < sum(phases.values()) <= 1.05 * seconds
 
 
@@ -61,7 +61,7 @@ def test_log_mu_of_the_sampler_is_what_a_forward_pass_finds(toy_model, tmp_path)
     settings = {"temperature": 0.7, "sampling_batch_size": 8}
     known = trained(toy_model, tmp_path, **settings)
     found = trained(toy_model, tmp_path, reuse_logp=False, **settings)
-    assert_learned_alike(weights(known), weights(found), untrained(toy_model))
+    assert_same_learning(get_weights(known), get_weights(found), get_initial_weights(toy_model))
     one, other = known.last_pass[1], found.last_pass[1]
     mask = one["completion_mask"].bool()
     torch.testing.assert_close(
@@ -88,12 +88,12 @@ def test_the_size_of_a_pass_does_not_change_what_is_learned(toy_model, tmp_path,
     small, large = (
         trained(toy_model, tmp_path, micro_batch_size=size, objective=objective) for size in (4, 8)
     )
-    assert_learned_alike(weights(small), weights(large), untrained(toy_model))
+    assert_same_learning(get_weights(small), get_weights(large), get_initial_weights(toy_model))
     first, *_ = small.state.log_history
     names = [name for name in first if name.startswith("rapid/")]
-    assert "rapid/clip_fraction" in names and min(logged(small, "rapid/run")) < 1
+    assert "rapid/clip_fraction" in names and min(logged_values(small, "rapid/run")) < 1
     for name in names:
-        found, expected = logged(small, name), logged(large, name)
+        found, expected = logged_values(small, name), logged_values(large, name)
         assert found == pytest.approx(expected, rel=ROUNDING, abs=ROUNDING), name
 
 
@@ -231,7 +231,7 @@ def test_it_learns_what_is_rewarded(toy_model, tmp_path):
 
     settings = {"n_step": 32, "optim": "adamw_torch", "learning_rate": 3e-2, "num_train_epochs": 12}
     run = trained(toy_model, tmp_path, reward=share, **settings)
-    rewards = logged(run, "rapid/accuracy")
+    rewards = logged_values(run, "rapid/accuracy")
     assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1
 
 
@@ -252,7 +252,7 @@ def test_an_interrupted_batch_leaves_the_next_one_no_rewards(toy_model, tmp_path
         str(tmp_path), **COMMON, H=2, n_step=8, micro_batch_size=4, max_completion_length=6,
         grading_workers=2, max_steps=2,
     )  # fmt: skip
-    trainer = make(Interrupted, config, toy_model, parity, PROMPTS)
+    trainer = make_trainer(Interrupted, config, toy_model, parity, PROMPTS)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.train()

@@ -26,7 +26,7 @@ from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.sampling_trainer import SamplingTrainer
 from rapid.training.trl.saving_trainer import SavingTrainer
 from tests.checkout import ROOT
-from tests.training.loops import run
+from tests.training.loops import train_rapid
 
 CLASSES = (
     SavingTrainer,
@@ -131,7 +131,7 @@ def test_trl_makes_no_forward_pass_of_its_own(objective, toy_model, tmp_path, mo
         raise AssertionError("TRL's own forward pass")
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", refuse)
-    assert run(toy_model, tmp_path, objective, max_steps=4).state.global_step == 4
+    assert train_rapid(toy_model, tmp_path, objective, max_steps=4).state.global_step == 4
 
 
 def test_steps_do_not_look_up_packages_or_move_prompts_again(toy_model, tmp_path, monkeypatch):
@@ -140,7 +140,7 @@ def test_steps_do_not_look_up_packages_or_move_prompts_again(toy_model, tmp_path
         importlib.metadata, "metadata", lambda name: looked_up.append(name) or metadata(name)
     )
     monkeypatch.setattr("accelerate.data_loader.send_to_device", lambda *rows, **_: moved.append(1))
-    run(toy_model, tmp_path, "rapid", max_steps=4)
+    train_rapid(toy_model, tmp_path, "rapid", max_steps=4)
     assert len(looked_up) == len({*looked_up})
     assert not moved
 

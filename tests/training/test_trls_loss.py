@@ -9,10 +9,16 @@ from datasets import Dataset
 from trl import GRPOConfig
 
 from rapid import RapidConfig
-from tests.training.conformance.families import untrained
-from tests.training.loops import COMMON, ScriptedGrpo, ScriptedTrainer, make, sometimes
+from tests.training.conformance.families import build_untrained
+from tests.training.loops import (
+    COMMON,
+    ScriptedGrpoTrainer,
+    ScriptedTrainer,
+    make_trainer,
+    partial_reward,
+)
 
-GROUP, N_STEP, H = 4, 16, 2
+GROUP_SIZE, N_STEP, H = 4, 16, 2
 ROUNDING = 2e-6  # of the largest entry of the gradient
 LOSSES = {
     "grpo": {"loss_type": "grpo", "beta": 0.1, "delta": 1.3},
@@ -39,7 +45,7 @@ OF_A_PASS = {
 PROMPTS = Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(3)])
 PASSES = {
     "one": {"micro_batch_size": N_STEP, "pack": False},
-    "several": {"micro_batch_size": GROUP, "token_budget": 150},
+    "several": {"micro_batch_size": GROUP_SIZE, "token_budget": 150},
 }
 
 
@@ -49,9 +55,9 @@ def in_order(monkeypatch):
     monkeypatch.setattr("trl.trainer.grpo_trainer.shuffle_sequence_dict", lambda batch: batch)
 
 
-def stock(model, folder, **settings) -> ScriptedGrpo:
+def stock(model, folder, **settings) -> ScriptedGrpoTrainer:
     sizes = {"per_device_train_batch_size": N_STEP, "steps_per_generation": H}
-    trainer = built(ScriptedGrpo, GRPOConfig, folder, model, sizes | settings)
+    trainer = built(ScriptedGrpoTrainer, GRPOConfig, folder, model, sizes | settings)
     trainer.current_gradient_accumulation_steps = 1  # as `train` sets it
     return trainer
 
@@ -65,7 +71,7 @@ def ours(model, folder, **settings) -> ScriptedTrainer:
 def built(kind, config, folder, model, settings):
     settings = COMMON | {"max_completion_length": 8} | settings
     use_vllm = settings.pop("use_vllm", False)
-    trainer = make(kind, config(str(folder), **settings), model, sometimes)
+    trainer = make_trainer(kind, config(str(folder), **settings), model, partial_reward)
     trainer.use_vllm = use_vllm
     return trainer
 
@@ -73,7 +79,7 @@ def built(kind, config, folder, model, settings):
 def gradients(trainer) -> list[torch.Tensor]:
     """Return the gradient of each step on an inference batch, and move the weights between."""
     model, found = trainer.model, []
-    prompts = [row for row in trainer.train_dataset.select(range(8)) for _ in range(GROUP)]
+    prompts = [row for row in trainer.train_dataset.select(range(8)) for _ in range(GROUP_SIZE)]
     generator = torch.Generator().manual_seed(0)
     for _ in range(H):
         model.zero_grad()
@@ -133,7 +139,7 @@ def test_experts_are_balanced_as_in_trl(toy_model, tmp_path, monkeypatch):
     """Of a model whose own configuration has a weight for that."""
     monkeypatch.setattr(
         "tests.training.loops.AutoModelForCausalLM.from_pretrained",
-        lambda *_, **__: untrained("Qwen3Moe"),
+        lambda *_, **__: build_untrained("Qwen3Moe"),
     )
     expected = gradients(theirs := stock(toy_model, tmp_path))
     mine = ours(toy_model, tmp_path, **PASSES["one"])
@@ -180,10 +186,10 @@ def test_evaluation_is_trls(toy_model, tmp_path, loss):
 
 
 def test_no_pass_that_corrects_vllms_is_larger_than_others(toy_model, tmp_path):
-    trainer = ours(toy_model, tmp_path, use_vllm=True, micro_batch_size=GROUP, pack=False)
+    trainer = ours(toy_model, tmp_path, use_vllm=True, micro_batch_size=GROUP_SIZE, pack=False)
     rows = []
     trainer.model.register_forward_pre_hook(
         lambda model, _, given: rows.append(len(given["input_ids"])), with_kwargs=True
     )
     gradients(trainer)
-    assert max(rows) == GROUP
+    assert max(rows) == GROUP_SIZE

@@ -16,22 +16,22 @@ from trl import GRPOConfig, GRPOTrainer
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
 from rapid.training.batches import FORWARD
 from tests.training.loops import (
-    ALL,
+    ALL_SAVINGS,
     COMMON,
-    PLAIN,
+    NO_SAVINGS,
     ScriptedTrainer,
-    assert_learned_alike,
-    descend,
-    log_pi,
-    logged,
-    make,
-    run,
-    sometimes,
-    untrained,
-    weights,
+    assert_same_learning,
+    compute_logps,
+    get_initial_weights,
+    get_weights,
+    logged_values,
+    make_trainer,
+    partial_reward,
+    take_sgd_step,
+    train_rapid,
 )
 
-GROUP, RATE = 4, 0.05
+GROUP_SIZE, RATE = 4, 0.05
 # Every setting of a loss, at a value at which it changes these steps.
 LOOPS = {
     "rapid-H1": {"objective": "rapid", "H": 1},
@@ -54,13 +54,13 @@ def loss_of(settings, logp, mu, reference, batch, share, token_share):
     given = {name: value for name, value in settings.items() if name not in ("objective", "H")}
     match settings["objective"]:
         case "rapid":
-            loss, _ = rapid_loss(logp, mu, mask, rewards, GROUP, **{"eta": 2.0} | given)
+            loss, _ = rapid_loss(logp, mu, mask, rewards, GROUP_SIZE, **{"eta": 2.0} | given)
         case "pg":
-            loss, _ = pg_loss(logp, mask, rewards, GROUP)
+            loss, _ = pg_loss(logp, mask, rewards, GROUP_SIZE)
         case "grpo":
-            loss, _ = grpo_loss(logp, mu, reference, mask, rewards, GROUP, **given)
+            loss, _ = grpo_loss(logp, mu, reference, mask, rewards, GROUP_SIZE, **given)
         case "dapo":
-            loss, _ = dapo_loss(logp, mu, mask, rewards, GROUP, *given.values())
+            loss, _ = dapo_loss(logp, mu, mask, rewards, GROUP_SIZE, *given.values())
             share = token_share
     return loss * share
 
@@ -69,16 +69,22 @@ def by_hand(model, mini_batches, settings) -> torch.Tensor:
     """The weights after one step of SGD on the graded groups of each mini-batch."""
     start = [
         (kept := {name: value[batch["here"]] for name, value in batch.items()})
-        | {"mu": log_pi(model, kept).detach()}
+        | {"mu": compute_logps(model, kept).detach()}
         for batch in mini_batches
     ]
     for whole, batch in zip(mini_batches, start, strict=True):
         share = len(batch["known"]) / len(whole["known"])
         token_share = batch["completion_mask"].sum() / whole["completion_mask"].sum()
         loss = loss_of(
-            settings, log_pi(model, batch), batch["mu"], batch["mu"], batch, share, token_share
+            settings,
+            compute_logps(model, batch),
+            batch["mu"],
+            batch["mu"],
+            batch,
+            share,
+            token_share,
         )
-        descend(model, loss, RATE)
+        take_sgd_step(model, loss, RATE)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
@@ -86,13 +92,16 @@ def reward(prompts, completions, **_):
     """As `sometimes`, but of some prompts always 1: equal rewards have a gradient here and there."""
     return [
         1.0 if prompt.endswith(("1", "8")) else found
-        for prompt, found in zip(prompts, sometimes(prompts, completions), strict=True)
+        for prompt, found in zip(prompts, partial_reward(prompts, completions), strict=True)
     ]
 
 
 @pytest.mark.parametrize(
     ("loop", "savings"),
-    [*((loop, ALL) for loop in LOOPS), *((loop, PLAIN) for loop in ("rapid", "kl", "dapo"))],
+    [
+        *((loop, ALL_SAVINGS) for loop in LOOPS),
+        *((loop, NO_SAVINGS) for loop in ("rapid", "kl", "dapo")),
+    ],
     ids=[*LOOPS, "plain rapid", "plain kl", "plain dapo"],
 )
 def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
@@ -107,7 +116,9 @@ def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
             return sampled[-1]
 
     sizes = {"n_step": 32, "max_steps": settings["H"], "learning_rate": RATE}
-    trainer = run(toy_model, tmp_path, reward=reward, trainer=Watched, **savings | settings | sizes)
+    trainer = train_rapid(
+        toy_model, tmp_path, reward=reward, trainer_class=Watched, **savings | settings | sizes
+    )
     (batch,) = sampled
     batch = {name: batch[name] for name in FORWARD}
     completions, prompts = (
@@ -116,9 +127,11 @@ def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
     )
     found = [math.nan if one is None else one for one in reward(prompts, completions)]
     batch["known"] = torch.tensor(found, dtype=torch.float64)
-    batch["here"] = ~batch["known"].view(-1, GROUP).isnan().any(1).repeat_interleave(GROUP)
+    batch["here"] = ~batch["known"].view(-1, GROUP_SIZE).isnan().any(1).repeat_interleave(
+        GROUP_SIZE
+    )
     assert 0 < batch["here"].sum() < len(batch["here"])
-    groups = batch["known"][: len(batch["known"]) // settings["H"]].view(-1, GROUP)
+    groups = batch["known"][: len(batch["known"]) // settings["H"]].view(-1, GROUP_SIZE)
     assert (groups == 1).all(1).any()  # in the first step: skipped where eta >= 1
     size = len(batch["here"]) // settings["H"]
     parts = [
@@ -127,7 +140,7 @@ def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
     ]
     model = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64)
     expected = by_hand(model, parts, settings)
-    assert_learned_alike(weights(trainer), expected, untrained(toy_model))
+    assert_same_learning(get_weights(trainer), expected, get_initial_weights(toy_model))
 
 
 def test_a_group_that_is_not_graded_is_in_no_mean(toy_model, tmp_path):
@@ -136,7 +149,7 @@ def test_a_group_that_is_not_graded_is_in_no_mean(toy_model, tmp_path):
     def reward(prompts, completions, **_):
         return [None if prompt.endswith("3") else 1.0 for prompt in prompts]
 
-    trainer = run(toy_model, tmp_path, "rapid", reward, **PLAIN)
+    trainer = train_rapid(toy_model, tmp_path, "rapid", reward, **NO_SAVINGS)
     log = [row for row in trainer.state.log_history if "rapid/graded" in row]
     assert len(log) == 8
     assert min(row["rapid/graded"] for row in log) < 1
@@ -153,32 +166,39 @@ def test_nothing_is_learned_where_the_graded_are_equal_as_in_trl(
     places = itertools.count()
 
     def reward(prompts, **_):
-        return [rewards[next(places) % GROUP] for _ in prompts]
+        return [rewards[next(places) % GROUP_SIZE] for _ in prompts]
 
     steps = {"per_device_train_batch_size": 16, "max_steps": 1, "learning_rate": RATE}
     settings = COMMON | steps | {"loss_type": "grpo", "max_completion_length": 6}
     config = GRPOConfig(str(tmp_path), **settings)
-    theirs = make(GRPOTrainer, config, toy_model, reward)
+    theirs = make_trainer(GRPOTrainer, config, toy_model, reward)
     theirs.train()
     sizes = {"H": 1, "max_steps": 1, "grading_workers": workers}
-    ours = run(toy_model, tmp_path, "grpo", reward, beta=0.0, **PLAIN | sizes)
-    assert logged(theirs, "grad_norm") == logged(ours, "grad_norm") == [0.0]
-    assert torch.equal(weights(theirs), weights(ours))
+    ours = train_rapid(toy_model, tmp_path, "grpo", reward, beta=0.0, **NO_SAVINGS | sizes)
+    assert logged_values(theirs, "grad_norm") == logged_values(ours, "grad_norm") == [0.0]
+    assert torch.equal(get_weights(theirs), get_weights(ours))
 
 
 def test_that_nothing_was_graded_is_said_once(toy_model, tmp_path, caplog):
     def reward(completions, trainer_state, **_):
         return [None if trainer_state.global_step else 1.0] * len(completions)
 
-    run(toy_model, tmp_path, "pg", reward, max_steps=3)
+    train_rapid(toy_model, tmp_path, "pg", reward, max_steps=3)
     (said,) = [text for text in caplog.messages if "graded" in text]
     assert said.startswith("step 2: none of 16 completions was graded, the first of the prompt '")
 
 
 def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path):
     once, often = (
-        run(toy_model, tmp_path, "dapo", "sometimes", dynamic_sampling_rounds=rounds, max_steps=4)
+        train_rapid(
+            toy_model,
+            tmp_path,
+            "dapo",
+            "partial_reward",
+            dynamic_sampling_rounds=rounds,
+            max_steps=4,
+        )
         for rounds in (1, 20)
     )
-    assert min(logged(once, "rapid/graded")) < 1
-    assert logged(often, "rapid/graded") == [1] * 4
+    assert min(logged_values(once, "rapid/graded")) < 1
+    assert logged_values(often, "rapid/graded") == [1] * 4
