@@ -1,6 +1,6 @@
 """Log-probabilities and entropies come from logits over the temperature, prompts shared or not.
 
-tests/training/conformance/test_families.py compares shared prompts with plain passes for all families.
+tests/training/conformance/test_families.py compares shared prompts with plain forward passes.
 """
 
 import pytest

@@ -95,9 +95,8 @@ def test_prompts_are_computed_once_and_ended_rows_are_dropped(model, prompts):
     for step, row_count in enumerate(row_counts[1:], 1):
         unfinished = int((lengths > step).sum())
         assert unfinished <= row_count < max(2, unfinished / 0.75 + 1)
-    assert len({*row_counts[1:]}) < len(
-        {*lengths.tolist()}
-    )  # rows are dropped several at a time, since dropping copies the cache
+    # Rows are dropped several at a time, since dropping copies the cache.
+    assert len({*row_counts[1:]}) < len({*lengths.tolist()})
     assert row_counts[-1] < 4
 
 

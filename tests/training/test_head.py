@@ -91,7 +91,7 @@ def test_only_inputs_that_require_it_get_a_gradient(small_chunks):
 
 @pytest.mark.parametrize("autocast", [False, True])
 def test_bfloat16_errors_are_rounding_only(autocast, small_chunks):
-    """Compared with float64, chunks err as little as whole logits, whose gradient is rounded once."""
+    """Errors to float64 are as small as those of whole logits, which round gradients once."""
     exact_tensors = draw_inputs(bias=True)
     reference = compute_gradients(score_whole_logits(*exact_tensors, CURVES[0]), exact_tensors)
     errors = []

@@ -1,4 +1,4 @@
-"""Internals of libraries that the trainer relies on: one test each, named for library and behaviour.
+"""Internals of libraries that the trainer relies on; each test names library and behaviour.
 
 If a test fails with a newer version, the code that its docstring names must follow. Until then
 `rapid/training/sampler_check.py` stops training that would learn something else.

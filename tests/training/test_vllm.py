@@ -84,7 +84,7 @@ def test_saved_model_loads_in_transformers_and_vllm(results):
     assert results["saved_model"]["mismatch"] < 1e-4
 
 
-# On GPUs and servers, with engines that only record calls ------------------------------------------
+# On GPUs and servers, with engines that only record calls ----------------------------------------
 
 
 class RecordingEngine:

@@ -1,6 +1,6 @@
-"""Worker process of test_processes.py: trains the toy model with each of the settings in a JSON file.
+"""Worker process of test_processes.py: trains the toy model once for each entry of a JSON file.
 
-For each of them, each process writes its final weights and what its steps logged.
+Each process writes, for each entry, its final weights and what its steps logged.
 """
 
 import gc

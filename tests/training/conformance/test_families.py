@@ -25,7 +25,7 @@ from tests.training.loops import ScriptedGrpoTrainer, ScriptedTrainer, get_weigh
 
 
 def build_sharp_model(family: str):
-    """Return a model without dropout, in training mode, with sharper predictions than an untrained one."""
+    """Return a model in training mode, without dropout and with sharper predictions."""
     model = build_untrained(family)
     with torch.no_grad():
         for parameter in model.parameters():

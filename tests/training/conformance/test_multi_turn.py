@@ -1,4 +1,4 @@
-"""Multi-turn completions: the policy reads tokens of tools and environments without learning them."""
+"""Multi-turn completions: tokens of tools and environments are read but not learned."""
 
 import random
 

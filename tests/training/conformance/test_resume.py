@@ -56,7 +56,7 @@ def build_trainer(
 
 
 def get_result(trainer) -> tuple[torch.Tensor, list[dict], int]:
-    """Return weights, logs without values of a single call, and the number of sampled completions."""
+    """Return weights, logs without call-specific values, and the number of completions."""
     log = [
         {
             key: repr(value)

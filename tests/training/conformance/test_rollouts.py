@@ -45,7 +45,7 @@ def train_on_rollouts(train, reward, **settings):
 
 
 def test_placeholder_logps_are_not_used_as_behavior_logps(train):
-    """With a learning rate of 0 weights are 1; the true log-probabilities are far from the 0 given."""
+    """The learning rate is 0, so weights are 1; true log-probabilities are far from 0."""
     trainer, _ = train_on_rollouts(train, RecordingReward(), H=2, max_steps=2, learning_rate=0.0)
     assert logged_values(trainer, "rapid/weight") == pytest.approx([1, 1], abs=1e-4)
     assert not logged_values(trainer, "rapid/sampler_mismatch")
