@@ -15,7 +15,7 @@ SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
 def test_waited_and_stolen_time_are_read_separately(tmp_path):
-    """The second figure of schedstat, in nanoseconds; the eighth of this process's cores, in ticks."""
+    """schedstat's second figure, in nanoseconds; the eighth of this process's cores, in ticks."""
     process_cores = os.sched_getaffinity(0)
     rows = [
         f"cpu{core} 1 2 3 4 5 6 7 {50 if core in process_cores else 9000} 0 0"
