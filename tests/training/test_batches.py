@@ -31,9 +31,9 @@ def test_trimmed_batch_is_as_wide_as_its_longest_rows():
     first, second = (select_groups(batch, [group], 2, True) for group in (0, 1))
     assert first["prompt_ids"].shape == second["prompt_mask"].shape == (2, 2)
     assert first["completion_ids"].shape == (2, 3)
-    assert second["completion_ids"].tolist() == [[6, 7], [9, 10]]  # in as many calls of the model
+    assert second["completion_ids"].tolist() == [[6, 7], [9, 10]]  # two columns stay at least
     assert select_groups(batch, [1], 2, False)["completion_ids"].shape == (2, 3)
-    two_groups = select_groups(batch, [3, 1], 2, True)  # of which the one is longer
+    two_groups = select_groups(batch, [3, 1], 2, True)  # group 3 is longer than group 1
     assert two_groups["prompt_ids"].shape == two_groups["completion_ids"].shape == (4, 3)
 
 

@@ -98,9 +98,8 @@ def test_peft_with_virtual_tokens_generates_with_cache(kind, toy_model):
     drawn: list[torch.Tensor] = []
     with decoding(model, Decoder(), drawn):
         output = generate(model, do_sample=False)
-    logits = model(
-        output, attention_mask=torch.ones_like(output)
-    ).logits  # has positions of virtual tokens too
+    # The logits have positions of virtual tokens, too.
+    logits = model(output, attention_mask=torch.ones_like(output)).logits
     scored = logits[:, -6:-1].log_softmax(-1)
     expected = scored.gather(2, output[:, 6:, None])[..., 0]
     torch.testing.assert_close(torch.stack(drawn), expected, rtol=0, atol=1e-5)

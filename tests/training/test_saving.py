@@ -54,7 +54,7 @@ def test_checkpoint_is_synced_to_disk_before_rename(toy_model, tmp_path, monkeyp
 def test_every_process_knows_name_of_best_checkpoint(toy_model, tmp_path, monkeypatch):
     """A process that writes no checkpoint knows it as well."""
 
-    def save_in_main_process(self, model, trial):  # what the main process does
+    def save_in_main_process(self, model, trial):
         best_checkpoint = f"checkpoint-{self.state.global_step}"
         self.state.best_model_checkpoint = str(Path(self._get_output_dir(trial), best_checkpoint))
 

@@ -294,7 +294,7 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
     check_refused(r"checkpoint-2 is damaged: training_loop_0\.pth")
     (checkpoint / "digests.json").unlink()
     torch.save({"sizes": checkpoint}, checkpoint / "training_loop_0.pth")
-    check_refused("Weights only load failed", UnpicklingError)  # it could be any code
+    check_refused("Weights only load failed", UnpicklingError)  # unpickling could run any code
     (checkpoint / "training_loop_0.pth").unlink()
     (checkpoint / "inference_batch_0.pth").touch()  # written by an earlier version
     check_refused("no training_loop_0.pth: save_only_model, .* or an earlier version. Change that")
