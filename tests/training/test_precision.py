@@ -88,7 +88,7 @@ def test_prompts_are_not_shared_with_float32_head(toy_model, tmp_path, monkeypat
         "prefill_prompts",
         lambda *args: prefill_calls.append(args) or prefill_prompts(*args),
     )
-    settings = {"dtype": torch.bfloat16, "trainer": ScriptedTrainer} | STEPS
+    settings = {"dtype": torch.bfloat16, "trainer_class": ScriptedTrainer} | STEPS
     train_rapid(toy_model, tmp_path, "rapid", cast_lm_head_to_fp32=cast, **settings)
     assert bool(prefill_calls) is not cast
 
