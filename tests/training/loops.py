@@ -213,5 +213,11 @@ def assert_same_learning(weights, expected, start):
     assert (weights - expected).norm() <= ROUNDING * change + storage_error
 
 
+def assert_same_training(trainer, reference, model):
+    """Assert that two trainers learned the same from the model that both started from."""
+    weights, expected = get_weights(trainer), get_weights(reference)
+    assert_same_learning(weights, expected, get_initial_weights(model, expected.dtype))
+
+
 def logged_values(trainer, name: str) -> list[float]:
     return [row[name] for row in trainer.state.log_history if name in row]

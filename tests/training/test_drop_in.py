@@ -10,9 +10,8 @@ from rapid import RapidConfig, RapidTrainer
 from tests.training.loops import (
     COMMON,
     ScriptedTrainer,
-    assert_same_learning,
+    assert_same_training,
     build_rapid_trainer,
-    get_initial_weights,
     get_weights,
     logged_values,
     text_sum_reward,
@@ -93,9 +92,7 @@ def test_caches_and_padding_do_not_change_training(toy_model, tmp_path):
         {"generation_kwargs": {"use_cache": False}},
     ):
         trainer = train_rapid(toy_model, tmp_path, "rapid", max_steps=4, H=2, **settings)
-        assert_same_learning(
-            get_weights(trainer), get_weights(plain), get_initial_weights(toy_model)
-        )
+        assert_same_training(trainer, plain, toy_model)
 
 
 @pytest.mark.parametrize(

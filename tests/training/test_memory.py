@@ -140,11 +140,7 @@ def test_out_of_memory_halves_micro_batches_with_same_result(
     assert limited.halvings >= 2 and (pack or limited.halvings == 3)
     (message,) = [message for message in caplog.messages if "memory ran out" in message]
     assert "in a micro-batch of 16." in message
-    loops.assert_same_learning(
-        loops.get_weights(limited),
-        loops.get_weights(unlimited),
-        loops.get_initial_weights(toy_model),
-    )
+    loops.assert_same_training(limited, unlimited, toy_model)
     shares = loops.logged_values(limited, "rapid/run")
     # No micro-batch counts twice.
     assert shares == pytest.approx(loops.logged_values(unlimited, "rapid/run"))
@@ -185,9 +181,7 @@ def test_auto_size_tries_longest_completions_with_same_result(
     longest = len("long long long prompt 31")
     assert tried[:2] == [(1, longest), (2, 6 - 1)]  # first the shared prompt, then two completions
     assert auto.micro_batch_limit == MicroBatchLimit(5, 5 * (longest + 6) if pack else None)
-    loops.assert_same_learning(
-        loops.get_weights(auto), loops.get_weights(fixed), loops.get_initial_weights(toy_model)
-    )
+    loops.assert_same_training(auto, fixed, toy_model)
     auto.halvings = 2
     resumed = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
     resumed.load_loop_state(auto.loop_state())

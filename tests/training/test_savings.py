@@ -9,10 +9,8 @@ from tests.training.loops import (
     ALL_SAVINGS,
     NO_SAVINGS,
     SAVINGS,
-    assert_same_learning,
+    assert_same_training,
     build_rapid_trainer,
-    get_initial_weights,
-    get_weights,
     train_rapid,
 )
 
@@ -22,7 +20,7 @@ def test_all_savings_learn_same_as_plain_loop(toy_model, tmp_path):
     plain = train_rapid(toy_model, tmp_path, "rapid", **NO_SAVINGS)
     saved = train_rapid(toy_model, tmp_path, "rapid", **ALL_SAVINGS)
     assert saved.state.global_step == 8
-    assert_same_learning(get_weights(saved), get_weights(plain), get_initial_weights(toy_model))
+    assert_same_training(saved, plain, toy_model)
 
 
 def record_input_sizes(model) -> list[int]:
@@ -81,6 +79,4 @@ def test_step_with_all_groups_skipped_applies_momentum(toy_model, tmp_path):
     )
     shares = [row["rapid/run"] for row in skipped.state.log_history if "rapid/run" in row]
     assert 0 in shares[1:] and max(shares) == 1
-    assert_same_learning(
-        get_weights(skipped), get_weights(not_skipped), get_initial_weights(toy_model)
-    )
+    assert_same_training(skipped, not_skipped, toy_model)

@@ -4,14 +4,13 @@ from shutil import copytree
 from types import SimpleNamespace
 
 import pytest
-import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.training.sft import ImitatingTrainer, sft_trainer
-from tests.training.loops import COMMON, assert_same_learning, get_initial_weights, get_weights
+from tests.training.loops import COMMON, assert_same_training
 
 
 def build_sft_trainer(toy_model, tmp_path, learning_rate=1e-3, **sizes):
@@ -93,8 +92,7 @@ def test_micro_batch_size_does_not_change_training(toy_model, tmp_path):
     )
     for trainer in (single, double):
         trainer.train()
-    start = get_initial_weights(toy_model, torch.float32)
-    assert_same_learning(get_weights(single), get_weights(double), start)
+    assert_same_training(single, double, toy_model)
     losses = [trainer.state.log_history[0]["loss"] for trainer in (single, double)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
@@ -135,6 +133,4 @@ def test_out_of_memory_halves_micro_batches(toy_model, tmp_path, monkeypatch, ca
     halved = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
     halved.train()
     assert (halved.halvings, len(caplog.messages)) == (1, 1)
-    assert_same_learning(
-        get_weights(halved), get_weights(unlimited), get_initial_weights(toy_model, torch.float32)
-    )
+    assert_same_training(halved, unlimited, toy_model)

@@ -14,9 +14,7 @@ from tests.training.loops import (
     COMMON,
     ROUNDING,
     ScriptedTrainer,
-    assert_same_learning,
-    get_initial_weights,
-    get_weights,
+    assert_same_training,
     logged_values,
     make_trainer,
 )
@@ -61,9 +59,7 @@ def test_sampler_log_mu_matches_forward_pass(toy_model, tmp_path):
     settings = {"temperature": 0.7, "sampling_batch_size": 8}
     sampled = train_trainer(toy_model, tmp_path, **settings)
     recomputed = train_trainer(toy_model, tmp_path, reuse_logp=False, **settings)
-    assert_same_learning(
-        get_weights(sampled), get_weights(recomputed), get_initial_weights(toy_model)
-    )
+    assert_same_training(sampled, recomputed, toy_model)
     sampled_batch, recomputed_batch = sampled.last_pass[1], recomputed.last_pass[1]
     mask = sampled_batch["completion_mask"].bool()
     torch.testing.assert_close(
@@ -94,7 +90,7 @@ def test_micro_batch_size_does_not_change_training(toy_model, tmp_path, objectiv
         train_trainer(toy_model, tmp_path, micro_batch_size=size, objective=objective)
         for size in (4, 8)
     )
-    assert_same_learning(get_weights(small), get_weights(large), get_initial_weights(toy_model))
+    assert_same_training(small, large, toy_model)
     first, *_ = small.state.log_history
     names = [name for name in first if name.startswith("rapid/")]
     assert "rapid/clip_fraction" in names and min(logged_values(small, "rapid/run")) < 1
