@@ -98,6 +98,6 @@ def test_without_a_gpu_or_a_package_it_says_what_to_do(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_the_worker_of_the_suite_runs_on_a_cpu_too(toy_model, tmp_path):
-    [outcome] = suite.run(toy_model, tmp_path, bf16=True, use_cpu=True)
+    [outcome] = suite.train_in_processes(toy_model, tmp_path, bf16=True, use_cpu=True)
     assert outcome["device"] == "cpu" and outcome["peak_gb"] == 0
-    suite.check(outcome | {"device": "cuda:0"})
+    suite.check_outcome(outcome | {"device": "cuda:0"})
