@@ -258,15 +258,8 @@ def test_default_of_trls_loss_is_accepted_with_other_objective(caplog):
 
 def test_passing_every_default_selects_rapid(caplog):
     """Parsers pass a value for every field, so explicit ones cannot be recognized."""
-    arguments = [
-        "--output_dir",
-        "unused",
-        "--use_cpu",
-        "--report_to",
-        "none",
-        "--loss_type",
-        "dapo",
-    ]
+    arguments = ["--output_dir", "unused", "--use_cpu", "--report_to", "none"]
+    arguments += ["--loss_type", "dapo"]
     (parsed,) = TrlParser(RapidConfig).parse_args_and_config(arguments)
     trl_config = GRPOConfig("unused", use_cpu=True, bf16=False, report_to=[])
     for config in (parsed, replace(parsed), RapidConfig.of(trl_config)):
