@@ -148,6 +148,6 @@ def test_a_second_command_for_a_run_is_refused_at_once(workshop):
         assert workshop.start(workshop.commands[name], out, forked).wait(PATIENCE) == 2
     output = workshop.log(out)
     job.resume()
-    assert output.count(f"rapid train: {out}: process {job.pid} of ") == 4, output[-4000:]
+    assert output.count(f"rapid train: {out}: in use by process {job.pid} on ") == 4, output[-4000:]
     assert first.wait(PATIENCE) == 0
     assert workshop.results(out) == workshop.results(name)

@@ -237,7 +237,10 @@ def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
         third = run_rapid(path, "third")
     os.close(writing)
     assert [job.returncode for job in (first, second, third)] == [1, 1, 0]
-    assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
+    assert (
+        first.stderr
+        == "rapid: the fork server cannot start this job: [Errno 12] Cannot allocate memory\n"
+    )
     returned = [f"back: {name} True" for name in ("first", "second", "third")]
     assert server.stdout.read().splitlines() == returned
 

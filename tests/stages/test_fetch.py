@@ -61,8 +61,8 @@ def test_the_working_directory_is_not_emptied(toy_model, tmp_path, monkeypatch):
     [
         ("pypi:thing", "allowed: pypi:NAME==VERSION"),
         ("pypi:rapid no==1", "allowed: pypi:NAME==VERSION"),
-        ("no/such.gguf", "there is no file no/such.gguf"),
-        ("not a name", "neither a folder or file here nor a name on the hub"),
+        ("no/such.gguf", "the file no/such.gguf does not exist"),
+        ("not a name", "neither an existing folder or file nor a name on the hub"),
         ("someone/something", "someone/something at main cannot be downloaded"),
     ],
 )

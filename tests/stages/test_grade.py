@@ -77,7 +77,10 @@ def test_code_is_graded_bare_and_in_a_fence(files, capsys):
     ("line", "message"),
     [
         ('{"id": "train/algebra/1"}', "completions:2: completion: Field required"),
-        ('{"id": "train/algebra/9", "completion": ""}', "completions:2: id: no problem"),
+        (
+            '{"id": "train/algebra/9", "completion": ""}',
+            "completions:2: id: 'train/algebra/9' is not the id",
+        ),
         ('{"id": 1, "completion": ""}', "completions:2: id: "),
         ('{"id": "train/algebra/1", "completion": null}', "completions:2: completion: "),
         ("{", "completions:2: the line: Invalid JSON"),
@@ -133,7 +136,9 @@ def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(f
         refused, (1.0, "passed"), refused, refused, (1.0, "passed"),
     ]  # fmt: skip
     message = captured.err[captured.err.index("rapid grade: ") :].splitlines()
-    assert message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion:"
+    assert (
+        message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion is:"
+    )
     assert [line.split(": ")[0] for line in message[1:]] == ["  Mbpp/two", "  Mbpp/one"]
 
 

@@ -39,7 +39,7 @@ def test_problems_that_lie_where_the_job_writes_are_left_there(source, tmp_path)
     (tmp_path / "math/test.jsonl").unlink()
     (tmp_path / "math/pretrain.jsonl").unlink()
     (tmp_path / "math/manifest.json").unlink()
-    with pytest.raises(BadInput, match="is where this job writes: move it"):
+    with pytest.raises(BadInput, match="is in the folder that this job writes: move it elsewhere"):
         prepare(spec("math", source=str(tmp_path / "math" / source)), tmp_path / "math")
     assert file.read_bytes() == before
 

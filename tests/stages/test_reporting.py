@@ -134,7 +134,10 @@ def test_a_reporter_that_fails_is_left_out(capsys):
     for step in (1, 2):
         log([reports], step)
     assert len(calls) == 3 and calls[1:] == ["other", "other"]
-    assert "Failing is left out from here on: OSError('no service')" in capsys.readouterr().out
+    assert (
+        "Failing failed, and the run goes on without it: OSError('no service')"
+        in capsys.readouterr().out
+    )
 
 
 def test_a_run_reports_where_it_is_told_to(values, tmp_path, monkeypatch):

@@ -89,7 +89,7 @@ def test_without_results_in_dvc_lock_nothing_is_pulled(default, pulls, capsys, l
 def test_files_are_replaced_only_where_it_is_asked_for(default, pulls, capsys):
     Path("dvc.lock").write_text("stages: {data: {cmd: make}}")
     assert upkeep.restore([Path("params.yaml")]) == 1
-    assert "rapid restore --force replaces them" in capsys.readouterr().err
+    assert "`rapid restore --force` replaces them" in capsys.readouterr().err
     assert upkeep.restore([Path("params.yaml")], force=True) == 1
     assert "--force" not in capsys.readouterr().err
     assert pulls == [["pull"], ["pull", "--force"]]
