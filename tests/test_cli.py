@@ -102,7 +102,7 @@ def run_prepare(spec, out, status=0):
 
 def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
     failed = run_prepare(json.dumps(SPEC | {"source": "nowhere"}), tmp_path / "out", status=2)
-    assert "no such file or folder" in failed.stderr
+    assert "nor an existing file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 

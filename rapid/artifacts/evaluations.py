@@ -15,7 +15,9 @@ class CurvePoint(Record):
     """curve.jsonl: accuracy on the test problems of a snapshot taken during training."""
 
     step: Count
-    seconds: Seconds = Field(description="of training until then, without keeping models")
+    seconds: Seconds = Field(
+        description="seconds of training so far, without the time to save models"
+    )
     pass_at: dict[int, Annotated[float, Field(ge=0, le=1)]] = Field(
         description="k -> mean over problems"
     )
@@ -58,13 +60,14 @@ class Evaluation(Record):
         ids = {score.id for score in self.scores}
         if not ids or not len(ids) == len(self.scores) == self.problems:
             raise ValueError(
-                f"problems: {self.problems}, but {len(self.scores)} scores of {len(ids)} problems"
+                f"problems: {self.problems}, but there are {len(self.scores)} scores of "
+                f"{len(ids)} different problems"
             )
         for score in self.scores:
             if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {score.correct} of {score.samples} completions of {score.id} are "
-                    f"correct, of {self.samples} that were sampled"
+                    f"scores: {score.id} has {score.correct} correct completions of "
+                    f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
         counted = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
@@ -74,11 +77,11 @@ class Evaluation(Record):
         }  # fmt: skip
         for kind, (expected, verdicts) in counted.items():
             if verdicts != expected:
-                raise ValueError(f"reasons: of {verdicts} {kind}, but there are {expected}")
+                raise ValueError(f"reasons: they count {verdicts} {kind} instead of {expected}")
         for k, share in self.pass_at.items():
             recomputed = mean_pass_at_k(self.scores, k)
             if recomputed is None or not abs(recomputed - share) < ROUNDING:
-                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {recomputed}")
+                raise ValueError(f"pass_at: {share} at k = {k}, but the scores give {recomputed}")
         return self
 
 

@@ -16,7 +16,7 @@ CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the 
 class StepRecord(StepMetrics):
     """steps.jsonl: one optimizer step, its metrics, and the seconds that each phase took."""
 
-    sampling: float | None = Field(None, description="seconds of this step, as those that follow")
+    sampling: float | None = Field(None, description="seconds of sampling in this step")
     grading: float | None = None
     backpropagation: float | None = None
     sync: float | None = None
@@ -84,23 +84,26 @@ class _BeforeMetrics(Record):
     note: str = Field("", description="why the status is 'unavailable'")
     runtime: Runtime | None = None
     cpu: float | None = Field(
-        None, description="CPU seconds of runtime.total, of the process and its descendants"
+        None, description="CPU seconds of the process and its descendants, during runtime.total"
     )
     waited: float | None = Field(
-        None, description="seconds of it, grading apart, in which something else had the core"
+        None, description="seconds, outside grading, in which other processes used the core"
     )
     stolen: float | None = Field(
         None,
-        description="seconds of it in which a core of its served other virtual machines, a mean",
+        description="mean seconds in which a core was used by other virtual machines",
     )
-    disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
-    attempt: int = Field(1, description="which this is: some disturbed runs are run again")
-    interrupted: Count = Field(0, description="how often it was killed, and went on")
+    disturbed: bool = Field(
+        False,
+        description="whether others used the core for over 20 % of the time outside grading",
+    )
+    attempt: int = Field(1, description="number of this attempt: some disturbed runs are run again")
+    interrupted: Count = Field(0, description="how often it was killed and resumed")
     lost: Seconds = Field(
-        0.0, description="seconds of steps that were done again for that, not in runtime"
+        0.0, description="seconds of steps that were repeated after a resume; not in runtime"
     )
     optimizer_steps: Count = 0
-    completions: Count = Field(0, description="completions sampled, resampled ones too")
+    completions: Count = Field(0, description="completions sampled, including resampled ones")
 
 
 class _AfterMetrics(_BeforeMetrics):
@@ -110,14 +113,19 @@ class _AfterMetrics(_BeforeMetrics):
     peak_memory_mb: float = Field(
         0.0,
         ge=0,
-        description="the most that the process held, 1e6 bytes: of its GPU, or else resident",
+        description="peak memory of the process in 1e6 bytes: allocated on the GPU, or resident "
+        "on a CPU",
     )
     pass_completions: Count = Field(
-        0, description="of full length, that memory allows in a pass, where it was to decide it"
+        0, description="completions of full length that fit into a micro-batch, if it is `auto`"
     )
-    halvings: Count = Field(0, description="how often passes were halved: memory had run out")
+    halvings: Count = Field(
+        0, description="how often micro-batches were halved because memory ran out"
+    )
     hardware: str = Field("", description="processor or GPU and count, in words")
-    commit: str = Field("", description="git commit of the code, with +dirty where it was")
+    commit: str = Field(
+        "", description="git commit of the code, with +dirty if tracked files differed from it"
+    )
 
 
 _Metrics: Any = create_model("_Metrics", __base__=_BeforeMetrics, **build_summary_fields())

@@ -61,7 +61,7 @@ def test_equal_rewards_have_no_gradient_on_policy_but_for_rounding(clip, baselin
 
 
 def test_leaving_one_out_of_a_group_of_one_is_refused():
-    with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
+    with pytest.raises(ValueError, match=r"group_size=1: set it to at least 2"):
         compute_loss([0.1, 0.2], [1.0, 0.0], 1, 2.0, "advantage", "others")
 
 

@@ -89,5 +89,5 @@ def test_a_folder_tells_what_names_its_job(folder, names):
 
 
 def test_no_job_lies_elsewhere():
-    with pytest.raises(ValueError, match="no job lies in such a folder"):
+    with pytest.raises(ValueError, match="is not the folder of a job"):
         parse_folder("runs/math/m/pg")

@@ -75,7 +75,7 @@ def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
     cells = {name: value for name, value in MAP.items() if name != "rate"}
     arena = {"fields": {"math": FIELD}, "maps": {"math": cells}}
     assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
-    with pytest.raises(BadParams, match="a rate, or a field"):
+    with pytest.raises(BadParams, match="a learning rate, unless arena"):
         load(values | {"arena": {"maps": {"math": cells}}})
 
 
@@ -87,11 +87,14 @@ def test_a_variant_is_read_as_it_was_written(rate):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
-        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
+        (
+            {"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]},
+            "learning rates that include dapo",
+        ),
+        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "learning rates that include pg"),
         (
             {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
-            "expect: 'same' is not allowed; allowed: better, where it is by seconds",
+            "expect: 'same' is not allowed; allowed: better, as the claim is by seconds",
         ),
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],

@@ -110,7 +110,7 @@ def test_half_a_character_ends_its_own_completion_only(files, capsys, tmp_path, 
     [
         ([PROBLEMS["math"][0]] * 2, "problems:2: a second problem with the id"),
         ([{"unique_id": "a", "answer": "1"}], "problems:1: problem: Field required"),
-        ([], "problems: no problems in it"),
+        ([], "problems: contains no problems"),
     ],
 )
 def test_bad_problems_are_named(files, capsys, problems, message):

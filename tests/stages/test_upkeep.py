@@ -43,7 +43,7 @@ def test_what_is_accepted_is_named_with_what_changed(default, capsys):
     assert accept() == 0
     printed = capsys.readouterr()
     assert "accepted: data/math" in printed.out
-    assert "made with other code: rapid/stages/prepare.py" in printed.err
+    assert "code has changed: rapid/stages/prepare.py" in printed.err
     assert "/rapid-H16,eta=1/" not in printed.out
 
 
