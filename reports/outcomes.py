@@ -78,8 +78,9 @@ class FieldOutcomes:
             on_file = {*zip(recorded[name].run, recorded[name].reach, strict=True)}
             if unexpected := on_file - {expected}:
                 raise BadFile(
-                    f"{file}: on {self.benchmark} {name} is {min(unexpected)} (run, reach), and the"
-                    f" parameters have {expected}: run the whole arena again, and make arena-record"
+                    f"{file}: its results of {name} on {self.benchmark} are of "
+                    f"{min(unexpected)} (run, reach), but the parameters have {expected}: "
+                    "run the whole arena again, then make arena-record"
                 )
         runtimes = measured[PLAIN.name].runs.set_index("seed").runtime.dropna()
         shared = runtimes.index.intersection(recorded[PLAIN.name].index)

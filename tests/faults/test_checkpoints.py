@@ -53,7 +53,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     if data is not None:
         path.write_bytes(data)
     assert newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
-    assert f"checkpoint-10 is damaged, and left out: {message}\n" in capsys.readouterr().err
+    assert f"checkpoint-10 is damaged, and skipped: {message}\n" in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
     assert newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
     assert not (checkpoints / "checkpoint-10").exists()

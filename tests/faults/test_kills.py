@@ -105,8 +105,10 @@ def test_a_run_of_two_processes_is_resumed(workshop):
         assert launcher.wait(PATIENCE) == status, workshop.log(out)[-4000:]
         assert not workshop.left_behind()
     workshop.finish(command, out, forked=False)
-    assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.log(out))
-    assert "going on from here" in workshop.log(out)
+    assert re.search(
+        r"SIGTERM: ended after step \d+ of 8\. To resume, run the same command", workshop.log(out)
+    )
+    assert "resuming from here" in workshop.log(out)
     assert workshop.summary(out).interrupted == 2  # without the fork server there is one attempt
     workshop.finish(command, "two-undisturbed", forked=False)
     assert workshop.results(out) == workshop.results("two-undisturbed")

@@ -85,12 +85,12 @@ def test_an_evaluation_is_of_as_many_problems_as_were_prepared(params, runs):
     runs.seal(data / "manifest.json", spec={"test": 2})
     collect(params, runs.root)
     runs.seal(data / "manifest.json", spec={"test": 3})
-    with pytest.raises(BadFile, match="problems: 2, but its job was to have 3"):
+    with pytest.raises(BadFile, match="problems: 2 is not what its job was asked for, 3"):
         collect(params, runs.root)
     runs.evaluation(RUN, status="unavailable", note="no Lean")
     assert row_of(collect(params, runs.root), RUN).no_evaluation == "not evaluated: no Lean"
     runs.edit(path, lambda document: document.update(seed=0))
-    with pytest.raises(BadFile, match="seed: 0, but its job was to have 1"):
+    with pytest.raises(BadFile, match="seed: 0 is not what its job was asked for, 1"):
         collect(params, runs.root)
 
 
@@ -116,5 +116,5 @@ def test_demonstrations_that_were_made_anew_after_a_run_are_an_error(params, run
     path = runs.seal(runs.summary(SFT), inputs=hash_files(demonstrations))
     collect(params, runs.root)
     runs.seal(path, inputs={name: "of others"})
-    with pytest.raises(BadFile, match=f"manifest.json: its job read another {name} than there is"):
+    with pytest.raises(BadFile, match=f"manifest.json: its job read another version of {name}"):
         collect(params, runs.root)

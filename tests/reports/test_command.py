@@ -110,7 +110,7 @@ def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
         ("no-such.yaml", [], "no-such.yaml: cannot be read: No such file"),
         ("{not json", [], "Expecting property name"),
         ("{}", [], "data_seed: is missing"),
-        ({}, ["--arena"], "--arena: params name no arena"),
+        ({}, ["--arena"], "--arena: the parameters have no section arena"),
         # Named parameters share jobs with those of the folder's params.yaml.
         ({"name": "mine"}, [], "params.yaml:1: data_seed: -1 is not allowed"),
     ],

@@ -86,7 +86,10 @@ def test_trials_decide_rates_and_the_accuracy_to_reach(values, runs, monkeypatch
 def test_parameters_without_a_tuning_are_refused(values, tmp_path, capsys):
     del values["arena"]["tuning"]
     given, record = tmp_path / "params.yaml", str(tmp_path / "trials.csv")
-    for text, says in ((yaml.safe_dump(values), "tune nothing"), ("a: [", "params.yaml:1: ")):
+    for text, says in (
+        (yaml.safe_dump(values), "have no arena.tuning"),
+        ("a: [", "params.yaml:1: "),
+    ):
         given.write_text(text)
         with pytest.raises(SystemExit):
             main(["--configfile", str(given), "--record", record, "--write", record])

@@ -73,7 +73,9 @@ def test_a_loss_that_is_no_number_ends_the_run(toy_model, tmp_path):
 def test_what_is_not_trained_on_is_refused_at_once_and_together(toy_model, tmp_path):
     config = RapidConfig(str(tmp_path), dynamic_sampling_rounds=2, **COMMON)
     stream = PROMPTS.add_column("image", [0] * len(PROMPTS)).to_iterable_dataset()
-    with pytest.raises(ValueError, match=r"(?s)leave images out.*make the stream a Dataset"):
+    with pytest.raises(
+        ValueError, match=r"(?s)remove images from.*use a Dataset in place of the stream"
+    ):
         RapidTrainer(str(toy_model), digits_sum, config, stream)
 
 

@@ -77,7 +77,8 @@ def test_the_largest_micro_batch_is_what_fits(monkeypatch, limit, at_most, reser
 
 
 @pytest.mark.parametrize(
-    ("limit", "message"), [(float("inf"), r"takes 0\.00 GB"), (700, "takes more than there is")]
+    ("limit", "message"),
+    [(float("inf"), r"needs 0\.00 GB"), (700, "needs more memory than there is")],
 )
 def test_that_not_one_completion_fits_is_an_error(monkeypatch, limit, message):
     allocations = Allocations(monkeypatch, available=1000, base=100, each=1000, limit=limit)

@@ -57,13 +57,17 @@ def test_warnings_are_given_once_in_the_run_and_at_its_end(
     assert logged(trainer, "completions/clipped_ratio") == [1] * 6
     (message,) = messages_about(caplog, "cut off")
     assert message.startswith("step 1: all 16 completions were cut off at max_completion_length=6")
-    assert "Raise it; if completions never end, see whether" in message
-    assert message.endswith("This is said once.")
+    assert "Raise it; if completions never end, check whether" in message
+    assert message.endswith("This warning is given once.")
     first, last = messages_about(caplog, "reward")
     equal = f"every reward was {shown}"
-    assert first.startswith(f"step 4: in the last 4 inference batches (16 groups) {equal}, so that")
+    assert first.startswith(
+        f"step 4: in the last 4 inference batches (16 groups) {equal}, so nothing"
+    )
     assert last.startswith(f"step 6: the run has ended, and nothing was learned: {equal} in all of")
-    assert all("Try the reward function on a completion that deserves" in m for m in (first, last))
+    assert all(
+        "Check the reward function with a completion that deserves" in m for m in (first, last)
+    )
 
 
 def test_rewards_that_differ_now_and_then_are_no_reason(toy_model, tmp_path, caplog):
@@ -234,7 +238,7 @@ def test_messages_are_looked_at_once_and_few_of_them(notices, caplog):
         notices.check_messages(step, many, render)
     assert len(rendered) == 4 * 32
     (message,) = caplog.messages
-    assert message.startswith("step 3: the chat template does not read 'scratchpad' in messages: ")
+    assert message.startswith("step 3: the chat template does not use 'scratchpad' of messages: ")
 
 
 def test_keys_that_the_template_never_reads_are_mentioned_before_sampling(
@@ -248,4 +252,4 @@ def test_keys_that_the_template_never_reads_are_mentioned_before_sampling(
     data, model = Dataset.from_list(rows), str(toy_model)
     RapidTrainer(model, constant(0.0), args, data, processing_class=tokenizer).train()
     (message,) = messages_about(caplog, "chat template")
-    assert message.startswith("step 1: the chat template does not read 'scratchpad' in messages")
+    assert message.startswith("step 1: the chat template does not use 'scratchpad' of messages")

@@ -42,15 +42,15 @@ def test_what_can_be_trained_on_is_taken():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"dataset": ROWS.add_column("image", [0])}, "leave images out"),
+        ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
-        ({"optim": "adalomo"}, "steps in every backward pass"),
+        ({"optim": "adalomo"}, "changes weights in every backward pass"),
         ({"adapter": NONE}, "XLORA: with this adapter"),
         (
             {"model": SimpleNamespace(peft_config={"given": LORA, "other": NONE})},
             "XLORA: with this",
         ),
-        ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "make the stream a Dataset"),
+        ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "use a Dataset in place of the stream"),
     ],
 )
 def test_what_the_trainer_cannot_do_is_refused(given, says):
@@ -97,7 +97,9 @@ def test_an_infinite_reward_is_told_with_its_sample(row, whose):
     rewards = torch.tensor([[1.0, math.nan], [1e18, 0]]).repeat(3, 1)
     refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
     rewards[row, 1] = -math.inf
-    with pytest.raises(ValueError, match=f"g gave the reward -inf to .*{whose}: rewards are"):
+    with pytest.raises(
+        ValueError, match=f"g gave the reward -inf to .*{whose}: a reward has to be"
+    ):
         refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
     rewards[0, 0] = 1e20  # whose square is
     for first in (2, 1):
@@ -134,5 +136,5 @@ def test_a_run_without_a_step_is_refused_if_it_was_to_have_one():
 
     for most, steps in ((0, 0), (1, 1), (5, 2)):
         end(most, steps)
-    with pytest.raises(ValueError, match=r"there was no step: .* no samples, or fewer"):
+    with pytest.raises(ValueError, match=r"no step was taken: .* has fewer samples"):
         end(1, 0)

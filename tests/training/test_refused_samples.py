@@ -23,7 +23,7 @@ def test_a_reward_whose_square_is_infinite_is_refused(train, toy_model):
     with pytest.raises(ValueError, match=r"reward gave the reward 1\S*e\+30 to the compl") as end:
         train(RapidTrainer, str(toy_model), reward, **SIZES)
     assert asked[5] != asked[0]
-    assert f" of the prompt {asked[5]!r}: rewards are numbers below 1e19" in str(end.value)
+    assert f" of the prompt {asked[5]!r}: a reward has to be a number below 1e19" in str(end.value)
     place = f"at step 1, with 16 completions, the first of the prompt {asked[0]!r}"
     assert end.value.__notes__ == [place]
 

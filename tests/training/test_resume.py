@@ -73,7 +73,10 @@ def test_a_run_that_a_signal_ended_is_resumed_exactly(
     with pytest.raises(SystemExit) as end:
         run.train()
     assert end.value.code == 128 + number
-    assert f"{name}: ended after step {saved} of {STEPS}. The same" in capsys.readouterr().err
+    assert (
+        f"{name}: ended after step {saved} of {STEPS}. To resume, run the same"
+        in capsys.readouterr().err
+    )
     assert [*map(signal.getsignal, (15, 2))] == handlers
     checkpoint = tmp_path / f"checkpoint-{saved}"
     assert [*tmp_path.glob("checkpoint-*")] == [checkpoint]
@@ -82,7 +85,7 @@ def test_a_run_that_a_signal_ended_is_resumed_exactly(
 
     run, trainer, resumed = resumable(toy_model, tmp_path)
     assert run.checkpoint == checkpoint
-    assert f"{checkpoint}: going on from here\n" in capsys.readouterr().err
+    assert f"{checkpoint}: resuming from here\n" in capsys.readouterr().err
     run.train()
     assert run.attempt == Attempt(interrupted=1, lost=0.0)
     assert torch.equal(weights(trainer), whole)

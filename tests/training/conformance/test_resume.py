@@ -231,8 +231,8 @@ def test_a_run_is_resumed_from_the_newest_whole_checkpoint(toy_model, tmp_path, 
     resumed = build(toy_model, tmp_path, **settings)
     resumed.train(resume_from_checkpoint=True)
     printed = capsys.readouterr().err
-    assert "checkpoint-9 is damaged, and left out: digests.json is missing" in printed
-    assert "checkpoint-8 is damaged, and left out: optimizer.pt\n" in printed
+    assert "checkpoint-9 is damaged, and skipped: digests.json is missing" in printed
+    assert "checkpoint-8 is damaged, and skipped: optimizer.pt\n" in printed
     assert torch.equal(weights(resumed), weights(whole))
 
 
@@ -275,9 +275,9 @@ def test_what_would_not_be_the_same_run_is_refused(toy_model, tmp_path):
         with pytest.raises(error, match=match):
             build(toy_model, tmp_path, **settings).train(str(checkpoint))
 
-    check_refused(r"H was 2, n_step was 4\. Change that, or begin a new", H=1, n_step=8)
+    check_refused(r"H was 2, n_step was 4\. Change that, or start a new", H=1, n_step=8)
     moved = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
-    check_refused("sync_ref_model has moved is not saved", **moved)
+    check_refused("which sync_ref_model changes", **moved)
     (checkpoint / "training_loop_0.pth").unlink()
     check_refused(r"checkpoint-2 is damaged: training_loop_0\.pth")
     (checkpoint / "digests.json").unlink()
