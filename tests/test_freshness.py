@@ -239,7 +239,7 @@ class TestCode:
         del manifest["spec"]["code"], manifest["code"]
         Path("a/manifest.json").write_text(json.dumps(manifest))
         jobs = planned()
-        assert "other code: code that its manifest" in examine_jobs(jobs).stale[jobs[0]]
+        assert "other code: files that its manifest" in examine_jobs(jobs).stale[jobs[0]]
 
     def test_accepted_code_is_current_and_the_manifest_says_since_when(self, planned):
         jobs = planned("X")

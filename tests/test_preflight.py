@@ -120,7 +120,7 @@ def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, mon
     assert "1,000,000 MB" in run_checks(values)["models.published"].finding
     values["models"]["published"]["revision"] = "another"  # so that it is fetched
     check = run_checks(values)["models.published"]
-    assert "nobody/nothing@another cannot be had" in str(check)  # offline, as all tests are
+    assert "nobody/nothing@another is not available" in str(check)  # offline, as all tests are
     assert "gated" in check.advice
 
 

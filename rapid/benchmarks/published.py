@@ -161,7 +161,7 @@ def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Prob
     except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds
         raise BadInput(
             f"benchmarks.{benchmark.name}.source: {name} could not be loaded: "
-            f"{error}\\nWithout access to the hub, set source to a file with the problems, "
+            f"{error}\nWithout access to the hub, set source to a file with the problems, "
             "or to a folder with a copy of the dataset."
         ) from error
     for split, rows in splits.items():

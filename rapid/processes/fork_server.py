@@ -215,7 +215,7 @@ class _ForkServer:
             with contextlib.suppress(OSError):  # nobody reads the command's log
                 os.write(
                     streams[-1],
-                    f"rapid: the fork server cannot start this job: {error}\\n".encode(),
+                    f"rapid: the fork server cannot start this job: {error}\n".encode(),
                 )
             with contextlib.suppress(OSError):  # the command has ended
                 connection.send(b"1")

@@ -123,7 +123,7 @@ def _values_out_of_bounds(config) -> Iterator[str]:
             continue
         is_above = gt if sign == ">" else ge
         if isinstance(value, str) or not (is_above(value, least) and value < math.inf):
-            yield f"{name}={value}: set {name} to a finite number {sign} {least}"
+            yield f"{name}={value}: set {name} {sign} {least}, and finite"
 
 
 def _other_distributions(config) -> Iterator[str]:

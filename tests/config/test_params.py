@@ -27,8 +27,8 @@ def set_key(values: dict, key: str, value) -> None:
         ("compute.threads", "two", "valid integer"),
         ("tables.main.algorithms", ["ppo"], "one of sft, grpo, "),
         ("tables.main.seeds", [], "at least 1 item"),
-        ("tables.main.model", "gpt", "a model of models: "),
-        ("teacher", "nobody", "a model of models: "),
+        ("tables.main.model", "gpt", "one of models: "),
+        ("teacher", "nobody", "one of models: "),
         ("benchmarks.math.n_step", 6, "a multiple of 4, the group size of grpo"),
         ("benchmarks.math.train", 12, "at least 16, the prompts of an inference batch of rapid-"),
         ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most 8, which is evaluation.samples"),
@@ -135,7 +135,7 @@ def test_a_missing_key_is_named(values):
 
 def test_a_template_is_refused_also_after_snakemake_has_filled_it_in(tmp_path):
     (tmp_path / "a.yaml").write_text("data_seed: 1\n__use_yte__: true\n")
-    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not read"):
+    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not supported"):
         read(tmp_path / "a.yaml")
 
 

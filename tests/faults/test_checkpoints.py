@@ -81,4 +81,4 @@ def test_checkpoints_belong_to_the_code_inputs_and_libraries_of_a_run(
         assert find_folder(main=False) != current and current.exists()  # the main process deletes
         assert not capsys.readouterr().err
         assert find_folder() != current and not current.exists()
-        assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
+        assert f"{tmp_path}/run: its checkpoints are of other parameters" in capsys.readouterr().err

@@ -98,7 +98,7 @@ def test_a_loop_that_is_not_ready_in_time_ends(monkeypatch):
 
 
 def test_a_loop_that_fails_says_why(workload):
-    with pytest.raises(RuntimeError, match="make it a multiple of 4"):
+    with pytest.raises(RuntimeError, match="set it to a multiple of 4"):
         start_loop(workload, Setting(n_step=6))
 
 

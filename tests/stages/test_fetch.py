@@ -43,7 +43,7 @@ def test_a_model_that_lies_where_the_job_writes_is_left_there(tmp_path, monkeypa
     files = [tmp_path / "mine" / name for name in ("model.safetensors", "tiny.gguf")]
     for file in files:
         file.touch()
-    with pytest.raises(BadModel, match=r"models\.mine\.source: the source is mine, or in it"):
+    with pytest.raises(BadModel, match=r"models\.mine\.source: the source is in mine"):
         fetch(spec(source), Path("mine"))
     assert all(file.exists() for file in files)
 

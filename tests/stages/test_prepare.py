@@ -83,13 +83,13 @@ def question(id: str, text: str) -> MathProblem:
 @pytest.mark.parametrize("second", ["What is 1?", "what  is 1? ", "What\nis 1?"])
 def test_a_leak_is_refused_whatever_the_ids_spaces_and_case(second):
     parts = {"train": [question("a", "What is 1?")], "test": [question("b", second)]}
-    with pytest.raises(BadInput, match="train a is test b"):
+    with pytest.raises(BadInput, match="train a equals test b"):
         refuse_leaks(parts)
 
 
 def test_all_leaks_are_named():
     parts = {part: [question(f"{part}{n}", f"{n}?") for n in range(30)] for part in "ab"}
-    with pytest.raises(BadInput, match=r"a a0 is b b0; a a1 is b b1; .* and 10 more"):
+    with pytest.raises(BadInput, match=r"a a0 equals b b0; a a1 equals b b1; .* and 10 more"):
         refuse_leaks(parts)
 
 
@@ -123,7 +123,7 @@ class TestPublished:
 
     def test_a_problem_of_both_parts_stops_it_and_nothing_is_written(self, source, tmp_path):
         write_jsonl(source / "test.jsonl", [question("b", "3?")])
-        with pytest.raises(BadInput, match="test b is train a3"):
+        with pytest.raises(BadInput, match="test b equals train a3"):
             self.prepare(source, tmp_path / "out", test=1)
         assert not (tmp_path / "out").exists()
 

@@ -82,7 +82,7 @@ def test_without_results_in_dvc_lock_nothing_is_pulled(default, pulls, capsys, l
     if lock is not None:
         Path("dvc.lock").write_text(lock)
     assert upkeep.restore([Path("params.yaml")], force=True) == 1
-    assert "dvc.lock: this commit has no results to pull" in capsys.readouterr().err
+    assert "dvc.lock: it lists no results to pull" in capsys.readouterr().err
     assert pulls == []
 
 

@@ -97,15 +97,15 @@ GOOD = {
             {"sampling_batch_size": 6, "use_vllm": True},
             "sampling_batch_size=6 .* set it to a multiple of 4",
         ),
-        ({"learning_rate": -1.0}, "set learning_rate to a finite number >= 0.0"),
+        ({"learning_rate": -1.0}, "set learning_rate >= 0.0, and finite"),
         ({"learning_rate": math.inf}, "learning_rate=inf: set"),
-        ({"temperature": 0.0}, "set temperature to a finite number > 0"),
+        ({"temperature": 0.0}, "set temperature > 0, and finite"),
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
         ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
         (
             {"auto_find_batch_size": True, "top_p": 0.9},
-            "(?s)set micro_batch_size='auto' or lower it.*but top_p=",
+            "(?s)lower micro_batch_size .* or set it to 'auto'.*but top_p=",
         ),
         (
             {"dynamic_sampling_by": "sum"},

@@ -285,7 +285,9 @@ def test_what_would_not_be_the_same_run_is_refused(toy_model, tmp_path):
     check_refused("Weights only load failed", UnpicklingError)  # it could be any code
     (checkpoint / "training_loop_0.pth").unlink()
     (checkpoint / "inference_batch_0.pth").touch()  # an earlier version's
-    check_refused("no training_loop_0.pth: save_only_model, .* or an earlier version. Change that")
+    check_refused(
+        "no training_loop_0.pth: it was saved with save_only_model, .* or an earlier version. Change that"
+    )
 
 
 def test_a_second_training_begins_with_sampling(toy_model, tmp_path):
