@@ -133,7 +133,9 @@ def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
     first, second = getattr(ours, by), getattr(reference, by)
     seeds = first.index.intersection(second.index)
     if len(seeds) < 2:
-        return Estimate(None, reason=f"{len(seeds)} seeds have both, and it needs two")
+        return Estimate(
+            None, reason=f"only {len(seeds)} seeds have both, but a comparison needs two"
+        )
     if by == "seconds":
         return times.ratio(first[seeds], second[seeds])
     shared = first.columns.intersection(second.columns)
