@@ -306,7 +306,7 @@ def test_a_record_of_another_field_is_refused(params, complete, column):
     last = rows.index[rows.algorithm == "dapo"][-1]
     rows.loc[last, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
     own = beside_record(params, complete, rows)
-    with pytest.raises(BadFile, match=r"on math dapo is .* run the whole arena again"):
+    with pytest.raises(BadFile, match=r"dapo on math are of .* run the whole arena again"):
         arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
