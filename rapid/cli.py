@@ -55,9 +55,7 @@ class StageCommand(NamedTuple):
     paths: dict[str, str]  # option -> help; "NAME..." takes several paths
 
 
-SPEC_HELP = (
-    "the job's parameters as JSON, or a file with them, such as an earlier job's manifest.json"
-)
+SPEC_HELP = "parameters of the job as JSON, or a file with them (an earlier manifest.json works)"
 OUT = {"out": "folder to write"}
 PREPARED = {"data...": "folders of the prepared benchmarks, or the folder that contains them"}
 STAGE_COMMANDS = (
@@ -86,17 +84,14 @@ STAGE_COMMANDS = (
         {"data": "train.jsonl; test.jsonl has to be beside it"} | OUT,
     ),
     StageCommand(
-        "train", "train.train", specs.TrainSpec,
-        "train one run (one algorithm, benchmark, model and seed)",
+        "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
         {"model": "folder of the model to train",
-         "data": f"train.jsonl, or samples.jsonl for {IMITATING.name}",
-         "out": "folder to write the run to"},
+         "data": f"train.jsonl, or samples.jsonl for {IMITATING.name}"} | OUT,
     ),
     StageCommand(
         "evaluate", "evaluate.evaluate", specs.EvaluateSpec,
         "evaluate a model on a benchmark's test problems",
-        {"model": "folder of the model", "data": "test.jsonl",
-         "out": "folder to write the evaluation to"},
+        {"model": "folder of the model", "data": "test.jsonl"} | OUT,
     ),
 )  # fmt: skip
 
@@ -104,8 +99,7 @@ STAGE_COMMANDS = (
 def _build_parser() -> Parser:
     parser = Parser(
         prog="rapid",
-        description="Commands of the RAPID pipeline. Snakemake calls those of the stages (prepare "
-        "to evaluate) in order; the others are for you.",
+        description="The RAPID pipeline. Snakemake calls the first commands, prepare to evaluate.",
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -128,9 +122,7 @@ def _build_parser() -> Parser:
         commands, "warm", "run the workflow's fork server (internal)", _run_fork_server
     )
     fork_server.add_argument("socket", type=Path, help="path of the socket to listen on")
-    fork_server.add_argument(
-        "parent", type=int, help="id of the process with which the server ends"
-    )
+    fork_server.add_argument("parent", type=int, help="id of the process with which it ends")
     _add_command(
         commands, "lean-setup", "install and check Lean, which grades proofs", _run_lean_setup
     )
@@ -232,8 +224,7 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
         values = document.get("spec", document) if isinstance(document, dict) else document
         return spec_type.model_validate(values).with_code()
     except OSError as error:
-        why = f"neither JSON nor a readable file: {text!r} ({error.strerror})"
-        raise BadInput(f"--spec: {why}") from None
+        raise BadInput(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:
         raise BadInput(f"--spec: {error}") from None
     except ValueError as error:

@@ -69,8 +69,8 @@ def test_a_command_whose_reader_has_gone_ends_without_a_word():
     ("spec", "message"),
     [
         ("{", "--spec: not JSON"),
-        ("[1]", "--spec: neither JSON nor a readable file: '[1]'"),
-        (".", "--spec: neither JSON nor a readable file: '.'"),
+        ("[1]", "--spec: neither JSON nor a file: '[1]'"),
+        (".", "--spec: neither JSON nor a file: '.'"),
         ('{"benchmark": "gsm8k"}', "Input should be 'mbpp_plus', 'math'"),
         ("no/such/file.json", "No such file"),
     ],
