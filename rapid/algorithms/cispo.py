@@ -13,7 +13,9 @@ from rapid.algorithms.ratios import truncated
 
 class CispoParameters(Parameters):
     cap: PositiveFloat = Field(
-        5.0, title="clip above", description="token ratios; 5 is ScaleRL's, arXiv 2510.13786"
+        5.0,
+        title="clip above",
+        description="token ratios are clipped above this; 5 is from arXiv 2510.13786",
     )
 
 

@@ -14,17 +14,21 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 class DapoParameters(Parameters):
     epsilon_low: float = Field(
-        gt=0, lt=1, title="clip below", description="token ratios, below 1 - it"
+        gt=0, lt=1, title="clip below", description="token ratios are clipped below 1 - epsilon_low"
     )
     epsilon_high: PositiveFloat | None = Field(
-        title="clip above", description="clip-higher: above epsilon_low; null is epsilon_low"
+        title="clip above",
+        description="token ratios are clipped above 1 + epsilon_high; null is epsilon_low",
     )
     rounds: PositiveInt = Field(
         title="rounds of sampling",
-        description="sampling rounds before a batch without signal is taken",
+        description="sampling rounds after which a batch without a signal is accepted",
     )
     overlong_buffer: float = Field(
-        gt=0, lt=1, title="overlong share", description="share of the length limit"
+        gt=0,
+        lt=1,
+        title="overlong share",
+        description="share of the length limit in which length is punished",
     )
     overlong_filtering: bool = Field(
         False,

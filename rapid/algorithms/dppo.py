@@ -19,9 +19,11 @@ class DppoParameters(Parameters):
         gt=0,
         le=1,
         title="trust region",
-        description="change of a token's probability beyond which it is left out",
+        description="tokens whose probability changes by more than this are left out",
     )
-    cap: PositiveFloat = Field(5.0, title="clip above", description="token ratios")
+    cap: PositiveFloat = Field(
+        5.0, title="clip above", description="token ratios are clipped above this"
+    )
 
 
 def dppo_loss(

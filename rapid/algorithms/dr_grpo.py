@@ -13,7 +13,13 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class DrGrpoParameters(Parameters):
-    epsilon: float = Field(0.2, gt=0, lt=1, title="clip of the ratio", description="of tokens")
+    epsilon: float = Field(
+        0.2,
+        gt=0,
+        lt=1,
+        title="clip of the ratio",
+        description="token ratios are clipped to 1 - this and 1 + this",
+    )
 
 
 def dr_grpo_loss(

@@ -28,8 +28,8 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
     """
     if group_size < 2:
         raise ValueError(
-            f"the baseline is to be the others' of a group, but group_size={group_size}: "
-            "make groups of at least 2"
+            "the baseline is the mean of a group's other completions, but "
+            f"group_size={group_size}: set it to at least 2"
         )
     import torch
 
@@ -60,5 +60,5 @@ def active_groups(kind: Groups, rewards: Tensor, group_size: int) -> Tensor:
 def to_groups(values: Tensor, group_size: int) -> Tensor:
     """Return one row for each group. (N,) -> (K, N_k)"""
     if len(values) % group_size:
-        raise ValueError(f"{len(values)} completions are not whole groups of {group_size}")
+        raise ValueError(f"{len(values)} completions cannot be divided into groups of {group_size}")
     return values.view(-1, group_size)  # (K, N_k)

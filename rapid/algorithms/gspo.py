@@ -14,10 +14,14 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 class GspoParameters(Parameters):
     clip_low: float = Field(
-        3e-4, gt=0, lt=1, title="clip below", description="ratios of completions, below 1 - it"
+        3e-4,
+        gt=0,
+        lt=1,
+        title="clip below",
+        description="completions' ratios are clipped below 1 - this",
     )
     clip_high: PositiveFloat = Field(
-        4e-4, title="clip above", description="ratios of completions, above 1 + it"
+        4e-4, title="clip above", description="completions' ratios are clipped above 1 + this"
     )
 
 

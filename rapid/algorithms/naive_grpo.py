@@ -24,7 +24,7 @@ class NaiveGrpo(Grpo):
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
-        return {"sampled at a time": "sampling_batch"}
+        return {"completions sampled at a time": "sampling_batch"}
 
     def select_objective(self, params: Any) -> GrpoParameters:
         return params.grpo
@@ -35,6 +35,8 @@ class NaiveGrpo(Grpo):
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         sampled = self.sampling_batch(params)
         if params.compute.sampler == "vllm" and sampled % group_size:
-            allowed = f"a multiple of the group size, {group_size}: vLLM samples whole groups"
+            allowed = (
+                f"a multiple of {group_size}, the group size, because vLLM samples whole groups"
+            )
             return "naive_grpo.sampling_batch", sampled, allowed
         return None

@@ -38,12 +38,17 @@ class Changes(Settings):
     epochs: Epochs | None = None
     learning_rate: LearningRate | None = None
     max_grad_norm: PositiveFloat | None = Field(
-        None, description="1, TRL's default, where none is set"
+        None, description="largest norm of the gradient; by default 1, as in TRL"
     )
-    problems: PositiveInt | None = Field(None, description="training problems, the first so many")
-    snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
+    problems: PositiveInt | None = Field(
+        None, description="number of training problems, the first ones"
+    )
+    snapshots: PositiveInt | None = Field(
+        None, description="models saved and evaluated during training"
+    )
     skip_zero_groups: bool | None = Field(
-        None, description="false runs groups without a gradient too, for their importance weights"
+        None,
+        description="false also runs groups without a gradient, to record their importance weights",
     )
 
     def subset(self, names) -> dict:

@@ -35,23 +35,27 @@ class RapidParameters(Parameters):
     )
     clip: Clip = Field(
         title="weights clipped in",
-        description='"advantage" clips the weights in the advantage only (Algorithm 1 to the '
-        'letter); "both" clips the weight in front of it too; "nowhere" clips none.',
+        description='Where importance weights are clipped: "advantage" is in the advantage only '
+        '(Algorithm 1 to the letter); "both" is also the weight in front of it; '
+        '"nowhere" is not at all.',
     )
     baseline: Baseline = Field(
         "group",
-        description="\"group\" is Algorithm 1's, the weighted mean reward of the completion's "
-        'group; "others" leaves the completion itself out, which is unbiased; "none" is without.',
+        description='"group" is the weighted mean reward of the completion\'s group (Algorithm '
+        '1); "others" leaves the completion itself out, which is unbiased; "none" is '
+        "no baseline.",
     )
     weighted: bool = Field(
-        True, description="False takes all importance weights for 1, for ablations."
+        True, description="False sets all importance weights to 1, for ablations."
     )
 
 
 class RapidSection(RapidParameters):
     """The objective's parameters, and the run that `dvc exp show` compares."""
 
-    H: PositiveInt = Field(description="optimizer steps an inference batch, of the compared run")
+    H: PositiveInt = Field(
+        description="optimizer steps per inference batch, of the run that `dvc exp show` compares"
+    )
 
 
 def rapid_loss(

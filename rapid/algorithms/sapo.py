@@ -16,10 +16,12 @@ class SapoParameters(Parameters):
     temperature_pos: PositiveFloat = Field(
         1.0,
         title="temperature above",
-        description="how fast the gradient fades where the advantage is positive",
+        description="how fast the gradient fades with the ratio, where the advantage is positive",
     )
     temperature_neg: PositiveFloat = Field(
-        1.05, title="temperature below", description="how fast it fades where it is not"
+        1.05,
+        title="temperature below",
+        description="how fast it fades where the advantage is negative",
     )
 
 

@@ -14,7 +14,9 @@ from rapid.algorithms.ratios import truncated
 
 
 class TisParameters(Parameters):
-    cap: PositiveFloat = Field(2.0, title="clip above", description="token ratios")
+    cap: PositiveFloat = Field(
+        2.0, title="clip above", description="token ratios are clipped above this"
+    )
 
 
 def tis_loss(

@@ -21,8 +21,8 @@ class ToprParameters(Parameters):
     offset: float | None = Field(
         None,
         title="offset",
-        description="subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 and "
-        "1 are the paper's -1 and 1, halved.",
+        description="Subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 "
+        "and 1 are half of the paper's -1 and 1.",
     )
 
 

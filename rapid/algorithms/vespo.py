@@ -14,13 +14,17 @@ from rapid.algorithms.ratios import by_sign, log_weights
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, title="power above", description="of the weight where the advantage is positive"
+        2.0, title="power above", description="power of the weight where the advantage is positive"
     )
-    decay_pos: PositiveFloat = Field(3.0, title="decay above", description="exponential, there")
+    decay_pos: PositiveFloat = Field(
+        3.0, title="decay above", description="exponential decay of the same"
+    )
     k_neg: NonNegativeFloat = Field(
-        3.0, title="power below", description="of the weight where the advantage is negative"
+        3.0, title="power below", description="power of the weight where the advantage is negative"
     )
-    decay_neg: PositiveFloat = Field(2.0, title="decay below", description="exponential, there")
+    decay_neg: PositiveFloat = Field(
+        2.0, title="decay below", description="exponential decay of the same"
+    )
 
 
 def vespo_loss(

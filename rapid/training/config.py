@@ -67,23 +67,27 @@ class RapidConfig(GRPOConfig):
 
     objective: str = option(
         None,
-        'The name of an RL algorithm of `rapid.algorithms`, in the same loop; or "trl", '
-        "GRPOTrainer's own loss with all its settings. None is rapid, but where a setting of "
-        "GRPOTrainer's loss is written out, be it TRL's default: then trl, with a warning.",
+        "Name of an RL algorithm in `rapid.algorithms`, all of which share one loop, or "
+        '"trl" for GRPOTrainer\'s own loss with all its settings. None is rapid, unless a '
+        "setting of GRPOTrainer's loss is passed, even with TRL's default: then it is "
+        "trl, with a warning.",
     )
     parameters: dict = field(
         default_factory=dict,
-        metadata={"help": "Parameters of the objective by name; those that are fields set them."},
+        metadata={
+            "help": "Parameters of the objective, by name; those that are fields of this class "
+            "set the field."
+        },
     )
     H: int = option(
         None,
-        "Optimizer steps on one inference batch, N_inference / N_step. None is what TRL's batch "
-        "sizes say, or 4.",
+        "Optimizer steps per inference batch, N_inference / N_step. None follows from "
+        "TRL's batch sizes if they are set, else it is 4.",
     )
     n_step: int = option(
         None,
-        "N_step, completions per optimizer step, over all processes. None is what TRL's batch "
-        "sizes say, or 32.",
+        "N_step, completions per optimizer step, over all processes. None follows from "
+        "TRL's batch sizes if they are set, else it is 32.",
     )
     eta: float = parameter(RapidParameters, "eta", RAPID.defaults["eta"])
     clip: Clip = parameter(RapidParameters, "clip", RAPID.defaults["clip"])  # noqa: RUF009 - a field
@@ -93,88 +97,99 @@ class RapidConfig(GRPOConfig):
         TrainingParameters,
         "micro_batch",
         None,
-        note='None is per_device_train_batch_size (8), "auto" the same as token_budget="auto".',
+        note='None is per_device_train_batch_size (8), "auto" means the same as '
+        'token_budget="auto".',
     )
     dynamic_sampling_rounds: int = option(
         1,
-        "1 takes the sampled groups as they are; more resamples, with other prompts, the groups "
-        "whose rewards are all equal, up to that many rounds (DAPO). See dynamic_sampling_by.",
+        "With 1, the sampled groups are used as they are. With more, groups whose "
+        "rewards are all equal are sampled again with other prompts, in up to that many "
+        "rounds (DAPO). See dynamic_sampling_by.",
     )
     dynamic_sampling_by: SignalColumn = option(  # noqa: RUF009 - a field
         "rewards",
-        "What differs in a group that is kept, and counts as signal in the metrics: the weighted "
-        'sum of all "rewards", or the "accuracy", which is what the first reward function returned '
-        "(DAPO's penalty on length is then no signal).",
+        "What has to differ within a group for it to be kept and to count as signal in "
+        'the metrics: "rewards", the weighted sum of all reward functions, or '
+        '"accuracy", the first reward function alone (a penalty on length, as in DAPO, '
+        "is then no signal).",
     )
     sampling_batch_size: int | None = parameter(
         NaiveGrpoSection,
         "sampling_batch",
         None,
-        note="Each process samples as many; None is the whole inference batch at once. With vLLM a "
-        "multiple of num_generations.",
+        note="Each process samples so many; None samples the whole inference batch at "
+        "once. With vLLM it is a multiple of num_generations.",
     )
     grading_workers: int = option(
         0,
-        "Threads that call the reward functions, one completion at a time, while others are still "
-        "being sampled; 0 calls them with the whole batch after it. For rewards that wait for "
-        "something (a sandbox, a prover, a server) and look at one completion.",
+        "Threads that call the reward functions for one completion at a time, while "
+        "others are still being sampled; 0 calls them with the whole batch after "
+        "sampling. For rewards that wait for something (a sandbox, a prover, a server) "
+        "and do not compare completions.",
     )
     skip_zero_groups: bool = option(
         True,
-        "Run no group whose contribution to the gradient is exactly zero. N_step stays the "
-        "divisor, and the optimizer steps.",
+        "Skip groups whose contribution to the gradient is exactly zero. The loss is "
+        "still divided by N_step, and the number of optimizer steps stays.",
     )
     pack: bool = option(
         True,
-        "Fill a pass with completions of like length, up to token_budget, and cut it to its "
-        "longest; else micro_batch_size completions in order, as wide as the inference batch.",
+        "Fill a micro-batch with completions of similar length, up to token_budget, and "
+        "cut it to its longest. False takes micro_batch_size completions in order, as "
+        "wide as the inference batch.",
     )
     token_budget: int | str | None = option(
         None,
-        "Padded tokens of a pass, prompts included, at most; one completion may have more. None is "
-        "what micro_batch_size of the longest completions in the inference batch would take. "
-        '"auto" is what memory allows: passes of the longest completions that may be sampled are '
-        "tried before the first step.",
+        "Largest number of tokens in a micro-batch, with prompts and padding; a single "
+        "completion may have more. None is what micro_batch_size of the longest "
+        'completions in the inference batch take. "auto" is as many as memory allows: '
+        "micro-batches of the longest possible completions are tried before the first "
+        "step.",
     )
     reuse_logp: bool = option(
         True,
-        "Take log mu where it is known: from the policy's own pass in the first step on an "
-        "inference batch, and later from the sampler, if it computes in float32 like the policy "
-        "and can share prompts. Else another forward pass finds it.",
+        "Reuse log mu where it is known: in the first step on an inference batch from "
+        "the policy's own forward pass, in later steps from the sampler, if it computes "
+        "in float32 like the policy and can share prompts. Otherwise another forward "
+        "pass computes it.",
     )
     trust_sampler: bool = parameter(TrainingParameters, "trust_sampler")
     max_sampler_mismatch: float | None = option(
         None,
-        "The mean difference, in nats a token, between log pi as sampled and as the policy's "
-        "forward pass has it, beyond which training stops after its first inference batch. None is "
-        "what rounding explains with a margin: 0.01 in float32, else 0.2, over the temperature if "
-        "that is below 1.",
+        "Largest mean difference, in nats per token, between log pi in sampling and in "
+        "the policy's forward pass. If it is exceeded, training stops after its first "
+        "inference batch. None is what rounding explains, with a margin: 0.01 in "
+        "float32, else 0.2, divided by the temperature if that is below 1.",
     )
     share_prefill: bool = option(
         True,
-        "Compute a group's prompt once, in sampling and in training. Not where a model keeps more "
-        "of it than keys and values, has virtual tokens, or gradient checkpointing keeps nothing.",
+        "Compute a group's prompt once, in sampling and in training. Not done if the "
+        "model keeps more of it than keys and values, has virtual tokens, or if gradient "
+        "checkpointing keeps nothing.",
     )
     # GRPOConfig's defaults that would change the paper's algorithms.
     scale_rewards: str = option(
         None,
-        'None is what the objective does with advantages: "group" (in standard deviations) or '
-        '"none". With trl it is "group".',
+        '"group" divides advantages by the group\'s standard deviation, "none" does not. '
+        'None is what the objective does; with trl it is "group".',
     )
     router_aux_loss_coef: float | None = option(
-        None, "Weight of a loss that balances experts. None is the model's with trl, else 0."
+        None, "Weight of the loss that balances experts. None is the model's with trl, else 0."
     )
-    beta: float = option(0.0, "KL coefficient, where there is such a term.")
+    beta: float = option(0.0, "KL coefficient, for objectives with a KL term.")
     disable_dropout: bool = option(
         None,
-        "Leave dropout out, also LoRA's. With it, log pi and log mu are of different networks, and "
-        "importance weights are noise. None is True, but for trl with H = 1.",
+        "Disable dropout, also LoRA's. With dropout, log pi and log mu come from "
+        "different networks, and importance weights are noise. None is True, except with "
+        "trl and H = 1.",
     )
     vllm_importance_sampling_correction: bool = option(
-        None, "None is True with trl; else it would weigh the loss a second time."
+        None, "None is True with trl, else False, as it would weigh the loss a second time."
     )
     per_device_train_batch_size: int = option(
-        None, "Completions of a pass in each process, to set n_step; afterwards n_step's part."
+        None,
+        "Completions per forward and backward pass of each process, used to set "
+        "n_step; afterwards each process's share of n_step.",
     )
 
     def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":

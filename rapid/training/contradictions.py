@@ -69,25 +69,25 @@ def contradictions(config, processes: int) -> Iterator[str]:
         yield f"dynamic_sampling_by={column!r}: set it to {' or '.join(columns)}"
     if config.auto_find_batch_size:
         yield (
-            "auto_find_batch_size=True halves batches where memory runs out, and would tear "
-            "groups apart; leave it unset, and set micro_batch_size='auto' or lower it: the "
-            "completions of one forward and backward pass"
+            "auto_find_batch_size=True halves batches when memory runs out, which would "
+            "split groups; leave it unset, and lower micro_batch_size (completions per "
+            "forward and backward pass) or set it to 'auto'"
         )
     group = config.num_generations or 1
     for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
         if (value := getattr(config, name)) is not None and (value < group or value % group):
             yield (
-                f"{name}={value} completions are not whole groups of num_generations={group}, "
-                f"which a baseline, and vLLM, need: make it a multiple of {group}"
-                + (", by TRL's batch sizes or by itself" if name == "n_step" else "")
+                f"{name}={value} is not a multiple of num_generations={group}, but "
+                f"baselines and vLLM need whole groups: set it to a multiple of {group}"
+                + (", directly or by TRL's batch sizes" if name == "n_step" else "")
             )
     if config.H > 1:
         yield from _other_distributions(config)
     if config.H > 1 and config.mask_truncated_completions and config.algorithm.weighs_rewards:
         yield (
-            "mask_truncated_completions=True: completions without tokens have no importance "
-            f"weight, and objective='{config.objective}' weighs their rewards by it; set H=1, or "
-            "leave it unset"
+            "mask_truncated_completions=True: masked completions have no importance "
+            f"weight, but objective='{config.objective}' weighs their rewards by it; set "
+            "H=1, or leave it unset"
         )
     loss = getattr(config.algorithm, "loss_function", None)
     if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
@@ -95,8 +95,8 @@ def contradictions(config, processes: int) -> Iterator[str]:
     yield from _settings_of_other_objectives(config)
     if config.H * config.n_step % processes:
         yield (
-            f"n_step={config.n_step}, H={config.H} and {processes} process(es) do not fit: make "
-            f"H * n_step a multiple of {processes}"
+            f"n_step={config.n_step}, H={config.H}: {processes} process(es) cannot share "
+            f"H * n_step completions evenly; make H * n_step a multiple of {processes}"
         )
     yield from contradicting_sizes(config, processes)
 
@@ -130,19 +130,20 @@ def _other_distributions(config) -> Iterator[str]:
     """Yield what makes log mu another distribution's than the policy's, and what to change."""
     if not config.disable_dropout:
         yield (
-            "disable_dropout=False: log pi and log mu would be of different networks; set "
-            "disable_dropout=True, or H=1"
+            "disable_dropout=False: with dropout, log pi and log mu would come from "
+            "different networks; set disable_dropout=True, or H=1"
         )
     if config.neftune_noise_alpha:
         yield (
-            f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise that log "
-            "mu has not; leave it unset, or set H=1"
+            f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise "
+            "that log mu does not have; leave it unset, or set H=1"
         )
     if changed := shaped_sampling(config):
         yield (
-            f"importance weights need the policy's own distribution, but {', '.join(changed)} "
-            "changes what is sampled; set top_p=1, top_k=0, min_p=None, repetition_penalty=1, "
-            "and generation_kwargs without it, or H=1"
+            "importance weights need samples of the policy itself, but "
+            f"{', '.join(changed)} changes what is sampled; set top_p=1, top_k=0, "
+            "min_p=None, repetition_penalty=1, and remove it from generation_kwargs, or "
+            "set H=1"
         )
 
 
@@ -165,8 +166,8 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
     scaling = config.algorithm.scale_rewards
     if not config.trls_loss and config.scale_rewards != scaling:
         yield (
-            f"scale_rewards={config.scale_rewards!r}: the advantages of objective="
-            f"'{config.objective}' have {scaling!r}; leave it unset, or set objective='trl'"
+            f"scale_rewards={config.scale_rewards!r}: objective='{config.objective}' "
+            f"always uses {scaling!r}; leave it unset, or set objective='trl'"
         )
     # Any objective may have the last two.
     allowed = {*config.algorithm.fields, "dynamic_sampling_rounds", "mask_truncated_completions"}
@@ -186,6 +187,7 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
         default = config.__dataclass_fields__[name].default
         if name in DECIDED_BY_THE_OBJECTIVE and not config.trls_loss and value != default:
             yield (
-                f"{name}={value!r} shapes GRPOTrainer's own loss, but objective="
-                f"'{config.objective}' decides; leave it at {default!r}, or set objective='trl'"
+                f"{name}={value!r} shapes GRPOTrainer's own loss, which "
+                f"objective='{config.objective}' does not use; leave it at {default!r}, "
+                "or set objective='trl'"
             )

@@ -136,7 +136,7 @@ class Decoder:
             logits, position = logits.float(), position + 1
         if drawn_logp.isnan():
             raise FloatingPointError(
-                "the model's probabilities are NaN: its weights are too large, or no numbers, or "
+                "the model's probabilities are NaN: its weights are NaN or too large, or "
                 f"the temperature ({generation_config.temperature}) is too small"
             )
         self.logp = None if logp is None else logp[:, : place + 1 - width]

@@ -63,8 +63,8 @@ class GradientTrainer(SamplingTrainer):
         )
         if not loss.isfinite():
             raise FloatingPointError(
-                f"step {self.state.global_step + 1}: the loss is {loss}: the rewards, or the "
-                "weights, are too large for it"
+                f"step {self.state.global_step + 1}: the loss is {loss}: rewards or "
+                "weights are too large"
             )
         return loss
 
@@ -185,7 +185,7 @@ class GradientTrainer(SamplingTrainer):
             self._try_backward(logp.sum(), parameters)
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
-        advice = f"lower max_completion_length ({length}), or take a device with more memory"
+        advice = f"lower max_completion_length ({length}), or use a device with more memory"
         if not self.args.gradient_checkpointing:
             advice = f"set gradient_checkpointing=True, {advice}"
         count = self._find_largest(attempt, at_most, parameters, advice)

@@ -112,7 +112,9 @@ def find_largest_batch(
         ValueError: this system does not tell what a process holds.
     """
     if device.type != "cuda" and not RESET.exists():
-        raise ValueError(f"{AUTO!r} reads {RESET}, which this system has not: set a number instead")
+        raise ValueError(
+            f"{AUTO!r} needs {RESET}, which this system does not have: set a number instead"
+        )
     available = USABLE * (available_memory(device) - reserved)
 
     def needs(count: int, share: float = 1.0) -> float:
@@ -128,9 +130,13 @@ def find_largest_batch(
     needs(1, 0.5)  # the first has what libraries allocate once
     half_bytes, whole_bytes = needs(1, 0.5), needs(1)
     if whole_bytes > available:
-        held = "more than there is" if whole_bytes == math.inf else f"{whole_bytes / 1e9:.2f} GB"
+        held = (
+            "more memory than there is"
+            if whole_bytes == math.inf
+            else f"{whole_bytes / 1e9:.2f} GB"
+        )
         raise MemoryError(
-            f"one completion of full length takes {held}, and {available / 1e9:.2f} GB are left"
+            f"one completion of full length needs {held}; {available / 1e9:.2f} GB are left"
         )
     per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
     count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))

@@ -17,33 +17,33 @@ logger = logging.getLogger(__name__)
 MIN_BATCHES, MIN_GROUPS = 3, 16
 EXAMINED_PROMPTS = 32  # whose messages are rendered with and without each key
 EQUAL_REWARDS_ADVICE = (
-    "Try the reward function on a completion that deserves a reward. If it is right, take prompts "
-    "that the model solves now and then, or a larger num_generations"
+    "Check the reward function with a completion that deserves a reward. If it is right, "
+    "use prompts that the model sometimes solves, or a larger num_generations"
 )
 NOTICES = {
     "keys": (
-        "the chat template does not read {keys} in messages: the {count} prompts that were tried "
-        "are the same text without, so that the policy never sees it. Rename it to a key that the "
-        "template reads, set another chat template, or leave it out"
+        "the chat template does not use {keys} of messages: the {count} prompts that "
+        "were tried are the same text without, so the policy never sees it. Rename it to "
+        "a key that the template uses, set another chat template, or remove it"
     ),
     "lengths": (
-        "all {count} completions were cut off at max_completion_length={limit}{effect}. Raise it; "
-        "if completions never end, see whether the model was trained to end with the tokenizer's "
-        "eos_token"
+        "all {count} completions were cut off at max_completion_length={limit}{effect}. "
+        "Raise it; if completions never end, check whether the model was trained to end "
+        "with the tokenizer's eos_token"
     ),
     "graded": (
-        "none of {count} completions was graded, the first of {sample}. Nothing is learned from "
-        "them"
+        "none of {count} completions was graded, the first of {sample}, so nothing is "
+        "learned from them"
     ),
     "rewards": (
-        "in the last {batches} inference batches ({groups} groups) {equal}, so that nothing is "
-        f"learned. {EQUAL_REWARDS_ADVICE}"
+        f"in the last {{batches}} inference batches ({{groups}} groups) {{equal}}, so "
+        f"nothing is learned. {EQUAL_REWARDS_ADVICE}"
     ),
     "importance": (
-        "vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {count} completions, "
-        "since vLLM's log-probabilities are too far from the policy's: loss and gradient are 0. "
-        "Give vLLM the policy's precision, raise vllm_importance_sampling_clip_max, or set the "
-        "mode to 'token_truncate'"
+        "vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {count} "
+        "completions, because vLLM's log-probabilities are too far from the policy's: "
+        "loss and gradient are 0. Run vLLM in the policy's precision, raise "
+        "vllm_importance_sampling_clip_max, or set the mode to 'token_truncate'"
     ),
 }
 
@@ -66,7 +66,7 @@ class Notices(TrainerCallback):
     def _warn(self, topic: str, step: int, **values: object) -> None:
         if self._is_main and topic not in self._topics:
             message = NOTICES[topic].format(**values)
-            logger.warning("step %d: %s. This is said once.", step, message)
+            logger.warning("step %d: %s. This warning is given once.", step, message)
         self._topics.add(topic)
 
     def check_messages(

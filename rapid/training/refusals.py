@@ -16,7 +16,9 @@ from transformers import TrainerCallback
 IMAGES = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that draw noise while they train, or that weigh by all tokens of a batch.
 NO_POLICY = {"LILY", "PVERA", "XLORA"}
-TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
+TEXT = (
+    "RapidTrainer trains on text only: remove images from the dataset, and from what tools answer"
+)
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -28,22 +30,28 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         yield TEXT
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
-            f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
-            "get the environments of a whole batch: set grading_workers=0"
+            f"grading_workers={args.grading_workers} grades one completion at a time, "
+            "which does not work with the environments of a whole batch: set "
+            "grading_workers=0"
         )
     if "lomo" in args.optim:
-        yield f"optim={args.optim} steps in every backward pass, of which a step has several"
+        yield (
+            f"optim={args.optim} changes weights in every backward pass, but an optimizer "
+            "step has several: choose another optimizer"
+        )
     adapters = {"new": arguments.get("peft_config")}
     adapters |= getattr(arguments["model"], "peft_config", {})
     for kind in NO_POLICY & {getattr(adapter, "peft_type", None) for adapter in adapters.values()}:
         yield (
-            f"{kind}: with this adapter the probability of a token depends on more than the tokens "
-            "before it, and log pi is not what was sampled from; choose another"
+            f"{kind}: with this adapter the probability of a token depends on more than "
+            "the tokens before it, so log pi is not that of the sampled distribution; "
+            "choose another adapter"
         )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
-            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
-            "dataset with a length: make the stream a Dataset, or set it to 1"
+            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} samples other "
+            "prompts, which needs a dataset with a length: use a Dataset in place of the "
+            "stream, or set it to 1"
         )
 
 
@@ -77,8 +85,8 @@ def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> N
     for prompt, tokens in zip(prompts, ids, strict=True):
         if not 0 < len(tokens) < context:
             raise ValueError(
-                f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes from 1 "
-                f"to {context - 1}: leave it out, or change it"
+                f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes "
+                f"from 1 to {context - 1}: remove or change it"
             )
 
 
@@ -91,8 +99,8 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
     for prompt, tokens in zip(prompts, ids, strict=False):
         if not len(tokens):
             raise ValueError(
-                f"a completion of {describe_sample(prompt)} has no tokens: it has one at least, "
-                "its end"
+                f"a completion of {describe_sample(prompt)} has no tokens, but needs at "
+                "least one, which ends it"
             )
 
 
@@ -125,8 +133,8 @@ def refuse_rewards(
         if 0 <= local < len(prompts):
             sample = describe_sample(prompts[local], completions[local])
         raise ValueError(
-            f"{names[column]} gave the reward {rewards[row, column]} to {sample}: rewards are "
-            "numbers below 1e19, or None where there is none"
+            f"{names[column]} gave the reward {rewards[row, column]} to {sample}: a "
+            "reward has to be a number below 1e19, or None if there is none"
         )
 
 
@@ -164,6 +172,6 @@ class FiniteWeights(TrainerCallback):
     def on_train_end(self, args, state, control, **_):
         if state.max_steps > 0 and not state.global_step:
             raise ValueError(
-                "there was no step: train_dataset has no samples, or fewer than a batch takes "
-                "(with RL an inference batch: H * n_step / num_generations prompts)"
+                "no step was taken: train_dataset has fewer samples than a batch takes "
+                "(in RL an inference batch takes H * n_step / num_generations prompts)"
             )

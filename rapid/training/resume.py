@@ -37,8 +37,8 @@ REPEATED_AFTER = 10.0  # seconds; processes often get one signal twice
 class Attempt(Record):
     """attempt.json: a process that works on a run."""
 
-    interrupted: int = Field(0, description="attempts before this one")
-    lost: float = Field(0.0, description="seconds of their steps that are done again")
+    interrupted: int = Field(0, description="number of earlier attempts")
+    lost: float = Field(0.0, description="seconds of their steps that have to be repeated")
 
     @classmethod
     def from_previous(cls, folder: Path, seconds: float) -> "Attempt":
@@ -68,8 +68,8 @@ def checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool)
     run_folder = folder / hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
     for path in folder.glob("*/") if main else ():
         if path != run_folder:
-            print(f"{folder.parent}: what was saved is of other parameters, inputs or versions: "
-                  "deleted", file=sys.stderr)  # fmt: skip
+            print(f"{folder.parent}: its checkpoints are of other parameters, inputs or "
+                "versions, and are deleted", file=sys.stderr)  # fmt: skip
             shutil.rmtree(path)
     return run_folder
 
@@ -104,7 +104,7 @@ class ResumableRun(TrainerCallback):
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
             name = type(self._recorder).__name__
             self._recorder.restore(state.stateful_callbacks[name]["attributes"])
-            self._print(f"{checkpoint}: going on from here")
+            self._print(f"{checkpoint}: resuming from here")
         return checkpoint
 
     def train(self) -> None:
@@ -124,7 +124,7 @@ class ResumableRun(TrainerCallback):
         if self._signal and step < last:
             name = signal.Signals(self._signal).name
             self._print(
-                f"{name}: ended after step {step} of {last}. The same command goes on there"
+                f"{name}: ended after step {step} of {last}. To resume, run the same command again"
             )
             raise SystemExit(128 + self._signal)
 

@@ -30,7 +30,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def _refuse_columns(column: str, values: list) -> None:
-    raise ValueError(f"log_extra({column!r}) logs in a batch's order: set grading_workers=0")
+    raise ValueError(f"log_extra({column!r}) needs a whole batch: set grading_workers=0")
 
 
 class StreamedRewards:
@@ -53,12 +53,14 @@ class StreamedRewards:
             name = getattr(function, "__name__", type(function).__name__)
             if isinstance(function, torch.nn.Module):
                 raise ValueError(
-                    f"{name} is a reward model, which wants batches: set grading_workers=0"
+                    f"{name} is a reward model, which needs batches: set grading_workers=0"
                 )
             if is_async_callable(function):
-                raise ValueError(f"{name} is async, and waits beside others: set grading_workers=0")
+                raise ValueError(
+                    f"{name} is async and already grades in parallel: set grading_workers=0"
+                )
             if "log_extra" in inspect.signature(function).parameters:
-                raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
+                raise ValueError(f"{name} logs columns of a whole batch: set grading_workers=0")
         self._functions = functions
         self._names = distinct_names([get_callable_name(function) for function in functions])
         self._extra = extra
@@ -109,8 +111,9 @@ class StreamedRewards:
         for name, constant in zip(self._names, same.tolist(), strict=True):
             if constant:
                 logger.warning(
-                    "%s gave all %d completions of a batch the same reward. With grading_workers "
-                    "it sees one at a time: if it compares them, set grading_workers=0.",
+                    "%s gave all %d completions of a batch the same reward. With "
+                    "grading_workers it sees one completion at a time: if it compares "
+                    "completions, set grading_workers=0.",
                     name,
                     len(rewards),
                 )

@@ -78,14 +78,14 @@ class SamplerCheck:
         bound = mismatch_bound(trainer)
         if mean > bound:
             raise RuntimeError(
-                f"step {trainer.state.global_step + 1}: completions are not sampled from the "
-                f"policy. The log-probabilities of {int(tokens.sum())} tokens differ by {mean:.2g} "
-                f"nats on average (at most {float(largest.max()):.2g}) between "
-                f"{'vLLM' if trainer.use_vllm else 'generate'} and the policy's forward pass; "
-                f"rounding explains {bound:.2g}. Installed: {installed_versions()}. A library may "
-                "have changed what it computes: install versions that the project's lock has, "
-                "choose another adapter or sampler, or set max_sampler_mismatch to a larger number "
-                "if this is meant"
+                f"step {trainer.state.global_step + 1}: completions are not sampled from "
+                f"the policy. The log-probabilities of {int(tokens.sum())} tokens differ "
+                f"by {mean:.2g} nats on average (at most {float(largest.max()):.2g}) "
+                f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
+                f"forward pass; rounding explains {bound:.2g}. Installed: "
+                f"{installed_versions()}. A library may have changed what it computes: "
+                "install the versions of the project's lock, choose another adapter or "
+                "sampler, or set a larger max_sampler_mismatch if this is intended"
             )
 
 

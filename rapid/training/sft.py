@@ -79,8 +79,9 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
         device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
         advice = (
-            f"the longest demonstration has {len(longest['input_ids'])} tokens: set checkpointing: "
-            "true in sft, share the run among more GPUs (compute.processes), or take larger ones"
+            f"the longest demonstration has {len(longest['input_ids'])} tokens: set "
+            "checkpointing: true in sft, share the run among more GPUs "
+            "(compute.processes), or use larger ones"
         )
         return self._find_largest(attempt, at_most, parameters, advice)
 

@@ -187,7 +187,7 @@ def _reached(level: float, by_seed: dict[int, AccuracyCurve]) -> Cell:
         return Cell(MISSING, reason="no run has a curve")
     times = [curve.reaches(level) for curve in by_seed.values()]
     if late := times.count(None):
-        return Cell(MISSING, reason=f"{late} of {len(times)} runs did not get there")
+        return Cell(MISSING, reason=f"{late} of {len(times)} runs did not reach it")
     mean, n = np.mean(times), len(times)
     deviation = format_duration(np.std(times, ddof=1), mean) if n > 1 else ""
     return Cell(format_duration(mean), deviation, detail=f"n = {n} runs.")

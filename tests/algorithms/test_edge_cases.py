@@ -61,7 +61,7 @@ def test_equal_rewards_have_no_gradient_on_policy(clip, baseline):
 
 
 def test_leave_one_out_baseline_refuses_groups_of_one():
-    with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
+    with pytest.raises(ValueError, match=r"group_size=1: set it to at least 2"):
         compute_loss([0.1, 0.2], [1.0, 0.0], 1, 2.0, "advantage", "others")
 
 

@@ -67,5 +67,5 @@ def test_on_policy_gradient_is_proportional_to_advantages(objective, changes):
 
 
 def test_incomplete_groups_are_refused():
-    with pytest.raises(ValueError, match="12 completions are not whole groups of 5"):
+    with pytest.raises(ValueError, match="12 completions cannot be divided into groups of 5"):
         ALGORITHMS["pg"].have_gradient(REWARDS, 5, None, on_policy=True)

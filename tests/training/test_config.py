@@ -40,11 +40,11 @@ GOOD = {
         ({"token_budget": "much"}, "token_budget='?much'?: set token_budget >= 1"),
         ({"per_device_train_batch_size": 2}, "leave n_step or both of these unset"),
         ({"gradient_accumulation_steps": 2}, "leave n_step or both of these unset"),
-        ({"steps_per_generation": 4}, "leave it unset"),
-        ({"generation_batch_size": 64}, "leave it unset"),
-        ({"n_step": 10}, "n_step=10 completions are not whole groups of num_generations=4"),
-        ({"n_step": 0}, "make it a multiple of 4"),
-        ({"num_iterations": 3}, "leave it at 1, or H unset"),
+        ({"steps_per_generation": 4}, "leave steps_per_generation or H unset"),
+        ({"generation_batch_size": 64}, "leave generation_batch_size or H unset"),
+        ({"n_step": 10}, "n_step=10 is not a multiple of num_generations=4"),
+        ({"n_step": 0}, "set it to a multiple of 4"),
+        ({"num_iterations": 3}, "leave num_iterations at 1, or H unset"),
         ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, .*, rapid, trl"),
         ({"objective": "sft"}, "set it to one of"),
         ({"beta": 0.1, **RAPID}, "set beta=0.0, or objective to one of grpo, naive-grpo, trl"),
@@ -69,21 +69,33 @@ GOOD = {
         ({"max_completion_length": None, "objective": "dr-grpo"}, "dr-grpo divides by it"),
         ({"token_budget": 0}, "set token_budget >= 1"),
         ({"loss_type": "grpo", **RAPID}, "leave it at 'dapo', or set objective='trl'"),
-        ({"scale_rewards": "group", **RAPID}, "objective='rapid' have 'none'; leave it unset"),
-        ({"scale_rewards": True, **RAPID}, "have 'none'; leave it unset, or set objective='trl'"),
-        ({"scale_rewards": False, "objective": "dapo"}, "'dapo' have 'group'; leave it unset"),
+        (
+            {"scale_rewards": "group", **RAPID},
+            "objective='rapid' always uses 'none'; leave it unset",
+        ),
+        ({"scale_rewards": True, **RAPID}, "uses 'none'; leave it unset, or set objective='trl'"),
+        (
+            {"scale_rewards": False, "objective": "dapo"},
+            "'dapo' always uses 'group'; leave it unset",
+        ),
         ({"epsilon": 0.3, **RAPID}, r"set epsilon=0.2, or .* grpo, naive-grpo, dapo, dr-grpo, trl"),
         ({"epsilon_high": 0.3, "objective": "grpo"}, "epsilon_high=None, or objective .* dapo"),
         ({"clip": "front", "objective": "grpo"}, "set clip='advantage', or .* rapid"),
         ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid$"),
-        ({"router_aux_loss_coef": 0.01, **RAPID}, "objective='rapid' decides; leave it at None"),
-        ({"vespo_k_pos": 1.0, "objective": "dapo"}, "objective='dapo' decides; leave it at 2.0"),
-        ({"vllm_importance_sampling_correction": True, **RAPID}, "decides; leave it at None"),
+        (
+            {"router_aux_loss_coef": 0.01, **RAPID},
+            "objective='rapid' does not use; leave it at None",
+        ),
+        (
+            {"vespo_k_pos": 1.0, "objective": "dapo"},
+            "objective='dapo' does not use; leave it at 2.0",
+        ),
+        ({"vllm_importance_sampling_correction": True, **RAPID}, "does not use; leave it at None"),
         ({"eta": 3.0, "delta": 1.5}, "objective='trl' has no such parameter; set eta=2.0, or"),
         ({"sampling_batch_size": 0}, "set sampling_batch_size >= 1"),
         (
             {"sampling_batch_size": 6, "use_vllm": True},
-            "sampling_batch_size=6 .* make it a multiple of 4",
+            "sampling_batch_size=6 .* set it to a multiple of 4",
         ),
         ({"learning_rate": -1.0}, "set learning_rate >= 0.0, and finite"),
         ({"learning_rate": math.inf}, "learning_rate=inf: set"),
@@ -93,7 +105,7 @@ GOOD = {
         ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
         (
             {"auto_find_batch_size": True, "top_p": 0.9},
-            "(?s)set micro_batch_size='auto' or lower it.*but top_p=",
+            "(?s)lower micro_batch_size .* or set it to 'auto'.*but top_p=",
         ),
         (
             {"dynamic_sampling_by": "sum"},
@@ -169,23 +181,23 @@ def count_completions_sampled_by_trl(processes: int, sizes: dict) -> int:
     [
         (
             {BATCH: 8, ACCUMULATION: 2, STEPS: 3},
-            "steps_per_generation=3 .* are not H=1 optimizer steps",
+            "steps_per_generation=3 .* do not make H=1 optimizer steps",
         ),
         (
             {BATCH: 8, STEPS: 4, "H": 2},
-            "steps_per_generation=4 .* are not H=2 .* leave it unset, or H",
+            "steps_per_generation=4 .* do not make H=2 .* leave steps_per_generation or H unset",
         ),
         (
             {BATCH: 8, GENERATION: 64, "H": 2},
-            "generation_batch_size=64 .* are not those of H=2 .* or H",
+            "generation_batch_size=64 .* do not make H=2 .* or H",
         ),
         (
             {BATCH: 24, ACCUMULATION: 2, "n_step": 32},
-            r"in each of 1 process.es. are not n_step=32",
+            r"in each of 1 process.es. do not make n_step=32",
         ),
         (
             {BATCH: 6, "num_generations": 4},
-            "n_step=6 .* make it a multiple of 4, by TRL's batch sizes",
+            "n_step=6 .* set it to a multiple of 4, directly or by TRL's batch sizes",
         ),
     ],
 )
@@ -236,7 +248,7 @@ def test_setting_of_trls_loss_selects_that_loss_with_warning(caplog, settings):
     assert config.objective == "trl" and config.trls_loss and config.scale_rewards == "group"
     (warning,) = caplog.messages
     assert all(f"{name}={value!r}" in warning for name, value in settings.items())
-    assert "Leave them out to train with RAPID" in warning
+    assert "Remove them to train with RAPID" in warning
     assert replace(config, learning_rate=0.1).trls_loss
     RapidConfig(**GOOD, **settings, objective="trl")
     assert len(caplog.messages) == 1

@@ -79,7 +79,9 @@ def test_infinite_loss_ends_the_run(toy_model, tmp_path):
 def test_unsupported_datasets_are_refused_with_all_reasons(toy_model, tmp_path):
     config = RapidConfig(str(tmp_path), dynamic_sampling_rounds=2, **COMMON)
     stream = PROMPTS.add_column("image", [0] * len(PROMPTS)).to_iterable_dataset()
-    with pytest.raises(ValueError, match=r"(?s)leave images out.*make the stream a Dataset"):
+    with pytest.raises(
+        ValueError, match=r"(?s)remove images from.*use a Dataset in place of the stream"
+    ):
         RapidTrainer(str(toy_model), text_sum_reward, config, stream)
 
 

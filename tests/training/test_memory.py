@@ -82,7 +82,8 @@ def test_largest_micro_batch_that_fits_is_found(
 
 
 @pytest.mark.parametrize(
-    ("limit", "message"), [(float("inf"), r"takes 0\.00 GB"), (700, "takes more than there is")]
+    ("limit", "message"),
+    [(float("inf"), r"needs 0\.00 GB"), (700, "needs more memory than there is")],
 )
 def test_error_if_no_completion_fits(monkeypatch, limit, message):
     simulated_memory = SimulatedMemory(

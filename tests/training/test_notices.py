@@ -57,13 +57,17 @@ def test_warnings_appear_once_during_run_and_at_end(
     assert logged_values(trainer, "completions/clipped_ratio") == [1] * 6
     (message,) = messages_about(caplog, "cut off")
     assert message.startswith("step 1: all 16 completions were cut off at max_completion_length=6")
-    assert "Raise it; if completions never end, see whether" in message
-    assert message.endswith("This is said once.")
+    assert "Raise it; if completions never end, check whether" in message
+    assert message.endswith("This warning is given once.")
     first, last = messages_about(caplog, "reward")
     equal = f"every reward was {shown_reward}"
-    assert first.startswith(f"step 4: in the last 4 inference batches (16 groups) {equal}, so that")
+    assert first.startswith(
+        f"step 4: in the last 4 inference batches (16 groups) {equal}, so nothing"
+    )
     assert last.startswith(f"step 6: the run has ended, and nothing was learned: {equal} in all of")
-    assert all("Try the reward function on a completion that deserves" in m for m in (first, last))
+    assert all(
+        "Check the reward function with a completion that deserves" in m for m in (first, last)
+    )
 
 
 def test_occasional_signal_gives_no_warning(toy_model, tmp_path, caplog):
@@ -239,7 +243,7 @@ def test_messages_are_checked_once_on_a_sample(notices, caplog):
         notices.check_messages(step, conversations, render)
     assert len(rendered) == 4 * 32
     (message,) = caplog.messages
-    assert message.startswith("step 3: the chat template does not read 'scratchpad' in messages: ")
+    assert message.startswith("step 3: the chat template does not use 'scratchpad' of messages: ")
 
 
 def test_warning_of_unread_message_keys_at_first_step(toy_model, tmp_path, caplog):
@@ -251,4 +255,4 @@ def test_warning_of_unread_message_keys_at_first_step(toy_model, tmp_path, caplo
     data, model = Dataset.from_list(rows), str(toy_model)
     RapidTrainer(model, constant_reward(0.0), args, data, processing_class=tokenizer).train()
     (message,) = messages_about(caplog, "chat template")
-    assert message.startswith("step 1: the chat template does not read 'scratchpad' in messages")
+    assert message.startswith("step 1: the chat template does not use 'scratchpad' of messages")

@@ -42,15 +42,15 @@ def test_supported_arguments_are_accepted():
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"dataset": ROWS.add_column("image", [0])}, "leave images out"),
+        ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
-        ({"optim": "adalomo"}, "steps in every backward pass"),
+        ({"optim": "adalomo"}, "changes weights in every backward pass"),
         ({"adapter": XLORA}, "XLORA: with this adapter"),
         (
             {"model": SimpleNamespace(peft_config={"first": LORA, "second": XLORA})},
             "XLORA: with this",
         ),
-        ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "make the stream a Dataset"),
+        ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "use a Dataset in place of the stream"),
     ],
 )
 def test_unsupported_arguments_are_refused(arguments, reason):
@@ -97,7 +97,9 @@ def test_infinite_reward_is_refused_with_its_sample(row, sample):
     rewards = torch.tensor([[1.0, math.nan], [1e18, 0]]).repeat(3, 1)
     refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
     rewards[row, 1] = -math.inf
-    with pytest.raises(ValueError, match=f"g gave the reward -inf to .*{sample}: rewards are"):
+    with pytest.raises(
+        ValueError, match=f"g gave the reward -inf to .*{sample}: a reward has to be"
+    ):
         refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
     rewards[0, 0] = 1e20  # its square is infinite in float32
     for first in (2, 1):
@@ -136,5 +138,5 @@ def test_run_without_any_step_is_refused():
 
     for max_steps, steps in ((0, 0), (1, 1), (5, 2)):
         end_training(max_steps, steps)
-    with pytest.raises(ValueError, match=r"there was no step: .* no samples, or fewer"):
+    with pytest.raises(ValueError, match=r"no step was taken: .* has fewer samples"):
         end_training(1, 0)

@@ -78,7 +78,10 @@ def test_run_ended_by_signal_is_resumed_exactly(
     with pytest.raises(SystemExit) as error:
         run.train()
     assert error.value.code == 128 + number
-    assert f"{name}: ended after step {saved_step} of {STEPS}. The same" in capsys.readouterr().err
+    assert (
+        f"{name}: ended after step {saved_step} of {STEPS}. To resume, run the same"
+        in capsys.readouterr().err
+    )
     assert [*map(signal.getsignal, (15, 2))] == handlers
     checkpoint = tmp_path / f"checkpoint-{saved_step}"
     assert [*tmp_path.glob("checkpoint-*")] == [checkpoint]
@@ -89,7 +92,7 @@ def test_run_ended_by_signal_is_resumed_exactly(
 
     run, trainer, resumed_recorder = build_resumable_run(toy_model, tmp_path)
     assert run.checkpoint == checkpoint
-    assert f"{checkpoint}: going on from here\n" in capsys.readouterr().err
+    assert f"{checkpoint}: resuming from here\n" in capsys.readouterr().err
     run.train()
     assert run.attempt == Attempt(interrupted=1, lost=0.0)
     assert torch.equal(get_weights(trainer), uninterrupted_weights)

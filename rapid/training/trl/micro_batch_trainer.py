@@ -74,10 +74,10 @@ class MicroBatchTrainer(Trainer):
             self.halvings += 1
             if self.halvings == 1:
                 logger.warning(
-                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are halved "
-                    "until they fit, and the gradient stays what it is. Set a smaller "
-                    "micro_batch_size (in params.yaml micro_batch), or %r, to have it decided "
-                    "before the first step. This is said once.",
+                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are "
+                    "halved until they fit, which does not change the gradient. Set a "
+                    "smaller micro_batch_size (micro_batch in params.yaml), or %r to "
+                    "find the size before the first step. This warning is given once.",
                     self.state.global_step + 1,
                     self._largest,
                     AUTO,
@@ -110,7 +110,7 @@ class MicroBatchTrainer(Trainer):
         # From the second micro-batch of a step on there are gradients, and later Adam's state.
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 0.0)
-        count, problem = 0, "not one completion fits in another process"
+        count, problem = 0, "in another process not even one completion fits"
         try:
             count = find_largest_batch(
                 attempt, at_most, self.accelerator.device, self._optimizer_bytes(parameters)
@@ -131,7 +131,9 @@ class MicroBatchTrainer(Trainer):
             return
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         if checkpointing.get("use_reentrant"):
-            raise ValueError("use_reentrant=True with 'auto' in several processes: leave it unset")
+            raise ValueError(
+                "use_reentrant=True does not work with 'auto' in several processes: leave it unset"
+            )
         torch.autograd.grad(loss, parameters, allow_unused=True)
 
     def _optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:

@@ -62,9 +62,9 @@ def take_objective(config) -> None:
     config.objective = TRL.name if settings else RAPID.name
     if settings:
         logger.warning(
-            "This trains with GRPOTrainer's own loss (objective='trl'), not with RAPID's, because "
-            "these settings shape it: %s. Leave them out to train with RAPID; set "
-            "objective='trl' to be told no more.",
+            "This trains with GRPOTrainer's own loss (objective='trl'), not with "
+            "RAPID's, because these settings shape it: %s. Remove them to train with "
+            "RAPID, or set objective='trl' to silence this warning.",
             ", ".join(f"{name}={value!r}" for name, value in settings.items()),
         )
 

@@ -127,15 +127,15 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:
             problem = (
-                f"there is no {file.name}: save_only_model, fewer processes, another trainer or an "
-                "earlier version"
+                f"it has no {file.name}: it was saved with save_only_model, fewer "
+                "processes, another trainer or an earlier version"
             )
         if self.args.sync_ref_model:
-            problem = "the reference model that sync_ref_model has moved is not saved"
+            problem = "it does not contain the reference model, which sync_ref_model changes"
         if problem:
             raise ValueError(
-                f"{checkpoint} cannot be resumed: {problem}. Change that, or begin a new run with "
-                "the checkpoint as its model"
+                f"{checkpoint} cannot be resumed: {problem}. Change that, or start a new "
+                "run with the checkpoint as its model"
             )
         return state
 

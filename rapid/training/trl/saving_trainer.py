@@ -56,7 +56,7 @@ def newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
     for _, checkpoint in by_step:
         if not (damage := describe_damage(checkpoint)):
             return checkpoint
-        print(f"{checkpoint} is damaged, and left out: {damage}", file=sys.stderr)
+        print(f"{checkpoint} is damaged, and skipped: {damage}", file=sys.stderr)
         if discard:
             shutil.rmtree(checkpoint)
     return None
@@ -95,7 +95,7 @@ class SavingTrainer(Trainer):
         if resume_from_checkpoint is True and not self.args.push_to_hub:
             checkpoint = newest_checkpoint(Path(self.args.output_dir or "."))
             if checkpoint is None:
-                raise ValueError(f"{self.args.output_dir} has no checkpoint that is whole")
+                raise ValueError(f"{self.args.output_dir} has no undamaged checkpoint")
             resume_from_checkpoint = str(checkpoint)
         elif isinstance(resume_from_checkpoint, (str, Path)):
             checkpoint = Path(resume_from_checkpoint)

@@ -59,27 +59,31 @@ def contradictions(config, processes: int) -> Iterator[str]:
     if counted and per_process != -(-n_step // processes):
         yield (
             f"per_device_train_batch_size={per_process // accumulation} * "
-            "gradient_accumulation_steps="
-            f"{accumulation} completions in each of {processes} process(es) are not n_step="
-            f"{n_step}: leave n_step or both of these unset. micro_batch_size is the number of "
-            "completions in one forward and backward pass"
+            f"gradient_accumulation_steps={accumulation} completions in each of "
+            f"{processes} process(es) do not make n_step={n_step}: leave n_step or both "
+            "of these unset. micro_batch_size is the number of completions in one "
+            "forward and backward pass"
         )
     micro_batches, sampled = _count_micro_batches(config), config.generation_batch_size
     if micro_batches and not _sizes_agree(micro_batches, steps * accumulation, steps):
         yield (
-            f"steps_per_generation={config.steps_per_generation} * num_iterations="
-            f"{config.num_iterations} passes between times of sampling are not H={steps} optimizer "
-            f"steps of gradient_accumulation_steps={accumulation}: leave it unset, or H"
+            f"steps_per_generation={config.steps_per_generation} * "
+            f"num_iterations={config.num_iterations} micro-batches per inference batch do "
+            f"not make H={steps} optimizer steps of "
+            f"gradient_accumulation_steps={accumulation}: leave steps_per_generation or H "
+            "unset"
         )
     if sampled and not _sizes_agree(sampled * config.num_iterations, steps * n_step, steps):
         yield (
-            f"generation_batch_size={sampled} * num_iterations={config.num_iterations} completions "
-            f"are not those of H={steps} optimizer steps of n_step={n_step}: leave it unset, or H"
+            f"generation_batch_size={sampled} * num_iterations={config.num_iterations} "
+            f"completions do not make H={steps} optimizer steps of n_step={n_step}: leave "
+            "generation_batch_size or H unset"
         )
     if not (micro_batches or sampled) and config.num_iterations not in (1, steps):
         yield (
-            f"num_iterations={config.num_iterations}: each completion is used once, in H={steps} "
-            "optimizer steps between times of sampling; leave it at 1, or H unset"
+            f"num_iterations={config.num_iterations}: each completion is used once, in "
+            f"the H={steps} optimizer steps of an inference batch; leave num_iterations "
+            "at 1, or H unset"
         )
 
 

@@ -243,8 +243,8 @@ def test_resume_uses_newest_undamaged_checkpoint(toy_model, tmp_path, capsys):
     resumed = build_trainer(toy_model, tmp_path, **settings)
     resumed.train(resume_from_checkpoint=True)
     printed = capsys.readouterr().err
-    assert "checkpoint-9 is damaged, and left out: digests.json is missing" in printed
-    assert "checkpoint-8 is damaged, and left out: optimizer.pt\n" in printed
+    assert "checkpoint-9 is damaged, and skipped: digests.json is missing" in printed
+    assert "checkpoint-8 is damaged, and skipped: optimizer.pt\n" in printed
     assert torch.equal(get_weights(resumed), get_weights(uninterrupted))
 
 
@@ -287,9 +287,9 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
         with pytest.raises(error, match=match):
             build_trainer(toy_model, tmp_path, **settings).train(str(checkpoint))
 
-    check_refused(r"H was 2, n_step was 4\. Change that, or begin a new", H=1, n_step=8)
+    check_refused(r"H was 2, n_step was 4\. Change that, or start a new", H=1, n_step=8)
     moving_reference = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
-    check_refused("sync_ref_model has moved is not saved", **moving_reference)
+    check_refused("which sync_ref_model changes", **moving_reference)
     (checkpoint / "training_loop_0.pth").unlink()
     check_refused(r"checkpoint-2 is damaged: training_loop_0\.pth")
     (checkpoint / "digests.json").unlink()
@@ -297,7 +297,9 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
     check_refused("Weights only load failed", UnpicklingError)  # unpickling could run any code
     (checkpoint / "training_loop_0.pth").unlink()
     (checkpoint / "inference_batch_0.pth").touch()  # written by an earlier version
-    check_refused("no training_loop_0.pth: save_only_model, .* or an earlier version. Change that")
+    check_refused(
+        "no training_loop_0.pth: it was saved with save_only_model, .* or an earlier version. Change that"
+    )
 
 
 def test_second_training_samples_new_batch(toy_model, tmp_path):
