@@ -67,24 +67,26 @@ def sample(
     encoded: list[list[int]] = []
     for prompt, same in groupby(prompts):
         encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
-    drawn = {"temperature": temperature, "top_p": top_p, "top_k": 0}
+    sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
-        drawn["max_tokens"] = max_tokens
-        return _by_vllm(model, encoded, drawn, seed, precision, tensor_parallel)
+        sampling_params["max_tokens"] = max_tokens
+        return _sample_with_vllm(model, encoded, sampling_params, seed, precision, tensor_parallel)
 
     loaded = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, precision), use_safetensors=True, trust_remote_code=False
     )
     loaded = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     refuse_prompts(prompts, encoded, model_config(loaded))
-    ends = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
-    ends = [ends] if isinstance(ends, int) else ends
+    end_ids = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
+    end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
     loaded.generation_config = GenerationConfig()  # else its own penalties fill what is left open
-    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": ends}
-    config = GenerationConfig(max_new_tokens=max_tokens, do_sample=True, **drawn, **tokens)
+    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
+    config = GenerationConfig(
+        max_new_tokens=max_tokens, do_sample=True, **sampling_params, **tokens
+    )
     torch.manual_seed(seed)
-    rows = _by_transformers(loaded, tokenizer, encoded, config)
-    return [_until_its_end(row, tokenizer, ends) for row in rows]
+    rows = _sample_with_transformers(loaded, tokenizer, encoded, config)
+    return [_decode_completion(row, tokenizer, end_ids) for row in rows]
 
 
 @torch.inference_mode()
@@ -112,7 +114,9 @@ def sample_and_grade(
     ]
 
 
-def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list[torch.Tensor]:
+def _sample_with_transformers(
+    model, tokenizer, encoded: list[list[int]], config
+) -> list[torch.Tensor]:
     """Return a completion, (T,), of each encoded prompt; prompts of like length are a batch."""
     decoder = Decoder() if can_decode(model, config) else None
     by_length = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
@@ -128,15 +132,20 @@ def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list
     return [rows[index] for index in range(len(encoded))]
 
 
-def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:
+def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Sample:
     """Return the completion in a row; what follows its first end is padding."""
-    positions = torch.isin(ids, torch.tensor(ends, device=ids.device)).nonzero()
+    positions = torch.isin(ids, torch.tensor(end_ids, device=ids.device)).nonzero()
     text = tokenizer.decode(ids, skip_special_tokens=True)
     return Sample(text=text, tokens=int(positions[0]) + 1 if len(positions) else len(ids))
 
 
-def _by_vllm(
-    model: Path, encoded: list[list[int]], drawn: dict, seed: int, precision: str, gpus: int
+def _sample_with_vllm(
+    model: Path,
+    encoded: list[list[int]],
+    sampling_params: dict,
+    seed: int,
+    precision: str,
+    gpus: int,
 ) -> list[Sample]:
     """Sample with an engine of vLLM's in this process."""
     from rapid.training.trl.vllm import prepare_engine
@@ -160,7 +169,7 @@ def _by_vllm(
         groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]
         outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],
-            [SamplingParams(n=count, **drawn) for _, count in groups],
+            [SamplingParams(n=count, **sampling_params) for _, count in groups],
         )
         return [
             Sample(text=completion.text, tokens=len(completion.token_ids))

@@ -20,7 +20,7 @@ Baseline = Literal["group", "others", "none"]
 
 MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
 # Baselines of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
-VALUES = {
+BASELINE_FUNCTIONS = {
     "group": group_mean,
     "others": group_mean_of_others,
     "none": lambda weighted, group_size: weighted.new_zeros(weighted.shape),
@@ -94,13 +94,15 @@ def rapid_loss(
     log_weight = (completion_logp - (behavior_logp * mask).sum(1)).detach()  # (N,)
     weight = log_weight.clamp(max=MAX_LOG_WEIGHT).exp()
     clipped = weight.clamp(max=eta)
-    in_front = clipped if clip == "both" else weight
-    within = weight if clip == "nowhere" else clipped
+    gradient_weight = clipped if clip == "both" else weight
+    advantage_weight = weight if clip == "nowhere" else clipped
     if not weighted:
-        in_front = within = weight.new_ones(weight.shape)
+        gradient_weight = advantage_weight = weight.new_ones(weight.shape)
 
-    advantages = rewards - VALUES[baseline](within * rewards, group_size)  # (N,)
-    loss = -(in_front * advantages * completion_logp).mean()
+    advantages = rewards - BASELINE_FUNCTIONS[baseline](
+        advantage_weight * rewards, group_size
+    )  # (N,)
+    loss = -(gradient_weight * advantages * completion_logp).mean()
     metrics = {
         "staleness": log_weight.clamp(max=math.log(eta)).abs().mean(),
         "clip_fraction": (weight > eta).to(weight.dtype).mean(),
@@ -152,4 +154,4 @@ class Rapid(Algorithm):
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
-        return rewards - VALUES[settings.baseline](weight * rewards, group_size)
+        return rewards - BASELINE_FUNCTIONS[settings.baseline](weight * rewards, group_size)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 MOMENTUM = 0.95
-LIKE_ADAMW = 0.2  # the usual size of an entry of AdamW's step, in learning rates
+ADAMW_STEP_SIZE = 0.2  # the usual size of an entry of AdamW's step, in learning rates
 BETAS = 0.9, 0.98  # of AdamW
 # Of x -> ax + bx^3 + cx^5, applied five times: what is in (0, 1] comes near 1, the small ones fast.
-NEWTON_SCHULZ, TIMES = (3.4445, -4.7750, 2.0315), 5
+NEWTON_SCHULZ_COEFFICIENTS, NEWTON_SCHULZ_STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 class MuonAndAdamW(torch.optim.AdamW):
@@ -30,7 +30,7 @@ class MuonAndAdamW(torch.optim.AdamW):
                 momentum = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
                 momentum.lerp_(weight.grad, 1 - MOMENTUM)
                 direction = orthogonal(weight.grad.lerp(momentum, MOMENTUM))
-                size = group["lr"] * LIKE_ADAMW * max(weight.shape) ** 0.5
+                size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5
                 weight.sub_(direction, alpha=size)
                 weight.grad = None
         return super().step(closure)
@@ -43,8 +43,8 @@ def orthogonal(matrix: Tensor) -> Tensor:
     """
     wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.T
     wide = wide / wide.norm().clamp(min=1e-7)
-    a, b, c = NEWTON_SCHULZ
-    for _ in range(TIMES):
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
+    for _ in range(NEWTON_SCHULZ_STEPS):
         square = wide @ wide.T
         polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
         wide = torch.addmm(wide, polynomial, wide, beta=a)

@@ -14,7 +14,12 @@ from torch import Tensor
 from rapid.algorithms.groups import active_groups
 
 Batch = dict[str, Tensor]
-FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # what a model sees
+FORWARD_COLUMNS = (
+    "prompt_ids",
+    "prompt_mask",
+    "completion_ids",
+    "completion_mask",
+)  # what a model sees
 RATIO = "importance_sampling_ratio"  # of TRL's, (N, T) or (N, 1): 1 where there is nothing to weigh
 
 

@@ -14,13 +14,13 @@ from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training import TrainingParameters
 from rapid.training.contradictions import SignalColumn, contradictions
 from rapid.training.trl.objective import (
-    FIELDS,
     TRL,
+    TRL_LOSS_FIELDS,
     objectives,
-    take_defaults,
-    take_objective,
+    resolve_defaults,
+    resolve_objective,
 )
-from rapid.training.trl.sizes import set_sizes, take_sizes
+from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
 
 
 def option(default: Any, help: str) -> Any:
@@ -184,23 +184,23 @@ class RapidConfig(GRPOConfig):
         does not say by it which were meant.
         """
         config = super().__new__(cls)
-        vars(config)["explicit"] = set() if {*FIELDS} <= {*named} else {*named}
+        vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}
         return config
 
     def __post_init__(self) -> None:
-        take_objective(self)
+        resolve_objective(self)
         if self.objective not in (names := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
         self._take_parameters()
         _ = self.device  # whose set-up says how many processes there are
         processes = self.world_size
-        take_sizes(self, processes)
-        take_defaults(self)
+        resolve_sizes(self, processes)
+        resolve_defaults(self)
         if wrong := [*contradictions(self, processes)]:
             raise ValueError("\n".join(wrong))
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-        set_sizes(self, processes, super().__post_init__)
+        set_trl_sizes(self, processes, super().__post_init__)
 
     @classmethod
     def of(cls, config: GRPOConfig | None) -> "RapidConfig":
@@ -232,7 +232,7 @@ class RapidConfig(GRPOConfig):
         return objectives()[self.objective]
 
     @property
-    def trls_loss(self) -> bool:
+    def uses_trl_loss(self) -> bool:
         """Return whether the loss is GRPOTrainer's own."""
         return self.algorithm is TRL
 

@@ -17,7 +17,7 @@ from rapid.algorithms.rapid import RapidSection
 from rapid.algorithms.training import TrainingParameters
 from rapid.training.memory import AUTO
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
-from rapid.training.trl.objective import FIELDS, TRL, explicit_trl_settings, objectives
+from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, objectives
 from rapid.training.trl.sizes import contradictions as contradicting_sizes
 
 # Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
@@ -105,7 +105,7 @@ def _wrong_parameters(config) -> Iterator[str]:
     """Yield what the class of the objective's parameters refuses."""
     try:
         settings = config.settings
-        if config.num_generations_eval == 1 and not config.trls_loss:
+        if config.num_generations_eval == 1 and not config.uses_trl_loss:
             config.algorithm.advantages(settings, torch.zeros(1), 1)
     except ValidationError as errors:
         for error in errors.errors():
@@ -163,20 +163,20 @@ def shaped_sampling(config) -> list[str]:
 def _settings_of_other_objectives(config) -> Iterator[str]:
     """Yield which settings the objective does not look at, and what to change."""
     scaling = config.algorithm.scale_rewards
-    if not config.trls_loss and config.scale_rewards != scaling:
+    if not config.uses_trl_loss and config.scale_rewards != scaling:
         yield (
             f"scale_rewards={config.scale_rewards!r}: the advantages of objective="
             f"'{config.objective}' have {scaling!r}; leave it unset, or set objective='trl'"
         )
     # Any objective may have the last two.
     allowed = {*config.algorithm.fields, "dynamic_sampling_rounds", "mask_truncated_completions"}
-    allowed |= {*FIELDS} if config.trls_loss else set()
+    allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
             continue
         owners = [key for key, algorithm in objectives().items() if name in algorithm.fields]
-        owners += [TRL.name] * bool(owners and name in FIELDS)
+        owners += [TRL.name] * bool(owners and name in TRL_LOSS_FIELDS)
         if owners:
             yield (
                 f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
@@ -184,7 +184,7 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
             )
     for name, value in explicit_trl_settings(config).items():
         default = config.__dataclass_fields__[name].default
-        if name in DECIDED_BY_THE_OBJECTIVE and not config.trls_loss and value != default:
+        if name in DECIDED_BY_THE_OBJECTIVE and not config.uses_trl_loss and value != default:
             yield (
                 f"{name}={value!r} shapes GRPOTrainer's own loss, but objective="
                 f"'{config.objective}' decides; leave it at {default!r}, or set objective='trl'"

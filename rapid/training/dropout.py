@@ -5,7 +5,11 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-RANDOM = ("drop", "jitter", "noise")  # in names of probabilities and widths that are for training
+RANDOM_FIELD_WORDS = (
+    "drop",
+    "jitter",
+    "noise",
+)  # in names of probabilities and widths that are for training
 
 
 def remove_dropout(model) -> None:
@@ -58,4 +62,4 @@ def _random_fields(config: PreTrainedConfig) -> list[str]:
 
 
 def _is_random(name: str) -> bool:
-    return any(word in name for word in RANDOM)
+    return any(word in name for word in RANDOM_FIELD_WORDS)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rapid.training.batches import FORWARD, Batch
+from rapid.training.batches import FORWARD_COLUMNS, Batch
 from rapid.training.caches import (
     CACHE,
     can_share_prompts,
@@ -22,7 +22,7 @@ from rapid.training.caches import (
 )
 from rapid.training.head import patch_head
 
-IGNORED = -100  # a label that is not scored
+IGNORED_LABEL = -100  # a label that is not scored
 WHOLE_LOGITS = (
     2**25
 )  # of a micro-batch on a CPU, up to which they are held: nothing is computed twice
@@ -58,9 +58,9 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """Return what `completion_logp` does, from one forward pass of prompts and completions."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    labels = ids.masked_fill(mask == 0, IGNORED)
+    labels = ids.masked_fill(mask == 0, IGNORED_LABEL)
     width = batch["completion_ids"].size(1)
-    labels[:, :-width] = IGNORED
+    labels[:, :-width] = IGNORED_LABEL
     more_inputs = {"position_ids": count_positions(mask)} if has_absolute_positions(model) else {}
     output = model(
         input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **more_inputs
@@ -80,14 +80,14 @@ def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]
     order, scores = [], []
     for length in lengths.unique().tolist():
         order.append((lengths == length).nonzero().flatten())
-        part = {name: batch[name][order[-1]] for name in FORWARD}
+        part = {name: batch[name][order[-1]] for name in FORWARD_COLUMNS}
         for name in ("prompt_ids", "prompt_mask"):
             part[name] = part[name][:, width - length :]
         scores.append(_score_plainly(model, part))
-    back = torch.cat(order).argsort()
+    original_order = torch.cat(order).argsort()
     entropies = [entropy for _, entropy in scores if entropy is not None]
-    logp = torch.cat([logp for logp, _ in scores])[back]
-    return logp, torch.cat(entropies)[back] if entropies else None
+    logp = torch.cat([logp for logp, _ in scores])[original_order]
+    return logp, torch.cat(entropies)[original_order] if entropies else None
 
 
 def _score_with_shared_prompts(
@@ -114,7 +114,7 @@ def _score_with_shared_prompts(
             model(**following).logits, ids[:, 1:], temperature, learn_entropy
         )
     else:
-        labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED)
+        labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED_LABEL)
         output = model(**following, shift_labels=labels, fused_lm_head=True)
         later_logp, later_entropy = output.log_probs, output.entropy
     entropies = None if later_entropy is None else torch.cat([entropy, later_entropy], dim=1)
@@ -132,7 +132,7 @@ def _score_logits(
     return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
 
 
-def patch_adaption_prompts(model) -> None:
+def patch_adaption_prompt_adapter(model) -> None:
     """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
     tuner: Any = getattr(model, "base_model", None)
     if type(tuner).__name__ == "AdaptionPromptModel":

@@ -27,15 +27,21 @@ from rapid.training.caches import (
     prefill_prompts,
 )
 
-ROOM = 64  # tokens that a cache has room for, beyond those it was made for
+SPARE_TOKENS = 64  # tokens that a cache has room for, beyond those it was made for
 # Settings with which one token follows another, and each row depends on itself alone. `generate`
 # does others: it keeps other caches, and something of each row of the batch it began with.
-USUAL = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
-USUAL |= {"guidance_scale": 1, "encoder_repetition_penalty": 1, "encoder_no_repeat_ngram_size": 0}
-USUAL |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
+DECODER_SETTINGS = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
+DECODER_SETTINGS |= {
+    "guidance_scale": 1,
+    "encoder_repetition_penalty": 1,
+    "encoder_no_repeat_ngram_size": 0,
+}
+DECODER_SETTINGS |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
 # Of these, those with which a token is drawn from one forward pass for each row.
-ONE_PASS = [*USUAL.keys() - {"use_cache", "cache_implementation"}]
-FEWER = 0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller
+SINGLE_PASS_SETTINGS = [*DECODER_SETTINGS.keys() - {"use_cache", "cache_implementation"}]
+COMPACT_BELOW = (
+    0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller
+)
 
 
 class Decoder:
@@ -81,7 +87,7 @@ class Decoder:
         mask = model_kwargs.get("attention_mask")
         if mask is None:  # `generate` drops one that is all ones
             mask = torch.ones_like(input_ids)
-        logits, cache = self._prompts(model, input_ids, mask)
+        logits, cache = self._prefill(model, input_ids, mask)
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, limit), generation_config.pad_token_id)], dim=1
         )
@@ -94,41 +100,41 @@ class Decoder:
         rows = torch.arange(count, device=input_ids.device)  # that are in the batch
         mask = torch.cat([mask, mask.new_ones(count, limit)], dim=1)
         drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
-        going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
+        is_running = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
         temperature = generation_config.temperature or 1
         tempered = [TemperatureLogitsWarper] * (temperature != 1)  # what keeps the policy's logits
         shaped = [type(processor) for processor in logits_processor] != tempered
-        for place in range(width, width + limit):
+        for column in range(width, width + limit):
             if shaped and len(rows) < count:  # a temperature looks at no other row
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
-                scores = logits_processor(sequences[:, :place], all_logits)[rows]
+                scores = logits_processor(sequences[:, :column], all_logits)[rows]
             else:
-                scores = logits_processor(sequences[:, :place], logits)
-            drawn, its_logp = self._draw(scores, noise, rows, generation_config.do_sample)
-            drawn_logp += its_logp.sum()
-            drawn = drawn.masked_fill(~going, generation_config.pad_token_id)
-            sequences[rows, place] = drawn
+                scores = logits_processor(sequences[:, :column], logits)
+            drawn, drawn_token_logp = self._draw(scores, noise, rows, generation_config.do_sample)
+            drawn_logp += drawn_token_logp.sum()
+            drawn = drawn.masked_fill(~is_running, generation_config.pad_token_id)
+            sequences[rows, column] = drawn
             if logp is not None:
                 if shaped:
-                    its_logp = _score_tokens(logits, drawn, temperature)
-                logp[rows, place - width] = its_logp
-            ends = going & stopping_criteria(sequences[:, : place + 1], None)[rows]
-            if self.on_end and place < width + limit - 1:
-                ended = sequences[rows[ends], width : place + 1].tolist()
+                    drawn_token_logp = _score_tokens(logits, drawn, temperature)
+                logp[rows, column - width] = drawn_token_logp
+            ends = is_running & stopping_criteria(sequences[:, : column + 1], None)[rows]
+            if self.on_end and column < width + limit - 1:
+                ended = sequences[rows[ends], width : column + 1].tolist()
                 for row, completion in zip(rows[ends].tolist(), ended, strict=True):
                     self.on_end(row, completion)
-            going = going & ~ends
-            going_count = int(going.sum())
-            if not going_count:
+            is_running = is_running & ~ends
+            running_count = int(is_running.sum())
+            if not running_count:
                 break
-            if going_count <= FEWER * len(rows):
-                cache.batch_select_indices(going.nonzero().flatten())
-                rows, mask = rows[going], mask[going]
-                drawn, position = drawn[going], position[going]
-                going = going[going]
+            if running_count <= COMPACT_BELOW * len(rows):
+                cache.batch_select_indices(is_running.nonzero().flatten())
+                rows, mask = rows[is_running], mask[is_running]
+                drawn, position = drawn[is_running], position[is_running]
+                is_running = is_running[is_running]
             logits = model(
                 input_ids=drawn[:, None],
-                attention_mask=mask[:, : place + 1] if needs_mask else None,
+                attention_mask=mask[:, : column + 1] if needs_mask else None,
                 position_ids=position,
                 use_cache=True,
                 **{CACHE: cache},
@@ -139,14 +145,14 @@ class Decoder:
                 "the model's probabilities are NaN: its weights are too large, or no numbers, or "
                 f"the temperature ({generation_config.temperature}) is too small"
             )
-        self.logp = None if logp is None else logp[:, : place + 1 - width]
-        return sequences[:, : place + 1]
+        self.logp = None if logp is None else logp[:, : column + 1 - width]
+        return sequences[:, : column + 1]
 
-    def _prompts(self, model, ids: Tensor, mask: Tensor):
+    def _prefill(self, model, ids: Tensor, mask: Tensor):
         """Return the logits of each row's first token, (N, V), and a cache of all prompts."""
-        which = torch.arange(len(ids), device=ids.device)
+        prompt_index = torch.arange(len(ids), device=ids.device)
         if self.share_prefill:
-            different, which = torch.unique(
+            different, prompt_index = torch.unique(
                 torch.cat([ids, mask], dim=1), dim=0, return_inverse=True
             )
             ids, mask = different.chunk(2, dim=1)
@@ -155,8 +161,8 @@ class Decoder:
             PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
         ]
         output, cache = prefill_prompts(model, ids, mask, cache)
-        cache.batch_select_indices(which)
-        return output.logits[:, -1].float()[which], cache
+        cache.batch_select_indices(prompt_index)
+        return output.logits[:, -1].float()[prompt_index], cache
 
     def _draw(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
         """Return a token of each row, and its log-probability, (n,) each.
@@ -215,7 +221,7 @@ class PreallocatedLayer(DynamicLayer):
 
 def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
     rows, heads, tokens_held, size = old.shape
-    buffer = old.new_empty(rows, heads, tokens + max(ROOM, tokens // 4), size)
+    buffer = old.new_empty(rows, heads, tokens + max(SPARE_TOKENS, tokens // 4), size)
     buffer[:, :, :tokens_held] = old
     return buffer
 
@@ -258,14 +264,15 @@ def can_decode(model, config) -> bool:
     """
     if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
         return False
-    return _is_usual(model, config, USUAL) and can_share_prompts(model)
+    return _has_decoder_settings(model, config, DECODER_SETTINGS) and can_share_prompts(model)
 
 
-def _is_usual(model, config, names: Iterable[str]) -> bool:
+def _has_decoder_settings(model, config, names: Iterable[str]) -> bool:
     """Return whether these settings are USUAL, in a configuration or else in the model's own."""
     model_own = model.generation_config
     return all(
-        getattr(model_own if getattr(config, name) is None else config, name) in (None, USUAL[name])
+        getattr(model_own if getattr(config, name) is None else config, name)
+        in (None, DECODER_SETTINGS[name])
         for name in names
     )
 
@@ -282,11 +289,11 @@ def _show_cache_to_peft(model) -> Iterator[None]:
         return
     prepare = model.base_model_prepare_inputs_for_generation
 
-    def prepare_by_older_name(*args, **kwargs) -> dict[str, Any]:
+    def prepare_with_older_name(*args, **kwargs) -> dict[str, Any]:
         inputs = prepare(*args, **kwargs)
         return inputs | ({"past_key_values": inputs.pop(CACHE)} if CACHE in inputs else {})
 
-    with patch.object(model, "base_model_prepare_inputs_for_generation", prepare_by_older_name):
+    with patch.object(model, "base_model_prepare_inputs_for_generation", prepare_with_older_name):
         yield
 
 
@@ -318,7 +325,9 @@ def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Ite
             kwargs["generation_config"] = generation_config = copy(generation_config)
             generation_config.use_cache = False
         with _show_cache_to_peft(model):
-            if scored is None or not _is_usual(model, generation_config, ONE_PASS):
+            if scored is None or not _has_decoder_settings(
+                model, generation_config, SINGLE_PASS_SETTINGS
+            ):
                 return generate(*args, **kwargs)
             logps = GeneratedLogp(generation_config.temperature or 1)
             output, completions = logps.generate(model, generate, *args, **kwargs)

@@ -84,8 +84,8 @@ class GradientTrainer(SamplingTrainer):
 
     def _forget_micro_batches(self, model) -> None:
         model.zero_grad(set_to_none=True)
-        self._means.take_back()
-        self._token_means.take_back()
+        self._means.discard()
+        self._token_means.discard()
 
     def _share_logp(self, chunk: Chunk, has_moved: bool) -> None:
         """Give the micro-batches of a chunk `chunk_logp`, (N, T): log pi of all its rows.
@@ -117,7 +117,7 @@ class GradientTrainer(SamplingTrainer):
         limit = self._limit_micro_batches(width)
         group = self._rows_per_prompt(limit, width)
         runs = mini_batch["graded"][::group]  # (K,)
-        if args.trls_loss:
+        if args.uses_trl_loss:
             runs = runs | True
         elif args.skip_zero_groups:
             runs = runs & args.algorithm.have_gradient(
@@ -154,7 +154,7 @@ class GradientTrainer(SamplingTrainer):
         With TRL's loss each counts by itself, so that processes may have a part of a group each,
         and a micro-batch holds part of one that is too large.
         """
-        if not (self.args.trls_loss and self.model.training):
+        if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
         groups = self.args.n_step // self.num_generations
         part = size_shard(groups, self.num_generations, self.accelerator.num_processes)
@@ -273,5 +273,5 @@ class GradientTrainer(SamplingTrainer):
 
     def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, share: bool):
         return completion_logp(
-            model, batch, rows_per_prompt, self.temperature, share, self.args.trls_loss
+            model, batch, rows_per_prompt, self.temperature, share, self.args.uses_trl_loss
         )

@@ -21,11 +21,13 @@ from torch.utils.checkpoint import checkpoint
 
 from rapid.training.caches import unwrap_model
 
-SMALL = 2**22  # logits of a forward pass up to which TRL's tiles do
-CHUNK = 2**27  # bytes of the logits of a chunk of tokens
-PART = 2**21  # logits of a chunk whose probabilities are computed at a time
-SLICE = 2**13  # words whose weights' gradient is rounded, and added up in float32, at a time
-TILES: Any = trl.trainer.utils._ChunkedLogProbFunction
+MAX_TILED_LOGITS = 2**22  # logits of a forward pass up to which TRL's tiles do
+CHUNK_BYTES = 2**27  # bytes of the logits of a chunk of tokens
+PART_LOGITS = 2**21  # logits of a chunk whose probabilities are computed at a time
+SLICE_ENTRIES = (
+    2**13
+)  # words whose weights' gradient is rounded, and added up in float32, at a time
+TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction
 Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]  # as TRL's function returns them
 
 
@@ -40,7 +42,7 @@ def patch_head(model) -> AbstractContextManager:
     return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
 
 
-class Curve(NamedTuple):
+class LogitTransform(NamedTuple):
     """The logit of a product x of hidden state and weights: z(x) = cap tanh(s x / cap) / T.
 
     Args:
@@ -93,11 +95,13 @@ class CpuScores:
             tile: words of TRL's tile.
             outputs: what is asked for beside log pi.
         """
-        if len(hidden) * len(weight) <= SMALL and hidden.dtype != torch.float64:
+        if len(hidden) * len(weight) <= MAX_TILED_LOGITS and hidden.dtype != torch.float64:
             args = (hidden, weight, bias, targets, temperature, tile, cap, scale, outputs)
-            return TILES.apply(*args)
-        curve = Curve(scale, cap, temperature)
-        logp, entropy, is_top1 = TokenChunks.apply(hidden, weight, bias, targets, curve, outputs)
+            return TRL_SCORES.apply(*args)
+        transform = LogitTransform(scale, cap, temperature)
+        logp, entropy, is_top1 = TokenChunks.apply(
+            hidden, weight, bias, targets, transform, outputs
+        )
         return logp, entropy, None, None, is_top1
 
 
@@ -111,12 +115,15 @@ class ModuleScores:
         self, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
     ) -> Scores:
         """Return what `CpuScores.apply` does, by the layer itself, which computes logits twice."""
-        curve, size = Curve(scale, cap, temperature), _chunk_size(hidden.dtype, len(weight))
+        transform, size = (
+            LogitTransform(scale, cap, temperature),
+            _chunk_size(hidden.dtype, len(weight)),
+        )
 
         def score(hidden_chunk: Tensor, chunk_targets: Tensor) -> tuple[Tensor, ...]:
             products = self._layer(hidden_chunk)
             precise = torch.promote_types(products.dtype, torch.float32)
-            logp = curve.values(products.to(precise)).log_softmax(-1)
+            logp = transform.values(products.to(precise)).log_softmax(-1)
             entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
             is_top1 = logp.argmax(-1) == chunk_targets
             return logp.gather(1, chunk_targets[:, None])[:, 0], entropy, is_top1
@@ -135,7 +142,7 @@ class TokenChunks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, curve, outputs):
+    def forward(ctx, hidden, weight, bias, targets, transform, outputs):
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         precise = torch.promote_types(dtype, torch.float32)
@@ -144,7 +151,7 @@ class TokenChunks(torch.autograd.Function):
         with torch.autocast(kind, enabled=False):
             for chunk_rows, products in _compute_chunks(hidden, weight, bias, dtype):
                 for rows, logits in _split_chunk(chunk_rows, products):
-                    values = curve.values(logits.to(precise))
+                    values = transform.values(logits.to(precise))
                     log_z[rows] = values.logsumexp(-1)
                     logp[rows] = values.gather(1, targets[rows, None])[:, 0] - log_z[rows]
                     if is_top1 is not None:
@@ -153,7 +160,7 @@ class TokenChunks(torch.autograd.Function):
                         shares = (values - log_z[rows, None]).exp_()
                         entropy[rows] = log_z[rows] - shares.mul_(values).sum(-1)
         ctx.save_for_backward(hidden, weight, bias, targets, log_z, entropy)
-        ctx.curve, ctx.dtype = curve, dtype
+        ctx.transform, ctx.dtype = transform, dtype
         ctx.set_materialize_grads(False)
         if is_top1 is not None:
             ctx.mark_non_differentiable(is_top1)
@@ -169,11 +176,11 @@ class TokenChunks(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         d_weight = torch.zeros_like(weight, dtype=log_z.dtype) if ctx.needs_input_grad[1] else None
         d_bias = torch.zeros_like(bias, dtype=log_z.dtype) if ctx.needs_input_grad[2] else None
-        words = weight.to(ctx.dtype)
-        for chunk_rows, products in _compute_chunks(hidden, words, bias, ctx.dtype):
+        vocabulary_weights = weight.to(ctx.dtype)
+        for chunk_rows, products in _compute_chunks(hidden, vocabulary_weights, bias, ctx.dtype):
             for rows, logits in _split_chunk(chunk_rows, products):
-                values = ctx.curve.values(logits.to(log_z.dtype))
-                slopes = ctx.curve.slopes(values)
+                values = ctx.transform.values(logits.to(log_z.dtype))
+                slopes = ctx.transform.slopes(values)
                 log_p = values.sub_(log_z[rows, None])
                 share = log_p.exp()
                 d_values = (
@@ -186,7 +193,7 @@ class TokenChunks(torch.autograd.Function):
                     d_values.scatter_add_(1, targets[rows, None], d_logp[rows, None])
                 logits.copy_(d_values.mul_(slopes))
             if d_hidden is not None:
-                d_hidden[chunk_rows] = products @ words
+                d_hidden[chunk_rows] = products @ vocabulary_weights
             if d_weight is not None:
                 _add_product(d_weight, products.t(), hidden[chunk_rows].to(ctx.dtype))
             if d_bias is not None:
@@ -207,13 +214,13 @@ def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor
         yield slice(start, start + size), products if bias is None else products.add_(bias)
 
 
-def _chunk_size(dtype: torch.dtype, words: int) -> int:
-    return max(1, CHUNK // (words * dtype.itemsize))
+def _chunk_size(dtype: torch.dtype, vocabulary_weights: int) -> int:
+    return max(1, CHUNK_BYTES // (vocabulary_weights * dtype.itemsize))
 
 
 def _split_chunk(chunk_rows: slice, products: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield rows of a chunk, as slices of all, and their products."""
-    size = max(1, PART // products.size(1))
+    size = max(1, PART_LOGITS // products.size(1))
     for number, part in enumerate(products.split(size)):
         first = chunk_rows.start + number * size
         yield slice(first, first + len(part)), part
@@ -224,5 +231,5 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     if total.dtype == a.dtype:
         total.addmm_(a, b)
         return
-    for start in range(0, len(total), SLICE):
-        total[start : start + SLICE] += a[start : start + SLICE] @ b
+    for start in range(0, len(total), SLICE_ENTRIES):
+        total[start : start + SLICE_ENTRIES] += a[start : start + SLICE_ENTRIES] @ b

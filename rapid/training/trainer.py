@@ -87,7 +87,7 @@ class RapidTrainer(GradientTrainer):
         self._refuse_too_few_prompts()
         if self.args.algorithm is not RAPID:  # for the model card
             self._name = self.args.algorithm.label
-            self._paper = GRPOTrainer._paper if self.args.trls_loss else {}
+            self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._spares = 0  # prompts drawn for groups to be replaced
         self._tokens: Tensor | int = 0  # of the inference batch, in all processes
@@ -161,7 +161,7 @@ class RapidTrainer(GradientTrainer):
         of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """
         algorithm, micro_batch = self.args.algorithm, inputs
-        if self.args.trls_loss:
+        if self.args.uses_trl_loss:
             loss = self._compute_trl_loss(model, micro_batch, self._tokens)
             if "sequence_share" in micro_batch:
                 self._means.add({}, micro_batch["sequence_share"])

@@ -10,7 +10,7 @@ import psutil
 PROC = Path("/proc")
 # Share of its time, grading apart, that a run may lose: more than jobs that start beside it take,
 # less than the half that a program takes which computes on the same core.
-LOST = 0.2
+MAX_LOST_SHARE = 0.2
 
 
 class Usage(NamedTuple):
@@ -36,7 +36,7 @@ class Usage(NamedTuple):
             grading: seconds of it in which it graded, where `waited` is not counted.
         """
         computing = seconds - grading
-        return computing > 0 and self.waited / computing + self.stolen / seconds > LOST
+        return computing > 0 and self.waited / computing + self.stolen / seconds > MAX_LOST_SHARE
 
 
 def waited(proc: Path = PROC) -> float:

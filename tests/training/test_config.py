@@ -213,11 +213,11 @@ def test_a_grpo_config_is_taken_over():
 )
 def test_a_setting_of_trls_loss_asks_for_that_loss(caplog, given):
     config = RapidConfig(**GOOD, **given)
-    assert config.objective == "trl" and config.trls_loss and config.scale_rewards == "group"
+    assert config.objective == "trl" and config.uses_trl_loss and config.scale_rewards == "group"
     (warning,) = caplog.messages
     assert all(f"{name}={value!r}" in warning for name, value in given.items())
     assert "Leave them out to train with RAPID" in warning
-    assert replace(config, learning_rate=0.1).trls_loss
+    assert replace(config, learning_rate=0.1).uses_trl_loss
     RapidConfig(**GOOD, **given, objective="trl")
     assert len(caplog.messages) == 1
 
@@ -259,7 +259,7 @@ def test_what_is_written_out_is_remembered_by_subclasses_and_shown_in_the_signat
     class Derived(RapidConfig):
         more: int = 0
 
-    assert Derived(**GOOD, loss_type="dapo", more=1).trls_loss
+    assert Derived(**GOOD, loss_type="dapo", more=1).uses_trl_loss
     assert "n_step" in signature(RapidConfig).parameters
     config = pickle.loads(pickle.dumps(RapidConfig(**GOOD)))
     assert (config.objective, config.n_step) == ("rapid", GOOD["n_step"])

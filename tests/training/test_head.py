@@ -6,22 +6,26 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import head
-from rapid.training.head import CpuScores, Curve, patch_head
+from rapid.training.head import CpuScores, LogitTransform, patch_head
 from tests.training.conformance.families import untrained
 from tests.training.loops import ROUNDING
 
 TOKENS, WIDTH, WORDS = 11, 5, 37
 OUTPUTS = ("log_probs", "entropy", "is_top1")
-CURVES = [Curve(1.0, None, 1.0), Curve(0.3, None, 0.7), Curve(1.5, 2.0, 0.7)]
+CURVES = [
+    LogitTransform(1.0, None, 1.0),
+    LogitTransform(0.3, None, 0.7),
+    LogitTransform(1.5, 2.0, 0.7),
+]
 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Four tokens a chunk, three a part, ten words a slice; nothing is left to TRL's tiles."""
-    monkeypatch.setattr(head, "SMALL", 0)
-    monkeypatch.setattr(head, "CHUNK", 4 * WORDS * 8)
-    monkeypatch.setattr(head, "PART", 3 * WORDS)
-    monkeypatch.setattr(head, "SLICE", 10)
+    monkeypatch.setattr(head, "MAX_TILED_LOGITS", 0)
+    monkeypatch.setattr(head, "CHUNK_BYTES", 4 * WORDS * 8)
+    monkeypatch.setattr(head, "PART_LOGITS", 3 * WORDS)
+    monkeypatch.setattr(head, "SLICE_ENTRIES", 10)
 
 
 def inputs(bias: bool, dtype=torch.float64) -> list[torch.Tensor]:
@@ -115,8 +119,8 @@ def scored(model, ids):
 
 @pytest.mark.parametrize("family", ["Qwen2", "Gemma2", "Cohere", "Granite", "Phi"])
 def test_a_models_scale_cap_bias_and_tied_weights_are_heeded(family, monkeypatch):
-    monkeypatch.setattr(head, "SMALL", 0)
-    monkeypatch.setattr(head, "CHUNK", 2**12)
+    monkeypatch.setattr(head, "MAX_TILED_LOGITS", 0)
+    monkeypatch.setattr(head, "CHUNK_BYTES", 2**12)
     model = untrained(family)
     add_fused_lm_head(model, outputs=OUTPUTS)
     found = []
@@ -132,7 +136,7 @@ def test_a_models_scale_cap_bias_and_tied_weights_are_heeded(family, monkeypatch
 @pytest.mark.parametrize("kind", ["lora", "dora", "ia3"])
 def test_an_adapter_on_the_head_has_its_effect_and_its_gradient(kind, monkeypatch):
     """TRL's forward reads the weights below it."""
-    monkeypatch.setattr(head, "CHUNK", 2**12)
+    monkeypatch.setattr(head, "CHUNK_BYTES", 2**12)
     targets = {"target_modules": ["lm_head", "q_proj"], "init_weights": False}
     if kind == "ia3":
         config = peft.IA3Config(

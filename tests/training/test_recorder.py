@@ -128,7 +128,7 @@ def trained(toy_model, tmp_path_factory):
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
         clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
         patch.setattr("rapid.training.trl.sampling_trainer.PhaseClock", clock)
-        patch.setattr("rapid.training.usage.LOST", -1e9)
+        patch.setattr("rapid.training.usage.MAX_LOST_SHARE", -1e9)
         patch.setenv("RAPID_ATTEMPT", "2")
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder

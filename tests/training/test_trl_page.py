@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.training.trl.objective import FIELDS as OF_TRLS_LOSS
+from rapid.training.trl.objective import TRL_LOSS_FIELDS as OF_TRLS_LOSS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/trl.md").read_text(encoding="utf-8")
@@ -79,6 +79,6 @@ def test_what_the_page_says_of_the_objective_is_so():
     for name in OF_TRLS_LOSS:
         value = "batch" if name == "scale_rewards" else other(name)
         for written in {value, defaults[name]} - {None}:
-            assert RapidConfig("unused", **SIZES, **{name: written}).trls_loss, name
+            assert RapidConfig("unused", **SIZES, **{name: written}).uses_trl_loss, name
         with pytest.raises(ValueError, match=rf"\b{name}\b"):
             RapidConfig("unused", **SIZES, **{name: value}, objective="rapid")

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
-from rapid.training.batches import FORWARD
+from rapid.training.batches import FORWARD_COLUMNS
 from tests.training.loops import (
     ALL,
     COMMON,
@@ -109,7 +109,7 @@ def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
     sizes = {"n_step": 32, "max_steps": settings["H"], "learning_rate": RATE}
     trainer = run(toy_model, tmp_path, reward=reward, trainer=Watched, **savings | settings | sizes)
     (batch,) = sampled
-    batch = {name: batch[name] for name in FORWARD}
+    batch = {name: batch[name] for name in FORWARD_COLUMNS}
     completions, prompts = (
         trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
         for ids in (batch["completion_ids"], batch["prompt_ids"])

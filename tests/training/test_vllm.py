@@ -122,7 +122,7 @@ def noted(monkeypatch, **settings) -> list[str]:
     """What a sync does to an engine that is not on a CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     engine = NotedEngine(**settings)
-    vllm.mend_weight_sync(engine, engine.clock)
+    vllm.patch_weight_sync(engine, engine.clock)
     engine.sync_weights()
     return engine.noted
 

@@ -107,7 +107,7 @@ def resumed(trainer: RapidTrainer) -> bool:
 
 def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
     """Collects, for each call that loads weights, the names that it takes."""
-    runner, calls = vllm._runner(generation), []
+    runner, calls = vllm._model_runner(generation), []
     reload_weights = runner.reload_weights
 
     def noted(weights):
@@ -125,7 +125,7 @@ def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
 
 def synced(generation: VLLMGeneration) -> dict:
     """What vLLM makes of other weights, whose cache still is of the old ones."""
-    vllm.mend_weight_sync(generation, PhaseClock())
+    vllm.patch_weight_sync(generation, PhaseClock())
     calls = watch_reloads(generation)
     perturb(generation.model)
     stale = mismatch(generation)
@@ -191,7 +191,7 @@ def load(folder: Path):
 
 
 def engine(model) -> VLLMGeneration:
-    with vllm.engine_like_the_policy(SEED):
+    with vllm.match_engine_to_policy(SEED):
         return VLLMGeneration(
             model,
             Accelerator(cpu=True),

@@ -11,7 +11,7 @@ from functools import cache
 
 # Columns of the batch that `_generate_and_score_completions` returns, and their names here, where
 # log-probabilities have the names of their policies.
-COLUMNS = {
+BATCH_COLUMNS = {
     **{name: name for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")},
     "tool_mask": "tool_mask",
     "ref_per_token_logps": "reference_logp",
@@ -19,7 +19,7 @@ COLUMNS = {
 }
 # All that TRL's own loss gets of a micro-batch.
 LOSS_COLUMNS = {
-    **COLUMNS,
+    **BATCH_COLUMNS,
     "advantages": "advantages",
     "old_per_token_logps": "behavior_logp",
     "importance_sampling_ratio": "importance_sampling_ratio",
@@ -67,7 +67,7 @@ def without_vllm() -> None:
     trl_imports.is_vllm_available = lambda *_, **__: False
 
 
-def remember_packages() -> None:
+def cache_package_lookups() -> None:
     """Let accelerate remember which packages are installed.
 
     It asks whenever it unwraps a model, and reads a package's metadata each time: milliseconds, as

@@ -18,7 +18,7 @@ from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory, re
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-COUNTERS = ("_total_train_tokens", "_entropy_window_stats")  # of TRL's, in each forward pass
+TRL_COUNTERS = ("_total_train_tokens", "_entropy_window_stats")  # of TRL's, in each forward pass
 
 
 class MicroBatchTrainer(Trainer):
@@ -86,7 +86,7 @@ class MicroBatchTrainer(Trainer):
     def _copy_counts(self) -> dict[str, Any]:
         """Return what TRL counts in each forward pass: metrics, tokens, a window of entropies."""
         metrics = {name: list(values) for name, values in self._metrics["train"].items()}
-        counters = {name: copy(vars(self)[name]) for name in COUNTERS if name in vars(self)}
+        counters = {name: copy(vars(self)[name]) for name in TRL_COUNTERS if name in vars(self)}
         return {"metrics": metrics, "counters": counters}
 
     def _restore_counts(self, counts: dict[str, Any]) -> None:

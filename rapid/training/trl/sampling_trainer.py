@@ -30,13 +30,13 @@ from rapid.training.caches import sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
-from rapid.training.forward import patch_adaption_prompts
+from rapid.training.forward import patch_adaption_prompt_adapter
 from rapid.training.generation import Decoder, decoding
 from rapid.training.micro_batches import Chunk, take_shard
 from rapid.training.notices import Notices
 from rapid.training.processes import gather_batch
 from rapid.training.refusals import (
-    TEXT,
+    TEXT_ONLY_ERROR,
     FiniteWeights,
     check_rollouts,
     describe_sample,
@@ -47,12 +47,12 @@ from rapid.training.refusals import (
 )
 from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
-from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
+from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.resumable_trainer import ResumableTrainer
-from rapid.training.trl.vllm import engine_like_the_policy, mend_weight_sync
+from rapid.training.trl.vllm import match_engine_to_policy, patch_weight_sync
 
 
 class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, CheckedPrompts):
@@ -72,11 +72,11 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         bound = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *arguments, **named)
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
-        remember_packages()
-        with engine_like_the_policy(args.seed):
+        cache_package_lookups()
+        with match_engine_to_policy(args.seed):
             super().__init__(model, reward_funcs, args, *arguments, **named)
         self.reward_func_names = distinct_names(self.reward_func_names)
-        patch_adaption_prompts(self.model)
+        patch_adaption_prompt_adapter(self.model)
         if args.disable_dropout:
             remove_dropout(self.model)
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
@@ -99,7 +99,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         if self.rollout_func is not None:
             self.rollout_func = check_rollouts(self.rollout_func)
         if self.use_vllm:
-            mend_weight_sync(self.vllm_generation, self.clock)
+            patch_weight_sync(self.vllm_generation, self.clock)
 
     @cached_property
     def clock(self) -> PhaseClock:
@@ -175,7 +175,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         TRL's own loss is of each completion by itself.
         """
         batch = super()._prepare_inputs(generation_batch)
-        if not self.args.trls_loss:
+        if not self.args.uses_trl_loss:
             rows = len(batch["completion_ids"])
             if rows % self.group_size:
                 batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
@@ -227,8 +227,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         with self.clock.phase("other"), note, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if sampled.keys() & REFUSED_COLUMNS:
-            raise ValueError(TEXT)
-        columns = LOSS_COLUMNS if self.args.trls_loss else COLUMNS
+            raise ValueError(TEXT_ONLY_ERROR)
+        columns = LOSS_COLUMNS if self.args.uses_trl_loss else BATCH_COLUMNS
         batch = {column: sampled[name] for name, column in columns.items() if name in sampled}
         if self.rollout_func is not None:
             batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
@@ -243,7 +243,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         batch["rewards"], batch["accuracy"] = weighted[local], rewards[local, 0].nan_to_num()
         self.completions_sampled += len(inputs)
         self._sampler_check.run(self, batch)
-        if not self.args.trls_loss:
+        if not self.args.uses_trl_loss:
             self._log_advantages(weighted)
         return batch
 

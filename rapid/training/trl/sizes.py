@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator
 from rapid.training.memory import AUTO
 
 # n_step, H and TRL's per_device_train_batch_size where nothing is given.
-N_STEP, H, PER_DEVICE = 32, 4, 8
+DEFAULT_N_STEP, DEFAULT_H, DEFAULT_PER_DEVICE = 32, 4, 8
 
 
-def take_sizes(config, processes: int) -> None:
+def resolve_sizes(config, processes: int) -> None:
     """Set n_step, H and micro_batch_size where they are None, as GRPOTrainer would step.
 
     GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
     completions of each process. It samples for steps_per_generation micro-batches, and uses what it
     sampled num_iterations times.
     """
-    per_device = config.per_device_train_batch_size or PER_DEVICE
+    per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
     sizes = (
         config.per_device_train_batch_size,
         config.generation_batch_size,
@@ -24,9 +24,9 @@ def take_sizes(config, processes: int) -> None:
     as_trl = any(sizes) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
-        config.n_step = accumulated if as_trl else N_STEP
+        config.n_step = accumulated if as_trl else DEFAULT_N_STEP
     if config.H is None:
-        config.H = _count_steps(config) if as_trl else H
+        config.H = _count_steps(config) if as_trl else DEFAULT_H
     for name in ("micro_batch_size", "token_budget"):  # a command line's are texts
         if str(value := getattr(config, name)).isdecimal():
             setattr(config, name, int(value))
@@ -54,7 +54,7 @@ def _count_steps(config) -> int:
 def contradictions(config, processes: int) -> Iterator[str]:
     """Yield which of TRL's batch sizes are not those of n_step and H, and what to change."""
     accumulation, n_step, steps = config.gradient_accumulation_steps, config.n_step, config.H
-    per_process = (config.per_device_train_batch_size or PER_DEVICE) * accumulation
+    per_process = (config.per_device_train_batch_size or DEFAULT_PER_DEVICE) * accumulation
     counted = config.per_device_train_batch_size or accumulation != 1
     if counted and per_process != -(-n_step // processes):
         yield (
@@ -88,7 +88,7 @@ def _sizes_agree(value: int, follows: int, steps: int) -> bool:
     return value == follows or (steps == 1 and follows % value == 0)
 
 
-def set_sizes(config, processes: int, check: Callable[[], None]) -> None:
+def set_trl_sizes(config, processes: int, check: Callable[[], None]) -> None:
     """Let GRPOConfig check itself, and give it the batch sizes that follow from n_step and H.
 
     GRPOConfig takes one of generation_batch_size and steps_per_generation, and finds the other. It

@@ -16,7 +16,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from rapid.training.clock import PhaseClock
 
-MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}  # accelerate's names
+MIXED_PRECISION_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # accelerate's names
 # Else vLLM takes a share of the machine's memory, or fails where that is not free.
 CPU_KVCACHE_GIB = 2
 # Tokens of a block of vLLM's cache on a CPU, the fewest that it takes. It computes a group's prompt
@@ -35,7 +35,7 @@ def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
 
 
 @contextmanager
-def engine_like_the_policy(seed: int) -> Iterator[None]:
+def match_engine_to_policy(seed: int) -> Iterator[None]:
     """Let TRL meanwhile build its engine with the policy's precision, and with this seed.
 
     TRL asks for neither. A model saved in float32 becomes bfloat16 in vLLM, whose log-probabilities
@@ -46,7 +46,7 @@ def engine_like_the_policy(seed: int) -> Iterator[None]:
     """
     initialize = VLLMGeneration._init_vllm
 
-    def initialize_like_the_policy(generation: VLLMGeneration) -> None:
+    def initialize_matching_policy(generation: VLLMGeneration) -> None:
         if generation.mode != "colocate" or not hasattr(vllm_generation, "LLM"):
             initialize(generation)  # the server has its own settings; without vLLM TRL says so
             return
@@ -57,13 +57,15 @@ def engine_like_the_policy(seed: int) -> Iterator[None]:
         with patch.object(vllm_generation, "LLM", lambda **named: llm(**named | settings)):
             initialize(generation)
 
-    with patch.object(VLLMGeneration, "_init_vllm", initialize_like_the_policy):
+    with patch.object(VLLMGeneration, "_init_vllm", initialize_matching_policy):
         yield
 
 
 def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
     """Return what the policy computes in; float32 for float64, which vLLM does not know."""
-    computed = MIXED.get(generation.accelerator.mixed_precision, generation.model.dtype)
+    computed = MIXED_PRECISION_DTYPES.get(
+        generation.accelerator.mixed_precision, generation.model.dtype
+    )
     return torch.float32 if computed == torch.float64 else computed
 
 
@@ -84,7 +86,7 @@ def prepare_engine() -> dict[str, int]:
 # Weights ------------------------------------------------------------------------------------------
 
 
-def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
+def patch_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     """Make `generation.sync_weights` right on CPUs, fast elsewhere, and count its time to "sync".
 
     TRL hands the engine one tensor at a time; its loader is made for all in one call. A server gets
@@ -92,7 +94,11 @@ def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     """
     sync = generation.sync_weights
     if generation.mode == "colocate":
-        sync = partial(_sync, generation, _load if torch.cuda.is_available() else _reload)
+        sync = partial(
+            _sync_weights,
+            generation,
+            _load_weights if torch.cuda.is_available() else _reload_weights,
+        )
 
     def timed_sync() -> None:
         with clock.phase("sync"):
@@ -101,7 +107,7 @@ def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     generation.sync_weights = timed_sync  # type: ignore[method-assign] # TRL has no hook for it
 
 
-def _sync(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:
+def _sync_weights(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:
     """Do what TRL's `sync_weights` does in this process, but for how weights are given."""
     if generation.enable_sleep_mode:  # weights must not be written to memory that was unmapped
         vllm_generation.empty_cache()
@@ -111,18 +117,18 @@ def _sync(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) ->
     generation.llm.reset_prefix_cache()
 
 
-def _load(generation: VLLMGeneration) -> None:
-    _runner(generation).model.load_weights(generation._iter_named_params())
+def _load_weights(generation: VLLMGeneration) -> None:
+    _model_runner(generation).model.load_weights(generation._iter_named_params())
 
 
-def _reload(generation: VLLMGeneration) -> None:
+def _reload_weights(generation: VLLMGeneration) -> None:
     """Give the weights to an engine on CPUs, which keeps them packed for its kernels.
 
     Packed weights cannot be loaded into ("no attribute 'weight_loader'"): vLLM has to unpack its
     layers, load, and pack again. It does so with the whole model, and of a layer that was given in
     part (q_proj of qkv_proj) the rest is lost. Hence not one tensor at a time.
     """
-    runner = _runner(generation)
+    runner = _model_runner(generation)
     # vLLM keeps tensors until their layer is complete, but TRL may have gathered them for the
     # moment only, or merged an adapter that it takes out again.
     weights = ((name, tensor.clone()) for name, tensor in generation._iter_named_params())
@@ -148,5 +154,5 @@ def _pack_heads(model: torch.nn.Module) -> None:
             module.quant_method.process_weights_after_loading(module)
 
 
-def _runner(generation: VLLMGeneration):
+def _model_runner(generation: VLLMGeneration):
     return generation.llm.llm_engine.model_executor.driver_worker.model_runner
