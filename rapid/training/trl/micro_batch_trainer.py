@@ -63,8 +63,8 @@ class MicroBatchTrainer(Trainer):
 
         Args:
             work: runs micro-batches of a size that depends on `halvings`.
-            forget: discards the results of the interrupted work, except for counts of the log, which
-                this method restores.
+            forget: discards the results of the interrupted work. Counts for the log are restored by
+                this method.
         """
         counts = self._copy_counts()
         while True:
