@@ -167,5 +167,5 @@ def pad_width(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
 
 
 def padding_value(name: str, pad_id: int) -> int:
-    """Return the padding value of the column with this name: the weights of TRL have 1."""
+    """Return the padding value of a column: `pad_id` for token ids, 1 for `RATIO`, otherwise 0."""
     return pad_id if name.endswith("_ids") else int(name == RATIO)

@@ -79,8 +79,8 @@ def make_chunks(
     """Return the chunks that one process runs.
 
     Every process gets the same number of micro-batches: dummies of weight 0 fill up. Groups are
-    divided among processes. If there are fewer groups than processes, their completions are divided
-    instead, as one sharded chunk: see `size_shard`.
+    divided among processes. If each process has less than a group to run, the completions are
+    divided instead, as one sharded chunk: see `size_shard`.
 
     Args:
         groups: indices of the groups of the mini-batch that are run.
