@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a teacher's correct completions or on made ones, by SFTTrainer."""
+"""Supervised fine-tuning on demonstrations: a teacher's correct completions, or generated ones."""
 
 from functools import partial
 from operator import eq, not_
@@ -22,16 +22,22 @@ class SftParameters(Parameters):
     epochs: Epochs
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     micro_batch: MicroBatch = Field(
-        description="demonstrations per forward and backward pass; auto: what memory allows"
+        description="demonstrations per forward and backward pass; auto: what fits in memory"
     )
-    temperature: PositiveFloat = Field(description="the teacher's")
-    top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
-    samples: PositiveInt = Field(description="teacher completions per prompt; the correct are kept")
+    temperature: PositiveFloat = Field(description="temperature of the teacher's sampling")
+    top_p: Annotated[float, Field(gt=0, le=1, description="top_p of the teacher's sampling")]
+    samples: PositiveInt = Field(
+        description="teacher completions per prompt, of which the correct ones are kept"
+    )
     demonstrations: NonNegativeInt = Field(
-        0, exclude_if=not_, description="made ones, in the place of the teacher's; 0: the teacher's"
+        0,
+        exclude_if=not_,
+        description="number of generated demonstrations; 0: use the teacher's completions",
     )
     error_rate: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, exclude_if=not_, description="share of these with a deliberate mistake"
+        0.0,
+        exclude_if=not_,
+        description="share of generated demonstrations with a deliberate mistake",
     )
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
     precision: Precision = "float32"

@@ -184,7 +184,8 @@ class RapidConfig(GRPOConfig):
     )
     vllm_importance_sampling_correction: bool = option(
         None,
-        "None is True with trl, otherwise False: importance weights would be applied twice.",
+        "Weight the loss by TRL's importance weights, which correct vLLM's log-probabilities. None "
+        "is True with trl, otherwise False: the loss would be weighted twice.",
     )
     per_device_train_batch_size: int = option(
         None,
