@@ -21,7 +21,9 @@ from rapid.algorithms.ratios import clip_shares
 
 
 class M2poParameters(Parameters):
-    tau: PositiveFloat = Field(0.04, title="second moment", description="of log ratios, at most")
+    tau: PositiveFloat = Field(
+        0.04, title="second moment", description="upper bound of the mean square of log ratios"
+    )
 
 
 def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:

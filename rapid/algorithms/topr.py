@@ -4,7 +4,7 @@ Completions with a positive advantage have the weight 1, whatever policy sampled
 with a negative advantage have their importance weight pi / mu, but at most 1, so that the weight
 goes to 0 as the policy makes them unlikely.
 
-In the paper rewards are 1 and -1, without a baseline. Here rewards are 0 and 1, and a value is
+In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0, and a value is
 subtracted to get advantages of both signs: `offset`, or else the mean of the group.
 """
 

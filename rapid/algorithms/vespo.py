@@ -14,16 +14,16 @@ from rapid.algorithms.ratios import by_sign, log_weights
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, title="power above", description="of the weight where the advantage is positive"
+        2.0, title="power above", description="power of the weight for positive advantages"
     )
     decay_pos: PositiveFloat = Field(
-        3.0, title="decay above", description="exponential decay where it is positive"
+        3.0, title="decay above", description="exponential decay for positive advantages"
     )
     k_neg: NonNegativeFloat = Field(
-        3.0, title="power below", description="of the weight where the advantage is negative"
+        3.0, title="power below", description="power of the weight for negative advantages"
     )
     decay_neg: PositiveFloat = Field(
-        2.0, title="decay below", description="exponential decay where it is negative"
+        2.0, title="decay below", description="exponential decay for negative advantages"
     )
 
 

@@ -36,6 +36,7 @@ class MuonAndAdamW(torch.optim.AdamW):
                 momentum = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
                 momentum.lerp_(weight.grad, 1 - MOMENTUM)
                 direction = orthogonal(weight.grad.lerp(momentum, MOMENTUM))
+                # The entries of `direction` have a root mean square of 1 / sqrt(max(A, B)).
                 size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5
                 weight.sub_(direction, alpha=size)
                 weight.grad = None

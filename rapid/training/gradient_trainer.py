@@ -279,6 +279,7 @@ class GradientTrainer(SamplingTrainer):
             self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
         if first["local_weight"] == 1:
             return shared
+        # Each row is counted once: rows that only fill up a process have the weight 0.
         return self.accelerator.reduce(shared * (first["local_weight"] > 0), "sum")
 
     def _join_rows(self, micro_batch: Batch, logp: Tensor) -> Tensor:

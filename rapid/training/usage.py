@@ -53,6 +53,7 @@ def waited(proc: Path = PROC) -> float:
 
 
 def _cpu() -> float:
+    """Return the CPU time of this process and its descendants, seconds."""
     main, used = psutil.Process(), 0.0
     for process in (main, *main.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
@@ -61,6 +62,7 @@ def _cpu() -> float:
 
 
 def _stolen(proc: Path) -> float:
+    """Return the steal time of this process's cores since the machine started: mean, seconds."""
     with suppress(OSError):
         rows = map(str.split, (proc / "stat").read_text().splitlines())
         ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}

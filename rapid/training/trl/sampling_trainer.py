@@ -348,7 +348,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         return decoding(model, decoder, self._sampler_check.collect(self))
 
     def use_sampler_logps(self) -> bool:
-        """Return whether log mu is the sampler's: if computed in float32, or with trust_sampler."""
+        """Return whether log mu is taken from the sampler: see RapidConfig.reuse_logp."""
         return self.args.reuse_logp and (computes_in_float32(self) or self.args.trust_sampler)
 
     # Grading --------------------------------------------------------------------------------------
