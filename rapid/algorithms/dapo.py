@@ -1,4 +1,9 @@
-"""DAPO: Yu et al. 2025. Clip-higher, token means, dynamic sampling and an overlong penalty."""
+"""DAPO: Yu et al. 2025.
+
+It differs from GRPO by a larger upper bound of the clip ("clip-higher"), a mean over tokens,
+resampling of groups whose rewards are all equal ("dynamic sampling"), a penalty on completions near
+the length limit ("overlong"), and no KL term.
+"""
 
 import threading
 from collections.abc import Callable
@@ -46,11 +51,11 @@ def dapo_loss(
     epsilon_low: float,
     epsilon_high: float | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
+    """Clipped token ratios, averaged over the tokens of the batch: Yu et al. 2025, eq. 8.
 
     Args:
-        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]; a high of None
-            is the low.
+        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]. A high of None
+            is equal to the low.
 
     Other arguments, metrics and errors are those of `grpo_loss`, without a reference or a KL term.
     """
@@ -88,9 +93,10 @@ class Dapo(GroupRelative):
 
 
 def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
-    """Return a reward and a penalty function. A completion without reward has no penalty.
+    """Return two functions: the reward, and the penalty, which is None where the reward is None.
 
-    The trainer calls both for the same completions, one after the other in one thread.
+    The penalty function needs the rewards of the same completions. It takes those of the last call
+    of the reward function in its thread, as the trainer calls both one after the other.
     """
     last = threading.local()
 

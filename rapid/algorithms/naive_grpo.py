@@ -1,4 +1,4 @@
-"""GRPO that samples completions in small batches, as it backpropagates them (paper, Figure 1)."""
+"""GRPO that samples completions in batches as small as those of its training (paper, Figure 1)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class NaiveGrpoSection(Parameters):
 
 
 class NaiveGrpo(Grpo):
-    """The objective and its parameters are GRPO's."""
+    """Naive GRPO: the loss and its parameters are GRPO's, only the sampling differs."""
 
     name = "naive-grpo"
     label = "naive GRPO"

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a teacher's correct completions or on made ones, by SFTTrainer."""
+"""Supervised fine-tuning on demonstrations: a teacher's correct completions, or generated ones."""
 
 from functools import partial
 from operator import eq, not_

@@ -1,7 +1,7 @@
-"""Declarations of the training parameters that algorithms share, with bounds and descriptions.
+"""Declares the training parameters that algorithms share, with bounds and descriptions.
 
-params.yaml has them in its section `training`, names of variants may change some, and RapidConfig
-takes bounds and help texts from here.
+They are set in the section `training` of params.yaml. The names of variants may change some of
+them. RapidConfig takes its bounds and help texts from here.
 """
 
 from functools import partial
@@ -20,15 +20,15 @@ def _count_or_auto(value: Any) -> Any:
 
 
 LearningRate = Annotated[float, Field(gt=0, description="The step size of the optimizer.")]
-# The learning rate over a run, by transformers' names. It begins at `learning_rate`, without a
-# warm-up; linear and cosine end at 0.
+# Names of transformers' schedules. All begin at `learning_rate`, without a warm-up; "linear" and
+# "cosine" end at 0.
 Schedule = Annotated[
     Literal["constant", "linear", "cosine"], Field(description="The learning rate over a run.")
 ]
 Epochs = Annotated[int, Field(gt=0, description="Passes over the training problems.")]
 NStep = Annotated[int, Field(gt=0, description="N_step: completions per optimizer step.")]
 GroupSize = Annotated[int, Field(ge=2, description="N_group: completions per prompt.")]
-# Rows of a forward and backward pass, at most; "auto" is what memory allows.
+# Largest number of completions in one forward and backward pass; "auto" finds it by trial.
 MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="The precision of weights in computation.")

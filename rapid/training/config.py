@@ -1,4 +1,4 @@
-"""RapidConfig: TRL's GRPOConfig with the paper's letters."""
+"""RapidConfig: TRL's GRPOConfig with the parameters of the paper, such as H, n_step and eta."""
 
 from dataclasses import dataclass, field, fields
 from textwrap import TextWrapper
@@ -14,26 +14,27 @@ from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training import TrainingParameters
 from rapid.training.contradictions import SignalColumn, contradictions
 from rapid.training.trl.objective import (
-    FIELDS,
     TRL,
+    TRL_LOSS_FIELDS,
     objectives,
-    take_defaults,
-    take_objective,
+    resolve_defaults,
+    resolve_objective,
 )
-from rapid.training.trl.sizes import set_sizes, take_sizes
+from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
 
 
 def option(default: Any, help: str) -> Any:
-    """Return a field of RapidConfig, with its text for `help` and for command lines."""
+    """Return a field of RapidConfig with a text for its docstring and for command lines."""
     return field(default=default, metadata={"help": help})
 
 
 def parameter(section: type[Parameters], name: str, *default: Any, note: str = "") -> Any:
-    """Return a field of RapidConfig that is a parameter of params.yaml, with its text.
+    """Return a field of RapidConfig that is also a parameter of params.yaml, with its description.
 
     Args:
-        default: another than the parameter's.
-        note: what there is to say of it here only.
+        section: the class that declares the parameter.
+        default: the default here, if it differs from the parameter's.
+        note: text to add to the description.
     """
     declared = section.model_fields[name]
     (value,) = default or (declared.default,)
@@ -42,27 +43,32 @@ def parameter(section: type[Parameters], name: str, *default: Any, note: str = "
 
 @dataclass
 class RapidConfig(GRPOConfig):
-    """Configuration of `RapidTrainer`; everything that `GRPOConfig` has, and the fields below.
+    """Configuration of `RapidTrainer`: all fields of `GRPOConfig`, and the fields below.
 
-    `num_generations` is N_group, and divides n_step. Processes sample equal parts of the H * n_step
-    completions of an inference batch, and divide a step's groups; where they are more than the
-    groups, they divide the completions.
+    An inference batch is H * n_step completions that are sampled at once. It is used for H
+    optimizer steps, each on a mini-batch of n_step completions, which is run in micro-batches (one
+    forward and backward pass each). pi is the policy, and mu the behaviour policy that sampled.
+    `num_generations` is N_group, the completions of a prompt (a group), and must divide n_step.
+    Processes sample equal parts of an inference batch, and divide the groups of each step. If there
+    are fewer groups than processes, they divide the completions.
 
-    Fields of one type whose default is None have a value once the configuration is made.
+    A field whose type does not include None but whose default is None gets a value when the
+    configuration is created.
 
-    Where n_step and H are not given, TRL's batch sizes set them to what GRPOTrainer would do:
+    If n_step and H are not given, they follow from TRL's batch sizes as in GRPOTrainer:
         n_step = per_device_train_batch_size * gradient_accumulation_steps * processes
         H = steps_per_generation * num_iterations / gradient_accumulation_steps,
             or generation_batch_size * num_iterations / n_step
-    GRPOTrainer's own default, without the last three, is H = 1: it samples for each step. Unlike
-    there, a completion is used once: num_iterations makes the inference batch larger. Afterwards
-    TRL's fields have the values that follow from n_step and H.
+    With other batch sizes of TRL but none of steps_per_generation, num_iterations and
+    generation_batch_size, H is 1, as GRPOTrainer then samples for each step. Unlike in GRPOTrainer,
+    each completion is used once: num_iterations makes the inference batch larger. Afterwards TRL's
+    fields have the values that follow from n_step and H.
 
-    Each of the savings can be switched off, to measure it; none changes the gradient. They are
-    skip_zero_groups, pack, reuse_logp and share_prefill.
+    skip_zero_groups, pack, reuse_logp and share_prefill save time and do not change the gradient.
+    Each can be switched off to measure what it saves.
 
     Raises:
-        ValueError: settings that contradict each other; the message says what to change.
+        ValueError: settings contradict each other. The message says what to change.
     """
 
     objective: str = option(
@@ -167,7 +173,7 @@ class RapidConfig(GRPOConfig):
         "model keeps more of it than keys and values, has virtual tokens, or if gradient "
         "checkpointing keeps nothing.",
     )
-    # GRPOConfig's defaults that would change the paper's algorithms.
+    # Fields of GRPOConfig with another default here: TRL's would change the paper's algorithms.
     scale_rewards: str = option(
         None,
         '"group" divides advantages by the group\'s standard deviation, "none" does not. '
@@ -193,39 +199,40 @@ class RapidConfig(GRPOConfig):
     )
 
     def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":
-        """Remember which fields are written out, be it with their default.
+        """Record in `explicit` which fields the caller passed, also those with a default value.
 
-        Whoever passes all fields of TRL's loss (`dataclasses.replace`, a command line's parser)
-        does not say by it which were meant.
+        If all fields of TRL's loss are passed, as `dataclasses.replace` and parsers of command
+        lines do, none of them is taken as a choice, and `explicit` is empty.
         """
         config = super().__new__(cls)
-        vars(config)["explicit"] = set() if {*FIELDS} <= {*named} else {*named}
+        vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}
         return config
 
     def __post_init__(self) -> None:
-        take_objective(self)
+        resolve_objective(self)
         if self.objective not in (names := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
         self._take_parameters()
-        _ = self.device  # whose set-up says how many processes there are
+        _ = self.device  # sets up the processes, so that `world_size` is known
         processes = self.world_size
-        take_sizes(self, processes)
-        take_defaults(self)
+        resolve_sizes(self, processes)
+        resolve_defaults(self)
         if wrong := [*contradictions(self, processes)]:
             raise ValueError("\n".join(wrong))
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-        set_sizes(self, processes, super().__post_init__)
+        set_trl_sizes(self, processes, super().__post_init__)
 
     @classmethod
     def of(cls, config: GRPOConfig | None) -> "RapidConfig":
-        """Return a configuration as RapidTrainer needs it, made from a GRPOConfig if it is one.
+        """Return a RapidConfig: the given one, or one made from a GRPOConfig.
 
-        A GRPOConfig's settings are taken over, but for defaults, which are this class's.
+        Settings of a GRPOConfig that differ from TRL's defaults are taken over. All other fields
+        have the defaults of this class.
 
         Raises:
-            TypeError: it is neither.
-            ValueError: GRPOConfig has a setting that RapidConfig refuses.
+            TypeError: `config` is neither.
+            ValueError: the GRPOConfig has a setting that RapidConfig refuses.
         """
         if config is None:
             return cls("rapid-output")  # a folder `rapid` would hide this package
@@ -238,7 +245,7 @@ class RapidConfig(GRPOConfig):
             for setting in fields(GRPOConfig)
             if setting.init and getattr(config, setting.name) != setting.default
         }
-        del changed["generation_batch_size"]  # which steps_per_generation says already
+        del changed["generation_batch_size"]  # GRPOConfig computed it from steps_per_generation
         return cls(**changed | {"per_device_train_batch_size": config.per_device_train_batch_size})
 
     @property
@@ -247,13 +254,13 @@ class RapidConfig(GRPOConfig):
         return objectives()[self.objective]
 
     @property
-    def trls_loss(self) -> bool:
+    def uses_trl_loss(self) -> bool:
         """Return whether the loss is GRPOTrainer's own."""
         return self.algorithm is TRL
 
     @property
     def settings(self) -> Parameters | None:
-        """The objective's parameters: those that are fields here, and `parameters`."""
+        """The parameters of the objective, from the fields here and from `parameters`."""
         if not (kind := self.algorithm.parameters):
             return None
         values = {
@@ -264,7 +271,7 @@ class RapidConfig(GRPOConfig):
         return kind(**self.algorithm.defaults | values | self.parameters)
 
     def _take_parameters(self) -> None:
-        """Set the fields of the parameters that have one, and keep the others."""
+        """Move entries of `parameters` that have a field here into that field."""
         field_names = {setting.name for setting in fields(self)}
         without_field: dict[str, Any] = {}
         for name, value in self.parameters.items():
@@ -274,7 +281,7 @@ class RapidConfig(GRPOConfig):
 
 
 def _documented() -> str:
-    """Return the fields of RapidConfig for its docstring, which are described beside defaults."""
+    """Return the section Args of RapidConfig's docstring, from the help text of each field."""
     wrapper = TextWrapper(100, initial_indent=" " * 8, subsequent_indent=" " * 12)
     return "\n".join(
         wrapper.fill(f"{setting.name}: {setting.metadata['help']}")
@@ -286,5 +293,5 @@ def _documented() -> str:
 RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(
     "    Raises:", f"    Args:\n{_documented()}\n\n    Raises:"
 )
-# `inspect.signature` looks at `__new__` before `__init__`.
+# Without this, `inspect.signature(RapidConfig)` would show the arguments of `__new__`.
 RapidConfig.__new__.__wrapped__ = RapidConfig.__init__  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""Refuses arguments, samples and numbers of which nothing can be learned.
+"""Raises errors for arguments, prompts, completions, rewards and weights that cannot be trained on.
 
-An error says what was wrong, of which sample, and what to do. `note_on_error` adds the step.
+An error says what is wrong, with which sample, and what to do. `note_on_error` adds the step.
 """
 
 import math
@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
-IMAGES = {"image", "images"}  # columns of a dataset
+IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that draw noise while they train, or that weigh by all tokens of a batch.
-NO_POLICY = {"LILY", "PVERA", "XLORA"}
-TEXT = (
+UNSUPPORTED_ADAPTERS = {"LILY", "PVERA", "XLORA"}
+TEXT_ONLY_ERROR = (
     "RapidTrainer trains on text only: remove images from the dataset, and from what tools answer"
 )
 _SHORT = Repr()
@@ -24,10 +24,15 @@ _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
-    """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
+    """Yield a message for each of GRPOTrainer's arguments that RapidTrainer does not support.
+
+    Args:
+        args: the `RapidConfig`.
+        arguments: all arguments of the trainer by name.
+    """
     dataset = arguments.get("train_dataset")
-    if IMAGES & {*(getattr(dataset, "column_names", None) or ())}:
-        yield TEXT
+    if IMAGE_COLUMNS & {*(getattr(dataset, "column_names", None) or ())}:
+        yield TEXT_ONLY_ERROR
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
             f"grading_workers={args.grading_workers} grades one completion at a time, "
@@ -41,7 +46,9 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         )
     adapters = {"new": arguments.get("peft_config")}
     adapters |= getattr(arguments["model"], "peft_config", {})
-    for kind in NO_POLICY & {getattr(adapter, "peft_type", None) for adapter in adapters.values()}:
+    for kind in UNSUPPORTED_ADAPTERS & {
+        getattr(adapter, "peft_type", None) for adapter in adapters.values()
+    }:
         yield (
             f"{kind}: with this adapter the probability of a token depends on more than "
             "the tokens before it, so log pi is not that of the sampled distribution; "
@@ -57,7 +64,7 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
 
 @contextmanager
 def note_on_error(note: str) -> Iterator[None]:
-    """Add a note to an error that is raised meanwhile."""
+    """Add a note to an error that is raised within the context."""
     try:
         yield
     except Exception as error:
@@ -66,20 +73,20 @@ def note_on_error(note: str) -> Iterator[None]:
 
 
 def describe_sample(prompt, completion=None) -> str:
-    """Return a sample in short, with its control characters as escapes."""
+    """Return a prompt, and its completion if given, shortened, with control characters escaped."""
     subject = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
     return f"{subject}the prompt {_SHORT.repr(prompt)}"
 
 
 def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
-    """Refuse prompts that leave no room for a completion, or that have no tokens.
+    """Refuse prompts that have no tokens, or that leave no room for a completion.
 
     Args:
-        ids: their tokens.
-        config: of the model.
+        ids: token ids of each prompt.
+        config: the model's configuration.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a prompt is refused.
     """
     context = getattr(config, "max_position_embeddings", None) or math.inf
     for prompt, tokens in zip(prompts, ids, strict=True):
@@ -91,10 +98,10 @@ def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> N
 
 
 def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
-    """Refuse completions without tokens: even an empty text has its end.
+    """Refuse completions without tokens: even an empty text has an end-of-text token.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a completion is refused.
     """
     for prompt, tokens in zip(prompts, ids, strict=False):
         if not len(tokens):
@@ -105,7 +112,7 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
 
 
 def check_rollouts(rollout_func: Callable) -> Callable:
-    """Return a `rollout_func` that refuses completions without tokens."""
+    """Wrap a `rollout_func` so that completions without tokens are refused."""
 
     def checked(prompts, trainer):
         output = rollout_func(prompts, trainer)
@@ -118,15 +125,16 @@ def check_rollouts(rollout_func: Callable) -> Callable:
 def refuse_rewards(
     rewards: Tensor, names: Sequence[str], first: int, prompts: Sequence, completions: Sequence
 ) -> None:
-    """Refuse rewards that are infinite, or whose squares are.
+    """Refuse rewards that are infinite, or whose square is: the loss could not be finite.
 
     Args:
         rewards: (N, functions), of all processes.
-        names: of the functions.
-        first: the row of the first of these prompts and completions.
+        names: the names of the reward functions.
+        first: row in `rewards` of this process's first completion.
+        prompts, completions: of this process.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a reward is refused.
     """
     for row, column in rewards.square().isinf().nonzero().tolist():
         sample, local = "another process's sample", row - first
@@ -139,10 +147,10 @@ def refuse_rewards(
 
 
 def refuse_weights(model, args, state, smallest: bool = False) -> None:
-    """Raise FloatingPointError where trained weights are infinite or NaN.
+    """Raise FloatingPointError if trained weights are infinite or NaN.
 
     Args:
-        smallest: look only at the tensor with the fewest.
+        smallest: test only the smallest trained tensor, which is fast.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if smallest:
@@ -155,15 +163,15 @@ def refuse_weights(model, args, state, smallest: bool = False) -> None:
 
 
 class FiniteWeights(TrainerCallback):
-    """End a run whose weights are no numbers any more, or that had nothing to learn from.
+    """Callback that ends a run whose weights are infinite or NaN, or that made no step.
 
-    All weights are looked at after the last step, and by `SavingTrainer` before they are saved or
-    evaluated; after the other steps the smallest tensor, since a gradient that is NaN or infinite
-    makes all of them so.
+    After each step only the smallest tensor is tested, because a NaN or infinite gradient reaches
+    all weights. All weights are tested after the last step, and by `SavingTrainer` before they are
+    saved or evaluated.
 
     Raises:
         FloatingPointError: weights are infinite or NaN.
-        ValueError: there was no step.
+        ValueError: the run ended without a step.
     """
 
     def on_step_end(self, args, state, control, model=None, **_):

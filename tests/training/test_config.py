@@ -245,11 +245,11 @@ def test_grpo_config_is_converted():
 )
 def test_setting_of_trls_loss_selects_that_loss_with_warning(caplog, settings):
     config = RapidConfig(**GOOD, **settings)
-    assert config.objective == "trl" and config.trls_loss and config.scale_rewards == "group"
+    assert config.objective == "trl" and config.uses_trl_loss and config.scale_rewards == "group"
     (warning,) = caplog.messages
     assert all(f"{name}={value!r}" in warning for name, value in settings.items())
     assert "Remove them to train with RAPID" in warning
-    assert replace(config, learning_rate=0.1).trls_loss
+    assert replace(config, learning_rate=0.1).uses_trl_loss
     RapidConfig(**GOOD, **settings, objective="trl")
     assert len(caplog.messages) == 1
 
@@ -284,7 +284,7 @@ def test_explicit_settings_survive_subclassing_and_pickling():
     class Derived(RapidConfig):
         extra: int = 0
 
-    assert Derived(**GOOD, loss_type="dapo", extra=1).trls_loss
+    assert Derived(**GOOD, loss_type="dapo", extra=1).uses_trl_loss
     assert "n_step" in signature(RapidConfig).parameters
     config = pickle.loads(pickle.dumps(RapidConfig(**GOOD)))
     assert (config.objective, config.n_step) == ("rapid", GOOD["n_step"])

@@ -6,22 +6,26 @@ import torch
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import head
-from rapid.training.head import CpuScores, Curve, patch_head
+from rapid.training.head import CpuScores, LogitTransform, patch_head
 from tests.training.conformance.families import build_untrained
 from tests.training.loops import ROUNDING
 
 TOKENS, WIDTH, WORDS = 11, 5, 37
 OUTPUTS = ("log_probs", "entropy", "is_top1")
-CURVES = [Curve(1.0, None, 1.0), Curve(0.3, None, 0.7), Curve(1.5, 2.0, 0.7)]
+CURVES = [
+    LogitTransform(1.0, None, 1.0),
+    LogitTransform(0.3, None, 0.7),
+    LogitTransform(1.5, 2.0, 0.7),
+]
 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks of four tokens, parts of three, slices of ten words; TRL's tiles are never used."""
-    monkeypatch.setattr(head, "SMALL", 0)
-    monkeypatch.setattr(head, "CHUNK", 4 * WORDS * 8)
-    monkeypatch.setattr(head, "PART", 3 * WORDS)
-    monkeypatch.setattr(head, "SLICE", 10)
+    monkeypatch.setattr(head, "MAX_TILED_LOGITS", 0)
+    monkeypatch.setattr(head, "CHUNK_BYTES", 4 * WORDS * 8)
+    monkeypatch.setattr(head, "PART_LOGITS", 3 * WORDS)
+    monkeypatch.setattr(head, "SLICE_ENTRIES", 10)
 
 
 def draw_inputs(bias: bool, dtype=torch.float64) -> list[torch.Tensor]:
@@ -123,8 +127,8 @@ def score_tokens(model, ids):
 
 @pytest.mark.parametrize("family", ["Qwen2", "Gemma2", "Cohere", "Granite", "Phi"])
 def test_scale_cap_bias_and_tied_weights_of_models_are_applied(family, monkeypatch):
-    monkeypatch.setattr(head, "SMALL", 0)
-    monkeypatch.setattr(head, "CHUNK", 2**12)
+    monkeypatch.setattr(head, "MAX_TILED_LOGITS", 0)
+    monkeypatch.setattr(head, "CHUNK_BYTES", 2**12)
     model = build_untrained(family)
     add_fused_lm_head(model, outputs=OUTPUTS)
     results = []
@@ -140,7 +144,7 @@ def test_scale_cap_bias_and_tied_weights_of_models_are_applied(family, monkeypat
 @pytest.mark.parametrize("kind", ["lora", "dora", "ia3"])
 def test_adapter_on_head_changes_scores_and_gets_gradient(kind, monkeypatch):
     """TRL's forward reads the head's weights without the adapter."""
-    monkeypatch.setattr(head, "CHUNK", 2**12)
+    monkeypatch.setattr(head, "CHUNK_BYTES", 2**12)
     targets = {"target_modules": ["lm_head", "q_proj"]}
     if kind == "ia3":
         config = peft.IA3Config(**targets, feedforward_modules=[], init_ia3_weights=False)

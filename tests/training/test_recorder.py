@@ -132,7 +132,7 @@ def trained(toy_model, tmp_path_factory):
         patches.setattr("rapid.grading.math.grader.MathGrader.grade", alternate_verdicts())
         slow_clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
         patches.setattr("rapid.training.trl.sampling_trainer.PhaseClock", slow_clock)
-        patches.setattr("rapid.training.usage.LOST", -1e9)
+        patches.setattr("rapid.training.usage.MAX_LOST_SHARE", -1e9)
         patches.setenv("RAPID_ATTEMPT", "2")
         train(spec, toy_model, folder / "train.jsonl", folder / "run")
     return folder

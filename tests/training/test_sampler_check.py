@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from rapid import RapidTrainer
 from rapid.training import generation, sampler_check
 from rapid.training.sampler_check import (
-    EXACT,
-    ROUNDED,
+    EXACT_BOUND,
+    ROUNDED_BOUND,
     compare_logps,
     mismatch_bound,
     select_evenly,
@@ -133,12 +133,12 @@ def test_padding_and_nan_are_not_compared():
 @pytest.mark.parametrize(
     ("dtype", "settings", "bound"),
     [
-        (torch.float32, {}, EXACT),
-        (torch.float32, {"temperature": 2.0}, EXACT),
-        (torch.float32, {"temperature": 0.25}, 4 * EXACT),
-        (torch.float32, {"bf16": True}, ROUNDED),
-        (torch.bfloat16, {}, ROUNDED),
-        (torch.float32, {"quantised": True}, ROUNDED),
+        (torch.float32, {}, EXACT_BOUND),
+        (torch.float32, {"temperature": 2.0}, EXACT_BOUND),
+        (torch.float32, {"temperature": 0.25}, 4 * EXACT_BOUND),
+        (torch.float32, {"bf16": True}, ROUNDED_BOUND),
+        (torch.bfloat16, {}, ROUNDED_BOUND),
+        (torch.float32, {"quantised": True}, ROUNDED_BOUND),
         (torch.bfloat16, {"max_sampler_mismatch": 7.0}, 7.0),
     ],
 )

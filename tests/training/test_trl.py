@@ -20,7 +20,7 @@ from rapid.training.gradient_trainer import GradientTrainer
 from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, vllm, without_vllm
 from rapid.training.trl.loss_trainer import OVER_TOKENS, TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
-from rapid.training.trl.objective import FIELDS
+from rapid.training.trl.objective import TRL_LOSS_FIELDS
 from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.sampling_trainer import SamplingTrainer
@@ -99,7 +99,7 @@ def find_moved_names():
         for name in names:
             if f'"{name}"' not in source:
                 yield f"{function.__name__} has no {name}"
-    for name in {*FIELDS, *SIZES} - {*GRPOConfig.__dataclass_fields__}:
+    for name in {*TRL_LOSS_FIELDS, *SIZES} - {*GRPOConfig.__dataclass_fields__}:
         yield f"GRPOConfig has no {name}"
     for name in ("fused_lm_head", "shift_labels", "log_probs"):
         if name in inspect.getsource(forward) and name not in inspect.getsource(add_fused_lm_head):

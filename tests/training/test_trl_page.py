@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.training.trl.objective import FIELDS as TRL_LOSS_FIELDS
+from rapid.training.trl.objective import TRL_LOSS_FIELDS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/trl.md").read_text(encoding="utf-8")
@@ -79,6 +79,6 @@ def test_fields_of_trls_loss_select_that_loss():
     for name in TRL_LOSS_FIELDS:
         value = "batch" if name == "scale_rewards" else get_other_value(name)
         for explicit_value in {value, defaults[name]} - {None}:
-            assert RapidConfig("unused", **SIZES, **{name: explicit_value}).trls_loss, name
+            assert RapidConfig("unused", **SIZES, **{name: explicit_value}).uses_trl_loss, name
         with pytest.raises(ValueError, match=rf"\b{name}\b"):
             RapidConfig("unused", **SIZES, **{name: value}, objective="rapid")

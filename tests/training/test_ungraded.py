@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
-from rapid.training.batches import FORWARD
+from rapid.training.batches import FORWARD_COLUMNS
 from tests.training.loops import (
     ALL_SAVINGS,
     COMMON,
@@ -129,7 +129,7 @@ def test_gradient_sums_graded_groups_over_whole_mini_batch_size(toy_model, tmp_p
         **savings | settings | sizes,
     )
     (batch,) = batches
-    batch = {name: batch[name] for name in FORWARD}
+    batch = {name: batch[name] for name in FORWARD_COLUMNS}
     completions, prompts = (
         trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
         for ids in (batch["completion_ids"], batch["prompt_ids"])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from rapid.training.usage import LOST, Usage
+from rapid.training.usage import MAX_LOST_SHARE, Usage
 
 SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
@@ -36,14 +36,16 @@ def test_lost_time_is_zero_without_counters(tmp_path):
 @pytest.mark.parametrize("name", ["waited", "stolen"])
 def test_run_is_disturbed_above_threshold_of_lost_time(name):
     lost = Usage(0, 0, 0)._replace(**{name: 1.0})
-    assert lost.disturbed(0.9 / LOST) and not lost.disturbed(1.1 / LOST)
+    assert lost.disturbed(0.9 / MAX_LOST_SHARE) and not lost.disturbed(1.1 / MAX_LOST_SHARE)
     waited_and_stolen = Usage(0, 0.6, 0.6)
-    assert waited_and_stolen.disturbed(1.1 / LOST) and not waited_and_stolen.disturbed(1.3 / LOST)
+    assert waited_and_stolen.disturbed(1.1 / MAX_LOST_SHARE) and not waited_and_stolen.disturbed(
+        1.3 / MAX_LOST_SHARE
+    )
 
 
 def test_waiting_is_compared_with_time_without_grading():
-    assert Usage(0, 1.0, 0).disturbed(2 / LOST, grading=1.1 / LOST)
-    assert not Usage(0, 0, 1.0).disturbed(1.1 / LOST, grading=1 / LOST)
+    assert Usage(0, 1.0, 0).disturbed(2 / MAX_LOST_SHARE, grading=1.1 / MAX_LOST_SHARE)
+    assert not Usage(0, 0, 1.0).disturbed(1.1 / MAX_LOST_SHARE, grading=1 / MAX_LOST_SHARE)
     assert Usage(0, 0.4, 0).disturbed(0.5)
     assert not Usage(0, 1.0, 0).disturbed(2.0, grading=2.0)
 

@@ -122,7 +122,7 @@ def record_sync(monkeypatch, **settings) -> list[str]:
     """Return the events of a sync of an engine that is not on a CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     engine = RecordingEngine(**settings)
-    vllm.mend_weight_sync(engine, engine.clock)
+    vllm.patch_weight_sync(engine, engine.clock)
     engine.sync_weights()
     return engine.events
 

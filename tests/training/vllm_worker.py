@@ -107,7 +107,7 @@ def is_resumed_exactly(trainer: RapidTrainer) -> bool:
 
 def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
     """Return a list that collects the names of the weights of each call that loads some."""
-    runner, calls = vllm._runner(generation), []
+    runner, calls = vllm._model_runner(generation), []
     reload_weights = runner.reload_weights
 
     def iterate_noted(named_weights):
@@ -125,7 +125,7 @@ def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
 
 def measure_sync(generation: VLLMGeneration) -> dict:
     """Return vLLM's mismatch before and after a sync of changed weights, and the calls it took."""
-    vllm.mend_weight_sync(generation, PhaseClock())
+    vllm.patch_weight_sync(generation, PhaseClock())
     calls = watch_reloads(generation)
     perturb_weights(generation.model)
     stale = measure_mismatch(generation)
@@ -193,7 +193,7 @@ def load_model(folder: Path):
 
 
 def build_engine(model) -> VLLMGeneration:
-    with vllm.engine_like_the_policy(SEED):
+    with vllm.match_engine_to_policy(SEED):
         return VLLMGeneration(
             model,
             Accelerator(cpu=True),
