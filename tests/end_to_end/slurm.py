@@ -71,7 +71,7 @@ def running(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
         for number in range(1, nodes + 1):
             command = ["slurmd", "-D", "-f", str(configuration), "-N", f"node{number}"]
             daemons.append(_start(command, folder))
-        wait_for(lambda: _idle(environment) == nodes, every=0.2)
+        wait_for(lambda: _idle(environment) == nodes, interval=0.2)
         yield environment
     finally:
         subprocess.run(["scancel", "--user=root"], env=environment, check=False)

@@ -144,7 +144,7 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
         worker = subprocess.Popen(
             ["sh", "-c", work], cwd=checkout, env=environment(), stdout=output, stderr=output
         )
-    wait_for(has_ended, 900, every=2)
+    wait_for(has_ended, 900, interval=2)
     figures = [row.get("reward") for row in while_running]
     rewards = [float(figure) for figure in figures if figure not in (None, "", "!")]
     assert rewards and all(0 <= reward <= 1 for reward in rewards)

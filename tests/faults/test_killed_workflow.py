@@ -21,7 +21,7 @@ from rapid.processes import locks
 from tests.checkout import copy_checkout
 from tests.faults.conftest import fault_cases
 from tests.faults.runs import PATIENCE, Workshop, make_problems, read_results, small_values
-from tests.subprocesses import adopting
+from tests.subprocesses import adopt_orphans
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
@@ -33,7 +33,7 @@ FOLDERS = ("data", "models", "distilled", "runs", "evaluations")
 
 @pytest.fixture(scope="module")
 def left_behind():
-    with adopting() as left_behind:
+    with adopt_orphans() as left_behind:
         yield left_behind
 
 

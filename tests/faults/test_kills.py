@@ -16,7 +16,7 @@ from rapid.artifacts.runs import CHECKPOINTS, StepRecord
 from rapid.config.params import CHECKPOINT_VARIABLE
 from rapid.resources.leases import list_usable_cores
 from tests.faults.runs import PATIENCE, Workshop, is_held
-from tests.subprocesses import adopting
+from tests.subprocesses import adopt_orphans
 
 KILLS = 8
 RAPID, DAPO, SFT, EVALUATION = "rapid-H2,snapshots=2", "dapo-H2", "sft", "evaluation"
@@ -25,7 +25,7 @@ RAPID, DAPO, SFT, EVALUATION = "rapid-H2,snapshots=2", "dapo-H2", "sft", "evalua
 @pytest.fixture(scope="module")
 def workshop(toy_model, tmp_path_factory):
     """A workshop where each job was done once, undisturbed."""
-    with adopting() as left_behind:
+    with adopt_orphans() as left_behind:
         shop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model, left_behind)
         shop.commands = {name: shop.train(name) for name in (SFT, RAPID, DAPO)}
         shop.commands[EVALUATION] = shop.evaluate("sft/model")

@@ -24,7 +24,7 @@ from rapid.errors.shortages import describe_shortage
 from tests.conftest import ROOT, save_qwen2
 from tests.processes.test_fork_server import run_rapid
 from tests.stages.test_ungraded import training
-from tests.subprocesses import ending, wait_for
+from tests.subprocesses import kill_at_end, wait_for
 
 # Root may write everywhere; without its capabilities the modes of files hold for it too.
 POWERLESS = [] if os.geteuid() else ["setpriv", "--inh-caps=-all", "--bounding-set=-all"]
@@ -61,7 +61,7 @@ def serving(folder: Path, *imports: str, prefix=(), env=None):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
     with log.open("w") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
-    with ending(server):
+    with kill_at_end(server):
         wait_for(lambda: socket.exists() or server.poll() is not None, PATIENCE)
         assert socket.exists(), log.read_text()
         yield socket

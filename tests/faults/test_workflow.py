@@ -17,7 +17,7 @@ from rapid.processes import locks
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
 from tests.faults.test_shortages import mounted
-from tests.subprocesses import naming, python, wait_for
+from tests.subprocesses import find_processes_naming, python, wait_for
 
 HOLDER = "import sys, time; from pathlib import Path; from rapid.processes.locks import hold_workflow_lock;"
 HOLDER += "hold_workflow_lock(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
@@ -93,7 +93,7 @@ def test_a_job_ends_with_its_workflow(tmp_path, seed):
     workflow = start(sys.executable, "-c", WORKFLOW, command)
     time.sleep(random.Random(seed).uniform(0, 0.4))
     kill(workflow)
-    wait_for(lambda: not naming(mark))
+    wait_for(lambda: not find_processes_naming(mark))
 
 
 def test_a_job_outside_a_workflow_outlives_its_shell(tmp_path):

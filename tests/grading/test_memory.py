@@ -49,7 +49,9 @@ def test_a_limited_command_gets_its_arguments_unchanged():
 
 
 def test_the_address_space_is_limited_without_cgroups(no_cgroups):
-    soft_limit, hard_limit = map(int, run_limited(sys.executable, "-S", "-c", PRINT_ADDRESS_SPACE, memory_mb=1000).split())
+    soft_limit, hard_limit = map(
+        int, run_limited(sys.executable, "-S", "-c", PRINT_ADDRESS_SPACE, memory_mb=1000).split()
+    )
     assert soft_limit == hard_limit
     assert 999_998_000 < soft_limit <= 1_000_000_000
 
@@ -62,14 +64,22 @@ def test_the_limit_of_the_address_space_can_be_switched_off(no_cgroups):
 
 def test_a_cgroup_limits_memory_where_cgroups_are_delegated(fake_cgroups):
     unlimited = run_limited(sys.executable, "-S", "-c", PRINT_ADDRESS_SPACE)
-    assert run_limited(sys.executable, "-S", "-c", PRINT_ADDRESS_SPACE, memory_mb=1000) == unlimited  # the cgroup is the limit
-    [group] = [folder for folder in fake_cgroups.glob("rapid-*") if read_group_file(folder, "memory.max") == "1000000000"]
+    assert (
+        run_limited(sys.executable, "-S", "-c", PRINT_ADDRESS_SPACE, memory_mb=1000) == unlimited
+    )  # the cgroup is the limit
+    [group] = [
+        folder
+        for folder in fake_cgroups.glob("rapid-*")
+        if read_group_file(folder, "memory.max") == "1000000000"
+    ]
     assert int(read_group_file(group, "cgroup.procs")) > 0
     assert read_group_file(group, "memory.swap.max") == "0"
 
 
 def test_removing_the_cgroup_of_a_command_keeps_other_cgroups(fake_cgroups):
-    first_command, second_command = (memory.limit_memory(["true"], memory_mb=megabytes) for megabytes in (1000, 2000))
+    first_command, second_command = (
+        memory.limit_memory(["true"], memory_mb=megabytes) for megabytes in (1000, 2000)
+    )
     for group in fake_cgroups.glob("rapid-*"):
         for file in group.iterdir():  # the kernel removes its own with the folder
             file.unlink()
@@ -87,7 +97,11 @@ def read_group_file(group: Path, name: str) -> str:
 
 def test_a_command_fails_if_its_cgroup_accepts_no_process(fake_cgroups):
     command = memory.limit_memory(["true"], memory_mb=1000)
-    [group] = [folder for folder in fake_cgroups.glob("rapid-*") if read_group_file(folder, "memory.max") == "1000000000"]
+    [group] = [
+        folder
+        for folder in fake_cgroups.glob("rapid-*")
+        if read_group_file(folder, "memory.max") == "1000000000"
+    ]
     (group / "cgroup.procs").unlink(missing_ok=True)
     (group / "cgroup.procs").mkdir()
     assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode != 0
@@ -101,7 +115,9 @@ def test_no_cgroup_is_made_without_a_delegated_memory_controller(fake_cgroups):
 
 def test_cgroups_of_dead_processes_are_removed_and_foreign_ones_kept(fake_cgroups):
     stale_group = fake_cgroups / f"rapid-{2**22 + 1}-0"  # above the largest process number
-    foreign_groups = [fake_cgroups / name for name in ("rapid-h16-run.scope", f"rapid-{2**22 + 1}-x")]
+    foreign_groups = [
+        fake_cgroups / name for name in ("rapid-h16-run.scope", f"rapid-{2**22 + 1}-x")
+    ]
     for group in (stale_group, *foreign_groups):
         group.mkdir()
     run_limited("true", memory_mb=10_000)

@@ -106,7 +106,9 @@ class TestConcurrency:
         graders, log = make_pool(2)
         with graders:
             graders.prepare(FIRST)
-            assert grade(graders, "x", "y", "z") == ["passed"] * 3  # the grader that prepared is free again
+            assert (
+                grade(graders, "x", "y", "z") == ["passed"] * 3
+            )  # the grader that prepared is free again
             graders.rehearse([])
         assert log.count("prepared a") == 1
         assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
@@ -152,7 +154,9 @@ class TestDeaths:
         graders.prepare(FIRST)
         assert log == ["prepared a"] * 2
 
-    @pytest.mark.parametrize(("graded_count", "allowed_deaths"), [(0, 1), (198, 2), (296, 2), (297, 3)])
+    @pytest.mark.parametrize(
+        ("graded_count", "allowed_deaths"), [(0, 1), (198, 2), (296, 2), (297, 3)]
+    )
     def test_more_deaths_than_one_and_one_percent_end_the_job(self, graded_count, allowed_deaths):
         deadly_texts = [f"dead {n}" for n in range(allowed_deaths + 1)]
         graders, _ = make_pool(deaths=dict.fromkeys(deadly_texts, 2))
@@ -161,7 +165,9 @@ class TestDeaths:
         with pytest.raises(GradingFailed) as raised:
             grade(graders, deadly_texts[-1])
         total = graded_count + allowed_deaths + 1
-        assert f"grader of math died twice over each of {allowed_deaths + 1} of {total} " in str(raised.value)
+        assert f"grader of math died twice over each of {allowed_deaths + 1} of {total} " in str(
+            raised.value
+        )
         assert f"over a: dead {allowed_deaths}" in str(raised.value)
 
     def test_a_job_that_has_failed_fails_in_every_thread(self):
@@ -190,7 +196,9 @@ def make_dying_command(tmp_path, monkeypatch):
     return command
 
 
-def test_rapid_grade_counts_ungraded_completions_and_fails_if_they_are_too_many(make_dying_command, capsys):
+def test_rapid_grade_counts_ungraded_completions_and_fails_if_they_are_too_many(
+    make_dying_command, capsys
+):
     assert run(make_dying_command(2)) == 1
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from rapid.processes.fork_server import get_attempt
-from tests.subprocesses import assert_gone, ending, python, wait_for
+from tests.subprocesses import assert_gone, kill_at_end, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
@@ -106,7 +106,7 @@ def run_fork_server(path, code, **options):
     """Run a fork server whose jobs have this code, and end it after the block."""
     command = [sys.executable, "-c", FORK_SERVER.format(code), str(path), str(os.getpid())]
     server = subprocess.Popen(command, text=True, **options)
-    with ending(server):
+    with kill_at_end(server):
         wait_for(path.exists)
         yield server
 
@@ -176,7 +176,7 @@ def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
         client = start_rapid(path, "one", "two", cwd=tmp_path)
         pid, *rest = client.stdout.readline().split()
         assert rest == [str(tmp_path), "green", "None", "True", "one", "two"]
-        with ending(client):
+        with kill_at_end(client):
             pass
         assert_gone(int(pid))
 

@@ -14,7 +14,7 @@ from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import Gpu, select_gpus
 from rapid.resources.leases import lease_cores, lease_folder, lease_gpus, list_usable_cores
 from tests.faults.runs import is_held
-from tests.subprocesses import ending, python
+from tests.subprocesses import kill_at_end, python
 
 HOLD = """
 import os, sys, time
@@ -45,7 +45,7 @@ def start_holder(folder, count=1, seconds=60.0):
 
 def test_jobs_share_no_core_and_wait_until_a_killed_holder_frees_one(tmp_path):
     holders = [start_holder(tmp_path / "leases") for _ in list_usable_cores()]
-    with ending(*holders):
+    with kill_at_end(*holders):
         lines = [holder.stdout.readline().split() for holder in holders]
         assert sorted(int(line[0]) for line in lines) == list_usable_cores()
         for core, threads, *affinity in lines:
@@ -53,7 +53,7 @@ def test_jobs_share_no_core_and_wait_until_a_killed_holder_frees_one(tmp_path):
             assert affinity == [core]
         assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
         late = start_holder(tmp_path / "leases", seconds=0)
-        with ending(late):
+        with kill_at_end(late):
             time.sleep(1.0)
             assert late.poll() is None
             holders[0].kill()
@@ -130,7 +130,7 @@ def hold_gpus(folder, count, visible="0,1,2,3"):
 
 
 def test_two_jobs_never_share_a_gpu_and_get_all_that_they_request(tmp_path):
-    with ending(first := hold_gpus(tmp_path, 3)):
+    with kill_at_end(first := hold_gpus(tmp_path, 3)):
         assert first.stdout.readline().split() == ["0,1,2", "False"]
         second = hold_gpus(tmp_path, 2)
         assert second.stderr.readline() == (
@@ -138,7 +138,7 @@ def test_two_jobs_never_share_a_gpu_and_get_all_that_they_request(tmp_path):
         )
         third = hold_gpus(tmp_path, 1)
         assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
-    with ending(second, third):
+    with kill_at_end(second, third):
         jobs = second, third
         names = [name for job in jobs for name in job.stdout.readline().split()[0].split(",")]
     assert len(names) == len(set(names)) == 3
@@ -146,9 +146,9 @@ def test_two_jobs_never_share_a_gpu_and_get_all_that_they_request(tmp_path):
 
 def test_a_gpu_is_recognized_under_any_number(tmp_path):
     """A SLURM job may see one GPU under another number or by its UUID."""
-    with ending(first := hold_gpus(tmp_path, 1, "2")):
+    with kill_at_end(first := hold_gpus(tmp_path, 1, "2")):
         assert first.stdout.readline().split()[0] == "2"
-        with ending(second := hold_gpus(tmp_path, 1, "GPU-222,GPU-333")):
+        with kill_at_end(second := hold_gpus(tmp_path, 1, "GPU-222,GPU-333")):
             assert second.stdout.readline().split()[0] == "GPU-333"
 
 

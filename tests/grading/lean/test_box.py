@@ -18,7 +18,7 @@ from rapid.grading.lean.install import Backend
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.lean.process import LeanProcess
 from tests.grading.lean.stand_in import PROGRAM, stand_in
-from tests.subprocesses import naming, wait_for
+from tests.subprocesses import find_processes_naming, wait_for
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
@@ -121,14 +121,14 @@ class TestBox:
     def test_nothing_outlives_its_owner(self, backend, end, tmp_path):
         process = start(backend, "print('ready', flush=True)\nimport time\ntime.sleep(3600)")
         assert read_line(process) == "ready"
-        assert naming(tmp_path)
+        assert find_processes_naming(tmp_path)
         if end == "process":
             process.kill()
         elif end == "group":
             os.killpg(process.pid, signal.SIGKILL)
         os.close(process._lifeline)
         process.wait(timeout=30)
-        wait_for(lambda: not naming(tmp_path))
+        wait_for(lambda: not find_processes_naming(tmp_path))
         process._lifeline = os.open(os.devnull, os.O_RDONLY)
         process.end()
 

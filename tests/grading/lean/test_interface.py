@@ -17,7 +17,14 @@ from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
 from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
-from tests.subprocesses import assert_gone, interruptible, living, naming, python, wait_for
+from tests.subprocesses import (
+    assert_gone,
+    filter_living,
+    find_processes_naming,
+    python,
+    start_interruptible,
+    wait_for,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,7 +65,7 @@ def pid(checker: LeanChecker) -> int:
 
 
 def leans(folder: Path) -> list[int]:
-    return [pid for pid, line in naming(folder).items() if "Checker.lean" in line]
+    return [pid for pid, line in find_processes_naming(folder).items() if "Checker.lean" in line]
 
 
 class TestBoth:
@@ -103,7 +110,7 @@ class TestBoth:
         before, started = pid(lean), time.monotonic()
         assert lean.check("p1", STATEMENT, ENDLESS, 2).reason == verdicts.TIMEOUT
         assert time.monotonic() - started >= 2
-        assert not living(before)
+        assert not filter_living(before)
         lean.wait_ready()
         assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
         assert lean.check("p1", STATEMENT, WRONG).reward == 0.0
@@ -132,7 +139,7 @@ class TestBoth:
         with pytest.raises(KeyError), LeanChecker(timeout=3, backend=backend) as checker:
             process = pid(checker)
             raise KeyError
-        assert not living(process)
+        assert not filter_living(process)
         checker.stop()  # once more does nothing
 
     @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "sys.exit()"])
@@ -280,7 +287,9 @@ class TestStart:
 
 def test_what_a_proof_started_ends_with_it(fake, tmp_path):
     assert fake.check("p1", STATEMENT, "leave a child").reason == verdicts.TIMEOUT
-    assert_gone(*(pid for pid, line in naming(tmp_path).items() if "time.sleep" in line))
+    assert_gone(
+        *(pid for pid, line in find_processes_naming(tmp_path).items() if "time.sleep" in line)
+    )
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -297,7 +306,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
     command += ["--problems", str(problems), "--completions", str(completions)]
     command += ["--timeout", "2", "--workers", "2", "--unsafe-lean"]
     places = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    process = interruptible(command, env=os.environ | places)
+    process = start_interruptible(command, env=os.environ | places)
     wait_for(lambda: len(leans(tmp_path)) > 1)
     started = leans(tmp_path)
     process.send_signal(end)

@@ -21,7 +21,7 @@ from rapid.grading import limits, verdicts
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader, last_boxed
 from tests.grading.math.attacks import ATTACKS, answers, transcriptions
-from tests.subprocesses import living, wait_for
+from tests.subprocesses import filter_living, wait_for
 
 TIMEOUT = 0.3
 PATIENCE = 60.0  # for honest answers, on a machine as busy as can be
@@ -45,7 +45,7 @@ def session(leader: int) -> list[int]:
     for pid in psutil.pids():
         with suppress(ProcessLookupError):
             pids += [pid] if os.getsid(pid) == leader else []
-    return living(*pids)
+    return filter_living(*pids)
 
 
 def assert_in_order(grader: MathGrader) -> None:
