@@ -16,7 +16,7 @@ from rapid.config.specs import FetchSpec
 from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages.fetch import BadModel, fetch
 from tests.faults.finished_pipeline import flip_bit, truncate
-from tests.grading.lean.test_install import empty, package  # noqa: F401
+from tests.grading.lean.test_install import empty_machine, lean_package  # noqa: F401
 from tests.stages.test_fetch import tiny_llama, write_gguf
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
@@ -130,7 +130,7 @@ def test_a_damaged_image_is_deleted(tmp_path):
 
 
 @pytest.mark.fault("Lean's install damaged", times=TIMES)
-def test_a_damaged_install_is_made_again(package):  # noqa: F811
+def test_a_damaged_install_is_made_again(lean_package):  # noqa: F811
     folder = ensure_lean().folder
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for seed in range(TIMES):
