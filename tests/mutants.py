@@ -36,7 +36,7 @@ AREAS = {
     "reports/": ["tests/reports"],
     "rapid/grading/code/": ["tests/grading/code"],
     "rapid/grading/math/": ["tests/grading/math"],
-    "rapid/grading/lean/": ["tests/grading/lean", "tests/benchmarks/test_minif2f.py"],
+    "rapid/grading/lean/": ["tests/grading/lean"],
     "rapid/grading/": ["tests/grading", "tests/stages"],
 }
 LEFT_OUT = (
