@@ -1,4 +1,4 @@
-"""MiniF2F is available if a Lean is installed, and the hub's problems need Mathlib."""
+"""Conditions of MiniF2F: an installed Lean, and Mathlib for the problems of the hub."""
 
 import shutil
 
@@ -9,11 +9,11 @@ from rapid.grading.lean import LeanUnavailable
 from rapid.grading.policy import STRICT
 
 
-def test_without_lean_the_task_says_why(monkeypatch):
-    def none():
+def test_without_lean_the_benchmark_is_unavailable_with_the_reason(monkeypatch):
+    def raise_unavailable():
         raise LeanUnavailable("npm cannot reach its registry")
 
-    monkeypatch.setattr(minif2f, "ensure_lean", none)
+    monkeypatch.setattr(minif2f, "ensure_lean", raise_unavailable)
     assert BENCHMARKS["minif2f"].unavailable() == "npm cannot reach its registry"
 
 

@@ -12,7 +12,7 @@ from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement
 from rapid.grading.lean import grader as lean_grader
 from rapid.grading.pool import SteadyGrader
-from tests.grading.lean.test_extract import HEAD, LET, TACTICS, WHOLE
+from tests.grading.lean.test_extract import HEAD, LET_HEAD, TACTICS, THEOREM
 
 PROBLEM = LeanProblem(name="double", formal_statement=f"{HEAD} := by\n")
 
@@ -25,10 +25,10 @@ def grader():
 
 FORMS = {
     "tactics whose first line was stripped": TACTICS.strip(),
-    "the theorem with a header": f"import Mathlib\nopen Nat Real\n\n/-- Even. -/\n{WHOLE}",
+    "the theorem with a header": f"import Mathlib\nopen Nat Real\n\n/-- Even. -/\n{THEOREM}",
     "a term": f"{HEAD} :=\n  have k := h\n  (by omega)",
     "aligned tactics": f"{HEAD} := by have k := h\n{' ' * 24}omega",
-    "output behind it": f"```lean\n{WHOLE}```\nprints\n```\nno errors\n```\n",
+    "output behind it": f"```lean\n{THEOREM}```\nprints\n```\nno errors\n```\n",
 }
 
 
@@ -38,24 +38,24 @@ def test_a_proof_is_rewarded_in_any_form(grader, form):
 
 
 def test_a_statement_with_assignments_is_proved(grader):
-    let = problem(formal_statement=f"{LET} := by\n")
-    for completion in ("intro m; omega", f"```lean\n{LET} := by\n  intro m\n  omega\n```"):
-        assert grader.grade(let, completion).reason == verdicts.PASSED
+    problem = change_problem(formal_statement=f"{LET_HEAD} := by\n")
+    for completion in ("intro m; omega", f"```lean\n{LET_HEAD} := by\n  intro m\n  omega\n```"):
+        assert grader.grade(problem, completion).reason == verdicts.PASSED
 
 
 def test_a_proof_that_needs_a_lemma_beside_the_theorem_is_forbidden(grader):
     lemma = "lemma half (n : Nat) : 2 * n % 2 = 0 := by omega\n"
-    for completion in (f"{lemma}{HEAD} := half n", f"{WHOLE}{lemma}example := half"):
+    for completion in (f"{lemma}{HEAD} := half n", f"{THEOREM}{lemma}example := half"):
         assert grader.grade(PROBLEM, completion).reason == verdicts.FORBIDDEN
-    assert grader.grade(PROBLEM, lemma + WHOLE).reason == verdicts.PASSED
+    assert grader.grade(PROBLEM, lemma + THEOREM).reason == verdicts.PASSED
     assert grader.grade(PROBLEM, f"{HEAD} := half n").reason == verdicts.WRONG_ANSWER
 
 
-def problem(**changes) -> LeanProblem:
+def change_problem(**changes) -> LeanProblem:
     return PROBLEM.model_copy(update=changes)
 
 
-FALSE = problem(formal_statement="theorem double (n : Nat) : n = n + 1 := by\n")
+FALSE = change_problem(formal_statement="theorem double (n : Nat) : n = n + 1 := by\n")
 CHEATS = {
     "an easier statement": "theorem double (n : Nat) : n = n := by\n  rfl",
     "the easiest": "```lean\ntheorem double : True := trivial\n```",
@@ -75,8 +75,8 @@ def test_a_cheat_is_not_rewarded(grader, cheat):
     assert grader.grade(FALSE, CHEATS[cheat]).reward == 0
 
 
-class Checker:
-    """Stands in for Lean, and finds every proof wrong."""
+class FakeChecker:
+    """Stands in for a Lean checker, and finds every proof wrong."""
 
     def __init__(self, timeout, header, unsafe):
         assert not unsafe
@@ -95,10 +95,10 @@ class Checker:
         pass
 
 
-def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
+def test_each_header_has_a_checker_and_the_oldest_one_is_stopped(monkeypatch):
     events = []
 
-    class Noted(Checker):
+    class RecordingChecker(FakeChecker):
         def start(self):
             events.append(f"+{self.header}")
             return self
@@ -106,21 +106,21 @@ def test_each_header_has_its_checker_and_the_oldest_goes(monkeypatch):
         def stop(self):
             events.append(f"-{self.header}")
 
-    monkeypatch.setattr(lean_grader, "LeanChecker", Noted)
+    monkeypatch.setattr(lean_grader, "LeanChecker", RecordingChecker)
     with lean_grader.LeanGrader(20) as grader:
         for header in "ABACBB":
-            grader.grade(problem(header=header), "omega")
+            grader.grade(change_problem(header=header), "omega")
     assert events == ["+A", "+B", "+C", "-B", "+B", "-A", "-C", "-B"]
 
 
-def test_readings_share_their_time(monkeypatch):
+def test_the_readings_of_a_completion_share_its_time(monkeypatch):
     seconds_given, clock = [], SimpleNamespace(now=0.0)
 
-    class Slow(Checker):
+    class SlowChecker(FakeChecker):
         is_ready = False
 
         def wait_ready(self):
-            clock.now += 0 if self.is_ready else 5  # not the proof's
+            clock.now += 0 if self.is_ready else 5  # the time of starting Lean is not the proof's
             self.is_ready = True
 
         def check(self, name, statement, proof, seconds):
@@ -129,12 +129,12 @@ def test_readings_share_their_time(monkeypatch):
             clock.now += 3
             return verdicts.verdict(reason)
 
-    monkeypatch.setattr(lean_grader, "LeanChecker", Slow)
+    monkeypatch.setattr(lean_grader, "LeanChecker", SlowChecker)
     monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     for timeout, reason, expected in (
         (4.0, verdicts.WRONG_ANSWER, [4.0, 1.0]),
         (3.0, verdicts.WRONG_ANSWER, [3.0]),
-        (10.0, verdicts.TIMEOUT, [10.0]),  # another reading would mend nothing
+        (10.0, verdicts.TIMEOUT, [10.0]),  # no other reading is tried after a timeout
     ):
         seconds_given.clear()
         with lean_grader.LeanGrader(timeout) as grader:
@@ -142,58 +142,59 @@ def test_readings_share_their_time(monkeypatch):
         assert seconds_given == expected
 
 
-def test_a_statement_that_needs_mathlib_is_an_error_that_names_the_lean(grader):
+def test_a_statement_that_needs_mathlib_is_an_error_with_the_version_of_lean(grader):
     statement = "theorem double (x : ℝ) : x = x := by\n"
     with pytest.raises(BadStatement, match=r"double: not accepted by Lean .*: "):
-        grader.grade(problem(formal_statement=statement), "rfl")
+        grader.grade(change_problem(formal_statement=statement), "rfl")
 
 
-class Recording:
-    """A Lean grader that notes what it is asked."""
+class RecordingGrader:
+    """A Lean grader that records its requests."""
 
-    def __init__(self, answered: int):
-        self.when_ready, self.asked = answered, []
+    def __init__(self, answer_count: int):
+        self.answer_count_when_ready, self.requests = answer_count, []
 
     def _checker(self, header):
         return self
 
     def wait_ready(self):
-        self.answered = self.when_ready
+        self.answered = self.answer_count_when_ready
 
     def prepare(self, problem):
         lean_grader.LeanGrader.prepare(self, problem)
 
     def state(self, name, statement):
-        self.asked.append((name, statement))
+        self.requests.append((name, statement))
 
     def grade(self, problem, completion):
-        self.asked.append(completion)
+        self.requests.append(completion)
         return verdicts.verdict(verdicts.PASSED)
 
     def rehearse(self, exercises):
-        self.exercises = len(exercises)
+        self.exercise_count = len(exercises)
         lean_grader.LeanGrader.rehearse(self, exercises)
 
 
-@pytest.mark.parametrize("answered", [0, 1000])
-def test_before_the_clock_starts_lean_is_as_warm_as_after_earlier_jobs(answered):
-    lean = Recording(answered)
+@pytest.mark.parametrize("answer_count", [0, 1000])
+def test_a_rehearsal_states_all_problems_and_warms_up_a_new_lean(answer_count):
+    lean = RecordingGrader(answer_count)
     grader = SteadyGrader("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
     BENCHMARKS["minif2f"].rehearse(grader, problems)
-    assert lean.asked[:3] == [
-        (one.name, lean_grader.stated(one.formal_statement)) for one in problems
+    assert lean.requests[:3] == [
+        (problem.name, lean_grader.stated(problem.formal_statement)) for problem in problems
     ]
-    rehearsed = lean.asked[3:]
-    assert len(rehearsed) == (0 if answered else lean.exercises) and lean.exercises > 30
+    rehearsed_proofs = lean.requests[3:]
+    assert len(rehearsed_proofs) == (0 if answer_count else lean.exercise_count)
+    assert lean.exercise_count > 30
     assert grader.reasons.total() == grader.hits == 0
-    if not answered:
-        kinds = ("exact ⟨", "rfl", "h₀ _", "n.rec", "omega", "exact h _")
-        assert all(any(kind in text for text in rehearsed) for kind in kinds)
+    if not answer_count:
+        parts_of_proofs = ("exact ⟨", "rfl", "h₀ _", "n.rec", "omega", "exact h _")
+        assert all(any(part in text for text in rehearsed_proofs) for part in parts_of_proofs)
 
 
-def test_problems_of_mathlib_only_start_lean():
-    lean = Recording(0)
+def test_a_rehearsal_with_problems_of_mathlib_only_starts_lean():
+    lean = RecordingGrader(0)
     problem = draw(Random(0), "p0").problem.model_copy(update={"header": "import Mathlib\n"})
     BENCHMARKS["minif2f"].rehearse(SteadyGrader("minif2f", lambda: lean), [problem])
-    assert lean.asked == [""]
+    assert lean.requests == [""]
