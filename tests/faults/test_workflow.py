@@ -16,7 +16,7 @@ import yaml
 from rapid.processes import locks
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
-from tests.faults.test_shortages import mounted
+from tests.faults.test_shortages import mount_memory
 from tests.subprocesses import find_processes_naming, python, wait_for
 
 HOLDER = "import sys, time; from pathlib import Path; from rapid.processes.locks import hold_workflow_lock;"
@@ -238,7 +238,7 @@ def start_snakemake(folder: Path, experiment: str, *targets: str, **options) -> 
 @pytest.mark.fault("disk full")
 def test_snakemake_names_a_full_disk(tmp_path):
     folder, target = tmp_path / "disk", "experiments/ci/data/math/manifest.json"
-    with mounted(folder, "size=48m"):
+    with mount_memory(folder, "size=48m"):
         copy_checkout(folder)
         free = os.statvfs(folder)
         (folder / "fill").write_bytes(bytes((free.f_bavail - 2) * free.f_bsize))  # but for its log
