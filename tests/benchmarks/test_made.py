@@ -13,8 +13,8 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
 from tests.benchmarks.universal_proofs import EASY_THEOREMS, UNIVERSAL_PROOFS
 
-NAMES = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
-MARKS = {"minif2f": pytest.mark.slow}  # to grade with Lean
+BENCHMARKS_WITH_MADE_PROBLEMS = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
+SLOW_BENCHMARKS = {"minif2f": pytest.mark.slow}  # to grade with Lean
 
 
 def contents_by_part(parts: dict) -> dict[str, set[str]]:
@@ -24,7 +24,7 @@ def contents_by_part(parts: dict) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BENCHMARKS_WITH_MADE_PROBLEMS)
 class TestMake:
     def test_another_seed_gives_other_problems(self, name):
         first, second = (draw_exercises(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
@@ -53,7 +53,13 @@ class TestMake:
             draw_exercises(BENCHMARKS[name], 0, {"train": 2})
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in NAMES])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=SLOW_BENCHMARKS.get(name, ()))
+        for name in BENCHMARKS_WITH_MADE_PROBLEMS
+    ],
+)
 def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
     exercises = draw_exercises(BENCHMARKS[name], 5, {"a": 40})["a"]
     with BENCHMARKS[name].grader(10) as grader:

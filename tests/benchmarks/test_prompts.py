@@ -106,9 +106,7 @@ def test_a_field_that_a_problem_lacks_is_an_error():
         (None, "1: 'math/prompt.txt.j2' not found"),
     ],
 )
-def test_the_check_of_templates_names_the_file_and_line_of_an_error(
-    monkeypatch, tmp_path, text, message
-):
+def test_the_check_of_templates_names_the_line_of_an_error(monkeypatch, tmp_path, text, message):
     (tmp_path / "math").mkdir()
     if text is not None:
         (tmp_path / "math" / PROMPT).write_text(text, encoding="utf-8")

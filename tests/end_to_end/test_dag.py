@@ -232,14 +232,16 @@ class TestExperiment:
         run_snakemake(checkout, "all", overlays=("eta",))
         return states
 
-    def test_it_changes_no_file_of_the_default(self, checkout, states_of_default):
+    def test_an_experiment_changes_no_file_of_the_default(self, checkout, states_of_default):
         after = read_file_states(checkout)
         assert {path: after.get(path) for path in states_of_default} == states_of_default
         folder = Path("experiments/eta")
         for path in map(Path, after.keys() - states_of_default.keys()):
             assert path == folder or folder in path.parents
 
-    def test_its_report_reads_its_own_runs_and_shared_ones(self, checkout, states_of_default):
+    def test_the_report_of_an_experiment_reads_its_own_runs_and_shared_ones(
+        self, checkout, states_of_default
+    ):
         reports = checkout / "experiments/eta/reports"
         assert (reports / "tables.tex").is_file()
         document = read_json(reports, "manifest.json")
@@ -249,7 +251,9 @@ class TestExperiment:
         assert f"experiments/eta/{runs}/rapid-H4/seed1/evaluation.json" in inputs
         assert f"{runs}/rapid-H4/seed1/evaluation.json" not in inputs
 
-    def test_it_is_up_to_date_and_a_dry_run_writes_nothing(self, checkout, states_of_default):
+    def test_an_experiment_is_up_to_date_and_a_dry_run_writes_nothing(
+        self, checkout, states_of_default
+    ):
         before = read_file_states(checkout)
         output = run_snakemake(checkout, "all", TABLES, overlays=("eta",), options=("-n",))
         assert list_rules(output) == []

@@ -109,9 +109,8 @@ def test_an_undisturbed_workflow_is_up_to_date_and_leaves_no_files_behind(undist
     temporary = {path.name for path in folder.with_name("temporary").iterdir()}
     assert temporary <= {f"rapid-cores-{os.geteuid()}", f"torchinductor_{getpass.getuser()}"}
     logs = [*(folder / "logs").rglob("*.log")]
-    assert (
-        logs and max(path.stat().st_size for path in logs) < 100_000
-    )  # a log has less than a kilobyte per step
+    # A log has less than a kilobyte per step.
+    assert logs and max(path.stat().st_size for path in logs) < 100_000
 
 
 def send_signal(signal_number: int) -> Callable[[subprocess.Popen], None]:

@@ -157,7 +157,7 @@ class TestDeaths:
     @pytest.mark.parametrize(
         ("graded_count", "allowed_deaths"), [(0, 1), (198, 2), (296, 2), (297, 3)]
     )
-    def test_more_deaths_than_one_and_one_percent_end_the_job(self, graded_count, allowed_deaths):
+    def test_more_deaths_than_one_plus_one_percent_end_the_job(self, graded_count, allowed_deaths):
         deadly_texts = [f"dead {n}" for n in range(allowed_deaths + 1)]
         graders, _ = make_pool(deaths=dict.fromkeys(deadly_texts, 2))
         grade(graders, *["fine"] * graded_count)

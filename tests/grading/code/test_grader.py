@@ -50,7 +50,7 @@ def test_a_grader_without_walls_needs_the_unsafe_flag(monkeypatch):
     assert unsafe_grader._sandbox._runner is None
 
 
-def test_the_standard_library_can_be_imported(grader, enclosed):
+def test_the_standard_library_can_be_imported(grader, excludes_unsafe_layer):
     zips = make_problem("import zipfile\ndef f(): return zipfile.ZIP_STORED", [])
     assert grader.grade(zips, zips.canonical_solution).reason == verdicts.PASSED
 

@@ -70,7 +70,7 @@ def find_checkers(folder: Path) -> list[int]:
 
 class TestBothBackends:
     @pytest.mark.parametrize("proof", VERDICTS)
-    def test_verdicts_are_the_same(self, lean, proof):
+    def test_both_backends_give_the_same_verdicts(self, lean, proof):
         verdict = lean.check("p1", STATEMENT, proof)
         assert verdict.reason == VERDICTS[proof]
         assert verdict.reward == (VERDICTS[proof] == verdicts.PASSED)
