@@ -23,11 +23,17 @@ from rapid.grading.grader import BadProblem
         ("check_str", [], True, None, False),
         ("are_equivalent", [23, 47], False, True, False),
         ("are_equivalent", [23, 47], "anything", True, False),
-        ("are_equivalent", [23, 47], True, False, True),  # with the numbers themselves: 24 and 48
+        (
+            "are_equivalent",
+            [23, 47],
+            True,
+            False,
+            True,
+        ),  # the sums include the numbers themselves: 24 and 48
         ("are_equivalent", [6, 25], True, False, True),
         ("sum_div", [8], 7, 7, True),
         ("sum_div", [8], 0, 7, False),
-        ("sum_div", [8], 15, 7, False),  # with 8 itself, against the task's own example
+        ("sum_div", [8], 15, 7, False),  # the sum includes 8 itself, unlike in the task's example
         ("sum_div", [8], 7, 15, True),
         ("sum_div", [1], 0, 1, True),
         ("surface_Area", [3, 4], 35, 33, True),

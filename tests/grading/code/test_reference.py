@@ -119,7 +119,7 @@ def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
     "solution",
     [
         "def f(x): raise ValueError",
-        "def f(x): return 1 // (10**30 - x)",  # of its last input
+        "def f(x): return 1 // (10**30 - x)",  # fails at its last input
         "def f(x",
         "import os\nos._exit(0)",
         "def f(x): return f(x)",
