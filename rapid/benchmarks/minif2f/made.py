@@ -3,7 +3,7 @@
 A proof needs numbers from its statement in the right places: a witness computed from an equation,
 or a property of a whole sequence, whose statement is about a distant element. Lean's automation
 finds neither: there are too many witnesses to try, and too many steps to the element. So no list of
-tactics such as `first | omega | grind | ...` proves them (tests/benchmarks/portmanteaus.py).
+tactics such as `first | omega | grind | ...` proves them (tests/benchmarks/universal_proofs.py).
 
 The mistakes are a wrong sign or operation, and swapped numbers.
 """
