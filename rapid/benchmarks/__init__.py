@@ -1,11 +1,12 @@
 """The benchmarks: one folder each, and this registry.
 
-To add one, write a folder beside these with a subclass of `base.Benchmark`: the record of a
-problem, the prompt (`prompt.txt.j2`), the source of published problems, the grader, and optionally
-a maker of embedded problems. Then add it to `REGISTERED`. Its keys in params.yaml, its jobs, its
-prompts and its columns in reports follow from it.
+To add a benchmark, write a folder beside these with a subclass of `base.Benchmark` and add an
+instance to `REGISTERED`. The subclass declares the record of a problem, the prompt
+(`prompt.txt.j2`), the source of published problems, the grader, and optionally a function that
+makes problems from a seed. The benchmark's keys in params.yaml, its jobs and its columns in reports
+follow from the registry.
 
-A completion ends with the policy's end-of-text token. The text before it goes to the grader
+A completion ends with the policy's end-of-text token. The text before that token goes to the grader
 unchanged.
 """
 
@@ -14,5 +15,5 @@ from rapid.benchmarks.math import Math
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.minif2f import MiniF2F
 
-REGISTERED = (MbppPlus(), Math(), MiniF2F())  # in the order of tables
+REGISTERED = (MbppPlus(), Math(), MiniF2F())  # in the order of their columns in tables
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in REGISTERED}
