@@ -1,4 +1,4 @@
-"""Base class of the benchmarks. Each folder beside this file has a subclass."""
+"""Base class of the benchmarks. Each folder next to this file has a subclass."""
 
 import hashlib
 from abc import ABC, abstractmethod

@@ -67,7 +67,7 @@ class ProblemSource:
 
 def describe_sources(sources: Iterable[ProblemSource]) -> str:
     """Return a sentence that names these sources; "" if there are none."""
-    by_kind = {True: [], False: []}
+    by_kind = {True: [], False: []}  # made problems, published problems
     for source in sources:
         by_kind[source.kind == "made"].append(source)
     parts = [source.describe() for source in by_kind[False]]

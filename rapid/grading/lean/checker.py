@@ -33,7 +33,7 @@ class BadStatement(BadProblem):
 class LeanChecker:
     """Checks proofs one after another. Safe to share between threads.
 
-    Reasons of its verdicts, beside passed, timeout and crashed:
+    Reasons of its verdicts, besides passed, timeout and crashed:
 
     - wrong_answer: Lean reports an error.
     - unparsable: statement and proof are not exactly one theorem.
@@ -152,6 +152,7 @@ class LeanChecker:
             answer, export = self._ask("author", request, deadline - time.monotonic())
             if answer.why == ELABORATED:
                 answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+            # Without an export the author itself has refused the proof.
             if answer.why != verdicts.FORBIDDEN or not export:
                 break
         return answer.why

@@ -72,7 +72,7 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
 
 
 def uses_lemmas(name: str, completion: str, proof: str) -> bool:
-    """Return whether a proof uses a name that the completion declares beside the theorem."""
+    """Return whether a proof uses a name that the completion declares besides the theorem."""
     declarations = _DECLARATION.finditer(_blank_comments(completion))
     declared = {match[1].rstrip(".") for match in declarations} - {name}
     words = (word.split(".") for word in _WORD.findall(_blank_comments(proof)))

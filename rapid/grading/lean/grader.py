@@ -78,7 +78,7 @@ class LeanGrader:
         """Return the verdict on the first reading that is a proof; if none is, on the first
         reading.
 
-        All readings together have one time limit. Lemmas that a completion declares beside the
+        All readings together have one time limit. Lemmas that a completion declares besides the
         theorem are not passed to Lean. If a proof fails and uses such a lemma, the reason of the
         verdict is `forbidden`.
         """

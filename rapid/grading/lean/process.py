@@ -23,7 +23,7 @@ KILLED = -signal.SIGKILL
 # status.
 EXITED = 128 + signal.SIGKILL
 
-# Answers beside the reasons of verdicts.py.
+# Answers besides the reasons of verdicts.py.
 ELABORATED = "elaborated"  # the author has elaborated the proof and exported it
 STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or does not
 # A process cannot report a timeout: the grader measures the time.

@@ -1,4 +1,4 @@
-"""Packages that completions may import beside Python's library: numpy, pandas and what they need.
+"""Packages that completions may import besides Python's library: numpy, pandas and what they need.
 
 Each package is imported by its path. A completion cannot see the folder that they are installed in,
 because other packages in it must stay hidden.

@@ -45,8 +45,10 @@ const type = (result, parameters) => [
 const get = (first, count) => Array.from({ length: count }, (_, at) => [GET, first + at]).flat();
 
 /**
- * Build a module with one function for each signature, start it with the imports `given`, and
- * return its exports. `body(signature, index)` returns the bytes of a function's body.
+ * Build a WebAssembly module with one function for each signature, instantiate it, and return its
+ * exports. `types`, `imports`, `tables` and `exports` are encoded items of the module's sections;
+ * the functions are exported too. `given` has the values of the imports by name. `body(signature,
+ * index)` returns the bytes of a function's body.
  */
 function instantiate(signatures, { types, imports, tables, exports, given }, body) {
   const first = imports.filter(([, kind]) => kind === FUNCTION).length;
@@ -65,6 +67,7 @@ function instantiate(signatures, { types, imports, tables, exports, given }, bod
   return new WebAssembly.Instance(module, { given }).exports;
 }
 
+/** The functions of one Lean instance that call and catch: `steps` in its imports, and slots. */
 class Invokes {
   /** Replace the functions in `imports` that call and catch, and those that throw. */
   constructor(imports) {
@@ -88,6 +91,7 @@ class Invokes {
       tables: [[FUNCREF, 0, ...count]],
       exports: [['slots', TABLE, 0]],
     };
+    // No local variables; push all parameters and the slot's index; call the function in the slot.
     return instantiate(this.signatures, parts, ({ parameters }, at) => [
       0, ...get(0, parameters.length + 1), NUMBER, ...number(at), CALL_INDIRECT, ...number(at), 0,
     ]);
@@ -122,6 +126,9 @@ class Invokes {
       },
     };
     const catching = instantiate(this.signatures, parts, ({ result, parameters }, at) => {
+      // Parameter 0 is the index in Lean's table; the local variable `stack` keeps the stack
+      // pointer. Call the function in Lean's table. On an exception restore the stack pointer, call
+      // setThrew(1, 0) as emscripten does, and return zero. CALL 0, 1, 2: the imported functions.
       const stack = parameters.length + 1;
       return [
         1, 1, TYPES.i, CALL, 0, SET, stack,

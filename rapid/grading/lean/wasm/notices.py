@@ -62,6 +62,7 @@ def add_beginnings(program: bytes) -> bytes:
     Raises:
         PatchFailed: one of the functions or imports does not exist.
     """
+    # By section id: the index of the section's first byte, and the range of its content.
     begins = {program[begin]: begin for begin, _ in _read_sections(program)}
     sections = {program[begin]: content for begin, content in _read_sections(program)}
     imported = _imported_functions(program, sections[IMPORTS].start)
@@ -73,6 +74,7 @@ def add_beginnings(program: bytes) -> bytes:
         }
     except ValueError as error:
         raise PatchFailed(f"lean.wasm has other functions: {error}") from error
+    # Copy the functions of the code section, with the instructions added and the sizes corrected.
     code = sections[CODE]
     count, at = _read_number(program, code.start)
     pieces, copied_to = [_to_leb(count)], at

@@ -84,13 +84,13 @@ def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
     dollar = re.match(r"( *-?)\s*\\\$", text)
     if dollar:
         return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
-    behind = UNIT.search(text)
-    before = text[: behind.start()] if behind else ""
+    unit_match = UNIT.search(text)
+    before = text[: unit_match.start()] if unit_match else ""
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
     ):
         return text, NO_UNIT
-    unit = read_unit(behind[0])
+    unit = read_unit(unit_match[0])
     return (text, NO_UNIT) if unit is None else (before, unit)
 
 
