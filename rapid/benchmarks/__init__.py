@@ -15,5 +15,5 @@ from rapid.benchmarks.math import Math
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.minif2f import MiniF2F
 
-REGISTERED = (MbppPlus(), Math(), MiniF2F())  # in the order of their columns in tables
+REGISTERED = (MbppPlus(), Math(), MiniF2F())  # in the order of tables
 BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in REGISTERED}
