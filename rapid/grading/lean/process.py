@@ -18,9 +18,9 @@ from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 
+# Exit statuses of a Lean that was killed: without box.py, and with it. A proof can also make an
+# author exit with the second status.
 KILLED = -signal.SIGKILL
-# The exit status of box.py if Lean is killed. A proof can also make an author exit with this
-# status.
 EXITED = 128 + signal.SIGKILL
 
 # Answers besides the reasons of verdicts.py.
@@ -91,6 +91,7 @@ class LeanProcess(Worker):
         self.seconds: float | None = None  # from start to ready; None until it is ready
         self.answered = 0  # proofs for earlier jobs, when it got ready
         self._answers = ANSWERS[role]
+        # `_killed`: exit statuses that mean the process was killed from outside.
         self._role, self._killed = role, {KILLED, EXITED}
         self._renewal = ""  # id of the last `renew`, which its answer repeats
         self._started = time.monotonic()

@@ -41,6 +41,7 @@ from statements import (
 
 INTERVAL = re.compile("interval|domain|range|inequality")  # words in a question on an interval
 SIGNS = ("SIGN", "TIMES", "OVER", "SEPARATOR")  # terminals of the grammar
+# Operations that an answer may leave undone only with the same numbers as the known answer.
 ARITHMETIC = {"sum of numbers", "product of numbers"}
 
 
