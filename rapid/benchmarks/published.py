@@ -62,7 +62,7 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
         rows = _read_file(benchmark, path)
     else:
         raise BadInput(
-            f"benchmarks.{benchmark.name}.source: {source!r} is neither 'embedded' nor 'hub', and "
+            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and "
             "there is no such file or folder"
         )
     seen: set[str] = set()

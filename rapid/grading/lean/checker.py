@@ -229,8 +229,7 @@ class LeanChecker:
                 return process
             self._stop(role)
         raise GraderDied(
-            f"the {role} of {self.backend} was killed {limits.LEAN_STARTS} times "
-            "before it was ready"
+            f"the {role} of {self.backend} was ended {limits.LEAN_STARTS} times before a question"
         )
 
     def _start(self) -> None:
