@@ -224,7 +224,6 @@ def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement 
     return { why := "passed" }
   | .error why => return { why := "forbidden", messages := [why] }
 
-/-- A field of a request, which must be a string. -/
 def fieldOf (request : Json) (field : String) : IO String :=
   IO.ofExcept (request.getObjValAs? String field)
 
