@@ -2,8 +2,8 @@
 
 From a declaration follow the trainer's logs that are kept, the columns of steps.jsonl, the
 statistics in summary.json and in the data frame of reports, what `dvc exp show` compares, and the
-table in docs/watching.md. `rapid.training.metrics`, or the loss of an algorithm, computes the value
-under the metric's name.
+table in docs/watching.md. `rapid.training.batch_statistics`, or the loss of an algorithm, computes
+the value under the metric's name.
 """
 
 from collections.abc import Mapping, Sequence
