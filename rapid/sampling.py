@@ -1,7 +1,7 @@
-"""Prompts in, completions out: how distillation and evaluation sample from a model.
+"""Sample completions from a model, for distillation, evaluation and `rapid ask`.
 
-A prompt is a text that the model continues, or what a user says to a chat model, in its own
-template.
+A prompt is either a text that the model continues, or a user's message to a chat model, which is
+put into the model's chat template.
 """
 
 import os
@@ -46,23 +46,26 @@ def sample(
     precision: str = "float32",
     tensor_parallel: int = 1,
 ) -> list[Sample]:
-    """Sample one completion for each prompt; repeat a prompt for more. Shows a progress bar.
+    """Sample one completion for each prompt, and show a progress bar.
+
+    For several completions of a prompt, repeat the prompt.
 
     Args:
         kind: the library that samples.
-        model: a Hugging Face folder.
-        max_tokens: length limit; a completion that reaches it is cut there.
-        temperature: of the distribution sampled from; 1.0 is the model's own.
-        top_p: nucleus; 1.0 samples from all of it.
+        model: folder of the model, in Hugging Face's format.
+        max_tokens: limit of a completion's length, at which it is cut off.
+        temperature: divides the logits; 1.0 samples from the model's distribution.
+        top_p: sample from the most probable tokens with this total probability; 1.0: from all.
         seed: the same seed, prompts and model give the same completions on one machine.
-        chat: prompts are what a user says.
-        tensor_parallel: GPUs that share the model; of vLLM.
+        chat: whether prompts are messages to a chat model.
+        precision: torch's name of the type of the weights.
+        tensor_parallel: number of GPUs that share the model; for vLLM only.
 
     Raises:
         ValueError: a prompt has no tokens, or leaves no room for a completion.
     """
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    if tokenizer.pad_token is None:  # Llama's
+    if tokenizer.pad_token is None:  # as in Llama's tokenizer
         tokenizer.pad_token = tokenizer.eos_token
     encoded: list[list[int]] = []
     for prompt, same in groupby(prompts):
@@ -79,7 +82,9 @@ def sample(
     refuse_prompts(prompts, encoded, model_config(loaded))
     ends = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
     ends = [ends] if isinstance(ends, int) else ends
-    loaded.generation_config = GenerationConfig()  # else its own penalties fill what is left open
+    # Settings that `config` does not set are taken from the model's generation_config, which may
+    # have a repetition penalty, for example. It is replaced by transformers' defaults.
+    loaded.generation_config = GenerationConfig()
     tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": ends}
     config = GenerationConfig(max_new_tokens=max_tokens, do_sample=True, **drawn, **tokens)
     torch.manual_seed(seed)
@@ -98,10 +103,15 @@ def sample_and_grade(
     chat: bool,
     **sampling,
 ) -> list[tuple[Problem, Any, Verdict]]:
-    """Sample a completion for each of these problems, and return each with its verdict.
+    """Sample one completion for each problem, and grade it.
 
     Args:
+        problems: repeat a problem for several completions.
+        sampler: `kind` of `sample`.
         sampling: further arguments of `sample`.
+
+    Returns:
+        For each problem the problem, its completion (`Sample`) and the verdict on it.
     """
     prompts = [render_prompt(benchmark, problem, chat) for problem in problems]
     samples = sample(sampler, model, prompts, chat=chat, **sampling)
@@ -113,7 +123,14 @@ def sample_and_grade(
 
 
 def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list[torch.Tensor]:
-    """Return a completion, (T,), of each encoded prompt; prompts of like length are a batch."""
+    """Sample with transformers, in batches of prompts of similar length.
+
+    Args:
+        encoded: token ids of each prompt.
+
+    Returns:
+        Token ids of each completion, padded to the longest one of its batch; shape (T,).
+    """
     decoder = Decoder() if can_decode(model, config) else None
     by_length = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
     rows: dict[int, torch.Tensor] = {}
@@ -129,7 +146,12 @@ def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list
 
 
 def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:
-    """Return the completion in a row; what follows its first end is padding."""
+    """Return the completion in a row of `_by_transformers`.
+
+    Args:
+        ids: token ids, shape (T,); all after the first end-of-text token are padding.
+        ends: ids of the end-of-text tokens.
+    """
     positions = torch.isin(ids, torch.tensor(ends, device=ids.device)).nonzero()
     text = tokenizer.decode(ids, skip_special_tokens=True)
     return Sample(text=text, tokens=int(positions[0]) + 1 if len(positions) else len(ids))
@@ -138,11 +160,12 @@ def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:
 def _by_vllm(
     model: Path, encoded: list[list[int]], drawn: dict, seed: int, precision: str, gpus: int
 ) -> list[Sample]:
-    """Sample with an engine of vLLM's in this process."""
+    """Sample with vLLM; arguments as in `sample` and `_by_transformers`."""
     from rapid.training.trl.vllm import prepare_engine
 
     needed = prepare_engine()
-    # In this process: its random numbers follow from the seed, and it ends with this one.
+    # On one GPU vLLM's engine runs in this process, not in its own: its random numbers then follow
+    # from the seed, and it ends with this process.
     if gpus == 1:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
