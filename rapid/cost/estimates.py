@@ -116,7 +116,7 @@ class Estimator:
         remedy = "take more or larger GPUs"
         if not spec.passes.checkpointing:
             remedy = f"set {section}.checkpointing to true"
-        return f"{problem}: the micro-batch is one completion already: {remedy}"
+        return f"{problem}: a pass is one completion already: {remedy}"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-# Models before training: made here, with one tokenizer for all, or published ones.
+# Models before training: trained from scratch here, with one tokenizer for all, or published ones.
 
 
 rule tokenizer:
@@ -54,7 +54,7 @@ rule pretrain:
 
 
 rule fetch:
-    """Have a published model as a local folder."""
+    """Fetch a published model into a local folder."""
     input:
         sources=sources_of("fetch"),
     output:
