@@ -272,9 +272,8 @@ def _run_train(args) -> int:
     with ExitStack() as resources:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _read_spec_and_lease(args, specs.TrainSpec)
-        if (
-            specs.uses_vllm_server(spec) and args.model.is_dir()
-        ):  # else the starting run was not trained
+        # Without the model's folder nothing is trained: the run to start from trained nothing.
+        if specs.uses_vllm_server(spec) and args.model.is_dir():
             from rapid.vllm_server import run_server
 
             resources.enter_context(run_server(spec, args.model))

@@ -36,12 +36,12 @@ class Job:
     """One job of the pipeline.
 
     Args:
-        rule: Snakemake's rule for it, a key of `rapid.artifacts.layout.STAGES`.
-        folder: folder of its files, including its manifest.
-        spec: the parameters and the code that decide its result.
-        options: options of its subcommand, each with the paths to read.
-        inputs: the jobs whose files it reads.
-        sources: the user's files that it reads.
+        rule: Snakemake's rule for the job, a key of `rapid.artifacts.layout.STAGES`.
+        folder: the folder of the job's files, including the manifest.
+        spec: the parameters and the code that decide the job's result.
+        options: options of the job's subcommand, each with the paths to read.
+        inputs: the jobs whose files the job reads.
+        sources: the user's files that the job reads.
     """
 
     rule: str
@@ -149,7 +149,7 @@ class Examination:
         findings.changed |= dict.fromkeys(changed, job)
         why = _explain_changed_spec(job, manifest, self._any_code)
         why = why or self._explain_changed_inputs(job, manifest)
-        if not why:  # the outputs can be relied on, except those that were changed
+        if not why:  # the unchanged outputs are up to date
             self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
             why = f"what it wrote has changed: {changed[0]}" if changed else ""
         if why:
@@ -174,7 +174,7 @@ class Examination:
             return f"what it read has changed: {added[0]}"
         written_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
-            # Of the examined jobs, the one that writes this file is that of a parent folder.
+            # If an examined job writes this file, the job's folder is a parent of the file.
             folders = (folder.as_posix() for folder in Path(path).parents)
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:

@@ -164,7 +164,6 @@ def main(lock: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGINT, lambda *_: None
-    )  # it ends uv, and then this program prints FAILURE_MESSAGE
+    # Ctrl-C ends uv, and this program goes on, to print FAILURE_MESSAGE.
+    signal.signal(signal.SIGINT, lambda *_: None)
     main(Path(sys.argv[1]).resolve())

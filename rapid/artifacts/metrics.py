@@ -138,8 +138,8 @@ def select_metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
 def build_summary_fields() -> dict[str, Any]:
     """Return the fields of summary.json that hold statistics, as a type and a default by name.
 
-    Means over all steps come before those of the first and last tenth; within both, metrics over
-    micro-batches come before metrics over mini-batches.
+    Means over all steps come first, then means over the first and last tenth of the steps. In both
+    parts metrics over micro-batches come before metrics over mini-batches.
     """
 
     def sort_key(name: str) -> tuple[bool, bool]:

@@ -77,7 +77,7 @@ def _parse_file(source: Path | str, parse: Callable) -> Any:
 
 
 def _merge_into(base: dict, over: dict) -> None:
-    """Override the keys of `base` by those of `over`, recursively in nested dicts."""
+    """Set in `base` each key of `over`, recursively in nested dicts."""
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             _merge_into(base[key], value)

@@ -1,8 +1,8 @@
 """Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-A job receives its spec and nothing else, so that changing a number reruns only the jobs that depend
-on it. The job writes the spec into its manifest. A spec also has a digest of the code that decides
-the result (`rapid.artifacts.code`), with the same effect.
+Each stage has a class, such as TrainSpec, and a function that fills it in (train_spec). A job
+receives only its spec, and writes it into its manifest. A change of a value, or of code, reruns the
+jobs whose specs have the value, or the code's digest (`rapid.artifacts.code`).
 """
 
 from collections.abc import Iterable

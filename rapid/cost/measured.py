@@ -26,7 +26,8 @@ from rapid.cost.roofline import Machine, unmeasured
 from rapid.cost.shapes import Shape
 from rapid.cost.work import Work, job_work, processes, subject, train_work
 
-SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]  # have a factor
+# The phases that get a factor. Grading does not: seconds of a verdict are measured instead.
+SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
 FAR_RATIO = 2  # a model this many times larger than all measured ones gets a warning
 # Fields of `Expected` that a run's records show, and those that they do not show.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
@@ -74,6 +75,7 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
 
 
 def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, object]:
+    """Return a row of `read_runs`."""
     spec = RunManifest.read(folder).spec
     if spec.passes.micro_batch == "auto":
         spec = with_passes(spec, max(1, summary.pass_completions))
@@ -81,7 +83,7 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     # Dynamic sampling replaces groups without a signal, so the `signal` of its steps means nothing.
     kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
-    if algorithm.imitates:
+    if algorithm.imitates:  # `kept` follows from the number of demonstrations, and so of steps
         all_kept = job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / all_kept.steps)
     return {

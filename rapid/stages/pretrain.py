@@ -118,8 +118,8 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
 def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
     """Return tokenized demonstrations: `steps` batches of each benchmark, the correct ones first.
 
-    Lessons are repeated until there are enough. At each repetition it is drawn anew whether a
-    lesson's completion is correct or has a mistake.
+    Lessons are repeated until there are enough. Each time, a random draw decides whether a lesson's
+    completion is correct or has a mistake.
 
     Returns:
         For each demonstration `input_ids` (prompt, completion, end of text) and `labels`, in which
