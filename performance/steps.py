@@ -27,6 +27,7 @@ from rapid.cost.memory import training_memory
 from rapid.cost.shapes import Shape, published
 from rapid.text import render_markdown_table
 
+# Files with the rows of the tables `held` and `memory`.
 HELD, PASSES = results.FOLDER / "held.jsonl", results.FOLDER / "passes.json"
 PROMPT, WORDS = 64, 1002  # tokens of a prompt, and of the tokenizer's vocabulary
 # A model of which logits take most of the memory, because it is small and its vocabulary is large.

@@ -33,7 +33,7 @@ from pydantic import Field
 from rapid.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("rapid", "reports")
+PACKAGES = ("rapid", "reports")  # the packages of this project whose imports are followed
 REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
 # Prefixes of paths that are not hashed unless they are roots (4. above).
 EXCLUDED = (
@@ -117,6 +117,7 @@ def hash_dependencies(
         for target in (
             _load_file(file, with_report_attributes)[1] if file.startswith(through) else ()
         ):
+            # A plug-in is not followed from outside its registry's folder (2. above).
             foreign = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()

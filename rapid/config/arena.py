@@ -48,13 +48,13 @@ class Claim(Section):
 class ArenaField(Section):
     """The algorithms that are compared on one benchmark."""
 
-    seeds: Count = Field(description="how many, from 1")
+    seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
     more_seeds: dict[AlgorithmName, Count] = Field(
-        default_factory=dict, description="how many, of algorithms of which a claim needs more"
+        default_factory=dict, description="number of seeds of algorithms whose claims need more"
     )
-    problems: Size = Field(description="training problems")
-    snapshots: Size = Field(description="models kept on the way and evaluated")
-    reach: Probability = Field(description="the accuracy until which seconds are counted")
+    problems: Size = Field(description="number of training problems")
+    snapshots: Size = Field(description="number of models saved during training and evaluated")
+    reach: Probability = Field(description="accuracy to reach in claims about seconds")
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="algorithms with the learning rate that was tuned for each"
     )
@@ -87,12 +87,12 @@ class ArenaField(Section):
 class ArenaMap(Section):
     """RAPID with several N_step and H on one benchmark. With H = 1 RAPID is on-policy."""
 
-    seeds: Count = Field(description="how many, from 1")
-    problems: Size = Field(description="training problems")
+    seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
+    problems: Size = Field(description="number of training problems")
     n_step: list[Size] = Field(min_length=1)
     H: list[PositiveInt] = Field(min_length=2, description="the first is the reference")
     rate: PositiveFloat | None = Field(
-        None, description="learning rate at the first n_step; without one, PG's in the field"
+        None, description="learning rate at the first n_step; by default PG's in the field"
     )
 
     def run_name(self, n_step: int, h: int) -> AlgorithmName:
@@ -116,14 +116,17 @@ class Tuning(Section):
 class Arena(Section):
     """The comparison of algorithms described in docs/arena.md, with the main table's model."""
 
-    margin: Probability = Field(0.02, description="a smaller difference of accuracy is none")
+    margin: Probability = Field(
+        0.02, description="margin of equivalence: smaller differences of accuracy do not matter"
+    )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict, description="H whose learning rate is that of another H"
     )
     only: list[AlgorithmName] = Field(
-        default_factory=list, description="what is run of the fields; the others are on record"
+        default_factory=list,
+        description="run only these algorithms; the record has results of the others",
     )
-    record: str = Field("", description="the file with the results of all, by seed")
+    record: str = Field("", description="file with earlier results of all algorithms, by seed")
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None

@@ -71,7 +71,7 @@ class BenchmarkParams(Section):
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
     reserved: NonNegativeInt = Field(
-        0, description="another experiment's test problems, which are none of these"
+        0, description="test problems of another experiment, which this one leaves out"
     )
     n_step: NStep
     max_completion_length: PositiveInt = Field(description="tokens")
@@ -235,7 +235,7 @@ class Study(Section):
 
     benchmark: BenchmarkName
     algorithms: list[AlgorithmName] = Field(
-        min_length=2, description="and variants; the first is what others are held against"
+        min_length=2, description="algorithms or variants of one; the others are compared with the first"
     )
 
 

@@ -73,6 +73,7 @@ def efficiency(device: str) -> dict[str, float]:
 
 
 def _read(name: str) -> dict[str, Any]:
+    """Return the contents of a YAML file in this module's folder."""
     return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
@@ -99,7 +100,7 @@ class Machine:
         shape, size, count = self.shapes[model], BYTES[precision(spec)], processes(spec)
         peak = self.rates.bf16 if precision(spec) == "bfloat16" else self.rates.fp32
         flops, bandwidth = peak * rate["arithmetic"], self.rates.bandwidth * rate["bandwidth"]
-        layers = shape.layers * rate["layer"]
+        launch_seconds = shape.layers * rate["layer"]  # of a forward pass from Python
         vllm = work.completions > 0 and spec.compute.sampler == "vllm"
         # Tokens that a completion's token attends to, on average.
         context = work.expected.prompt + work.expected.length / 2
@@ -107,25 +108,28 @@ class Machine:
         sampling = 0.0
         if work.decoding_steps:
             rows = work.rows / work.decoding_steps  # mean number of sequences in a step
-            cached = rows * context * shape.key_value_bytes(size)
-            reading = (shape.multiplied * size + cached) / bandwidth
-            computing = max(reading, 2 * shape.multiplied * rows / flops)
+            cached_bytes = rows * context * shape.key_value_bytes(size)
+            read_seconds = (shape.multiplied * size + cached_bytes) / bandwidth
+            device_seconds = max(read_seconds, 2 * shape.multiplied * rows / flops)
             split = 1 if work.steps else count  # GPUs that share a teacher's weights
-            launching = rate["graph_step"] if vllm else layers
-            sampling = work.decoding_steps * (computing / split + launching)
-        attention = 2 * shape.layers * shape.query_width * context
-        multiplying = 2 * (shape.multiplied + attention) * work.tokens / flops
-        share = shape.parameters / count
-        sent = 2 * size * (shape.parameters - share)  # gradients, then weights
-        optimizer = ADAM_BYTES * share / bandwidth + sent / (self.rates.link * rate["link"])
+            step_launch_seconds = rate["graph_step"] if vllm else launch_seconds
+            sampling = work.decoding_steps * (device_seconds / split + step_launch_seconds)
+        attention = 2 * shape.layers * shape.query_width * context  # multiply-adds of a token
+        forward_seconds = max(
+            2 * (shape.multiplied + attention) * work.tokens / flops, work.passes * launch_seconds
+        )
+        share = shape.parameters / count  # parameters whose optimizer state a process holds
+        sent_bytes = 2 * size * (shape.parameters - share)  # gradients, then weights
+        link = self.rates.link * rate["link"]
+        optimizer_seconds = ADAM_BYTES * share / bandwidth + sent_bytes / link
         computed = {
             "sampling": sampling,
-            "backpropagation": max(multiplying, work.passes * layers) / FORWARD_SHARE
-            + work.steps * optimizer,
+            "backpropagation": forward_seconds / FORWARD_SHARE + work.steps * optimizer_seconds,
             "sync": work.batches * rate["sync"] * vllm,
             "other": work.steps * rate["step"] + work.batches * rate["batch"],
             "startup": work.loads * (rate["startup"] + rate["startup_vllm"] * vllm),
         }
+        # The factors of this model's runs, else those of all models' runs of this kind, else of RL.
         keys = (model, work.imitates), ("", work.imitates), ("", False)
         scale = next((self.scale[key] for key in keys if key in self.scale), {})
         seconds = {phase: value * scale.get(phase, 1.0) for phase, value in computed.items()}

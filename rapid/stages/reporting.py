@@ -56,6 +56,7 @@ class ReportingCallback(TrainerCallback):
         self._recorder.pause(lambda: self._pass_on("on_train_end", *args, **kwargs))
 
     def _pass_on(self, event: str, *args, **kwargs) -> None:
+        """Call the method `event` of each reporting callback."""
         with same_random_states():
             for callback in [*self._callbacks]:
                 try:
