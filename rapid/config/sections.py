@@ -235,7 +235,7 @@ class Study(Section):
 
     benchmark: BenchmarkName
     algorithms: list[AlgorithmName] = Field(
-        min_length=2, description="algorithms or variants of one; the others are compared with the first"
+        min_length=2, description="with variants; the first is the baseline of the others"
     )
 
 
