@@ -65,8 +65,8 @@ def _make_parts(
     """Generate problems.
 
     Returns:
-        Problems by part: "pretrain", and without another source "test" and "train" (with reserved
-        problems also "reserved"); and the lessons, made of the problems in "pretrain".
+        Problems by part: always "pretrain"; "test" and "train" unless they come from another
+        source; "reserved" if there are any. And the lessons, made of the problems in "pretrain".
     """
     # Parts are drawn in this order. A part does not depend on the sizes of the parts after it.
     counts = {"test": spec.test, "train": spec.train} if spec.source == "embedded" else {}
