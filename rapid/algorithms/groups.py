@@ -35,7 +35,8 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
         )
     import torch
 
-    # Sum the other rows directly: subtracting a huge value from the total would cancel them.
+    # Sum the other rows directly: a row's huge value, subtracted from the sum of all rows, would
+    # cancel the digits of smaller values.
     other_rows = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
     return (to_groups(values, group_size) @ other_rows).flatten() / (group_size - 1)
 

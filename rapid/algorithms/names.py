@@ -105,6 +105,7 @@ def parse(name: str) -> ParsedName:
         raise ValueError(f"{plain} with each change once")
     if algorithm.imitates and values:
         raise ValueError(f"{algorithm_name} as it is: it has no variants")
+    # For each key that is not a parameter of this algorithm's loss: the algorithms that have it.
     owners = {key: _labels_of_owners(key) for key in values if key not in _own_fields(algorithm)}
     if foreign := [key for key in owners if owners[key]]:
         labels = " and ".join(dict.fromkeys(label for key in foreign for label in owners[key]))

@@ -44,7 +44,7 @@ def lower_bound(section: type[Parameters], name: str) -> Bound:
     """
     declared = section.model_fields[name]
     constraints: list[Any] = [*declared.metadata]
-    for alternative in get_args(declared.annotation):
+    for alternative in get_args(declared.annotation):  # of a union such as PositiveInt | "auto"
         constraints += getattr(alternative, "__metadata__", ())
     for constraint in constraints:
         if (least := getattr(constraint, "ge", None)) is not None:

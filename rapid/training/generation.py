@@ -1,6 +1,6 @@
 """Sampling with transformers: a faster loop for `generate`, and log-probabilities of its samples.
 
-`Decoder` replaces the loop of transformers' `generate`, which still prepares its arguments. It
+`Decoder` replaces the loop of transformers' `generate`, and gets its arguments from `generate`. It
 computes each different prompt once, and removes completions that have ended from the batch.
 
 Shapes: N completions, n of them still in the model's batch, P prompt tokens, T completion tokens,
@@ -280,7 +280,7 @@ def can_decode(model, config) -> bool:
     """Return whether a Decoder can sample from a model with these generation settings.
 
     If processes hold parts of the weights (ZeRO-3, FSDP), all have to make equally many forward
-    passes. A Decoder stops when the completions of its own process have ended.
+    passes. A Decoder stops when the completions of its own process have ended, and is not used.
 
     Args:
         config: a GenerationConfig; its None fields take the values of the model's own.

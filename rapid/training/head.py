@@ -117,7 +117,10 @@ class CpuScores:
 
 
 class ModuleScores:
-    """Replaces TRL's function for an output layer with an adapter."""
+    """Replaces TRL's function for an output layer with an adapter.
+
+    TRL calls `apply` of a subclass of `torch.autograd.Function`, which an instance replaces here.
+    """
 
     def __init__(self, layer: Any):
         self._layer = layer

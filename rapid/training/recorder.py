@@ -57,9 +57,11 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._end_pause()
 
     def _begin_pause(self) -> None:
+        """Keep the time, and the run's usage so far."""
         self._pause = time.perf_counter(), Usage.now().since(self._begin)
 
     def _end_pause(self) -> None:
+        """Move the start of the run's usage so that the usage is the same as before the pause."""
         since, used = self._pause
         self._begin = Usage.now().since(used)
         self._paused += time.perf_counter() - since
@@ -88,7 +90,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         """Return the state that Trainer saves in a checkpoint."""
         attributes = {
             "steps": [step.model_dump() for step in self.steps],
-            "used": self._pause[1],
+            "used": self._pause[1],  # up to the save, which is a pause
             "clocked": self._clocked,
             "waited": dict(self.clock.waited) if self.clock else {},
             "peak_memory_mb": self.peak_memory_mb,
@@ -158,6 +160,7 @@ class Snapshots(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         last, parts = state.max_steps, self._count + 1
+        # The model after the last step is saved as the run's result.
         self._at = {round(last * part / parts) for part in range(1, parts)} - {last}
 
     def on_step_end(self, args, state, control, **kwargs):

@@ -186,19 +186,19 @@ class RapidTrainer(GradientTrainer):
         detached = log_pi.detach()
         log_mu = micro_batch.get("behavior_logp", detached).masked_fill(mask == 0, 0)
         reference = micro_batch.get("reference_logp", detached).masked_fill(mask == 0, 0)
-        # Objectives that divide by the length limit need one (`contradictions`): else 1 is unused.
+        # Without a length limit 1 is passed, which no objective reads: `contradictions` refuses
+        # objectives that divide by the limit.
         rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
         inputs = LossInputs(
             log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit
         )
         loss, metrics = algorithm.loss(self.args.settings, inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
-        share = micro_batch.get(
-            f"{algorithm.mean_over}_share", 1
-        )  # in evaluation there are no shares
+        # Evaluation has no shares: it computes the loss of a batch at once.
+        share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
         if not micro_batch.get("is_last", True):
             # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
-            # return 0 with their rows' gradient, so that its value counts once.
+            # return 0 with their rows' gradient, so that the loss counts once.
             return (loss - loss.detach()) * share
         ones = torch.ones_like(loss)
         self._means.add(metrics, micro_batch.get(f"{algorithm.metrics_over}_share", ones))

@@ -58,7 +58,7 @@ def _cpu() -> float:
     main, used = psutil.Process(), 0.0
     for process in (main, *main.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            used += sum(process.cpu_times()[:4])  # user, system, and both of ended children
+            used += sum(process.cpu_times()[:4])  # user and system, own and of ended children
     return used
 
 

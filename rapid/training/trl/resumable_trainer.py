@@ -54,7 +54,8 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     def _get_train_sampler(self, dataset=None):
         """Keep a reference to TRL's sampler of training prompts.
 
-        In a resumed run too, its first order is that of epoch 0: see `_init_training_state`.
+        The sampler begins with the order of epoch 0, also in a resumed run, where
+        `_init_training_state` advances it.
         """
         self._sampler = super()._get_train_sampler(dataset)
         return self._sampler

@@ -110,6 +110,7 @@ class SavingTrainer(Trainer):
 
     @override
     def _run_epoch(self, *args, **named):
+        """Keep the step at which an epoch begins, for `_is_within_batch`; Trainer does not."""
         self._epoch_start = self.state.global_step
         return super()._run_epoch(*args, **named)
 

@@ -1,7 +1,7 @@
 """Converts between GRPOConfig's batch sizes and RapidConfig's n_step and H.
 
-n_step is the completions per optimizer step, over all processes. H is the optimizer steps between
-two times of sampling.
+n_step is the completions per optimizer step, over all processes. H is the optimizer steps per
+inference batch, the completions that are sampled at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,12 +43,12 @@ def resolve_sizes(config, processes: int) -> None:
 
 
 def _count_micro_batches(config) -> int | None:
-    """Return how many micro-batches TRL runs between two times of sampling; None if not given."""
+    """Return how many micro-batches TRL runs per inference batch; None if not given."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 
 def _count_steps(config) -> int:
-    """Return the optimizer steps between two times of sampling: at least 1."""
+    """Return the optimizer steps per inference batch: at least 1."""
     if micro_batches := _count_micro_batches(config):
         return max(micro_batches // config.gradient_accumulation_steps, 1)
     if config.generation_batch_size:
