@@ -72,8 +72,8 @@ class Algorithm:
     imitates: ClassVar[bool] = False  # whether it is supervised learning from a teacher, not RL
     scale_rewards: ClassVar[str] = "none"  # GRPOConfig's field: "group" divides advantages by std
     weighs_rewards: ClassVar[bool] = False  # advantages depend on the group's importance weights
-    # Whether a vLLM server with a GPU of its own samples, if `compute` in params.yaml has the sampler
-    # vllm and the device gpu.
+    # Whether a vLLM server with a GPU of its own samples, if `compute` in params.yaml has
+    # `sampler: vllm` and `device: gpu`.
     samples_from_a_server: ClassVar[bool] = False
     # Whether the loss and the metrics are means over completions ("sequence") or over tokens.
     mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"

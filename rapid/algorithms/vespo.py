@@ -1,4 +1,6 @@
-"""VESPO: Shen et al. 2026, arXiv 2602.10693: Variational Sequence-level Soft Policy Optimization.
+"""VESPO: Shen et al. 2026, arXiv 2602.10693.
+
+The paper's title is "Variational Sequence-level Soft Policy Optimization".
 
 A gamma kernel reshapes the importance weight of a completion. The reshaped weight is 1 while the
 policy equals the behaviour policy, and goes to 0 for small and for large importance weights.

@@ -142,6 +142,7 @@ class SavingTrainer(Trainer):
     def _is_within_batch(self) -> bool:
         """Return whether the run will take further steps on the present inference batch."""
         state = self.state
+        # Epochs that are over after this step: a callback may end the present one early.
         epochs = math.floor(state.epoch) + 1 if self.control.should_epoch_stop else state.epoch
         goes_on = state.global_step < state.max_steps and epochs < state.num_train_epochs
         # Trainer ends the run after an epoch in which no step was taken.
@@ -157,7 +158,7 @@ class SavingTrainer(Trainer):
             due.add("should_save")
         if control.should_evaluate and chooses_best:
             due.add("should_evaluate")
-        if control.should_training_stop and due:
+        if control.should_training_stop and due:  # a stop waits only for a save or an evaluation
             due.add("should_training_stop")
         for name in due:
             setattr(control, name, not self._waits)
