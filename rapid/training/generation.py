@@ -50,7 +50,7 @@ COMPACT_BELOW = 0.75
 
 
 class Decoder:
-    """The loop of `generate`, passed to it as `custom_generate`, for `can_decode` models.
+    """A loop passed to `generate` as `custom_generate`, for models and settings of `can_decode`.
 
     A Decoder draws the same random numbers as `generate`, so that a seed gives the same
     completions. Completions that have ended leave the batch of the model. Logits processors and
@@ -60,7 +60,7 @@ class Decoder:
         share_prefill: compute a prompt that several rows have once.
         record: keep log pi of the sampled tokens.
         on_end: called with a row's index and its tokens, including the end token, as soon as the
-            completion has ended, while others are still being sampled.
+            completion has ended, while other completions are still being sampled.
 
     Attributes:
         logp: log pi of the completions of the last call, (N, T), at the sampling temperature, if
