@@ -210,8 +210,9 @@ class LeanProcess(Worker):
     def _describe_death(self) -> ProcessDied:
         """Return how the process ended. It may still run if it has only closed its output."""
         if self.is_borrowed:
-            # The exit status is not known here. `was_killed` makes the caller repeat the request.
-            return ProcessDied("its owner knows how", was_killed=True)
+            # Only the process that started Lean can read its exit status. `was_killed` makes the
+            # caller repeat the request.
+            return ProcessDied("exit status unknown to this job", was_killed=True)
         try:
             status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -240,4 +241,4 @@ class LeanProcess(Worker):
         except EOFError:
             raise self._describe_death() from None
         except LineTooLong:
-            raise ProcessDied("a line without an end") from None
+            raise ProcessDied("its answer is too long") from None

@@ -30,8 +30,10 @@ def set_up_lean(stream: TextIO) -> int:
         start_mathlib(backend)
         mathlib = "found"
     except LeanUnavailable as error:
+        # Lean's message if LEAN_PATH has no Mathlib.
         missing = "unknown module prefix" in str(error)
         mathlib = f"not found. {MATHLIB_ADVICE}" if missing else f"cannot be used: {error}"
+    # In both rounds the true statement passes and the false one does not.
     works = judgements == [1.0, 0.0, 1.0, 0.0]
     print(f"Lean        {backend.version}, {KINDS[backend.kind]}", file=stream)
     print(f"folder      {backend.folder}", file=stream)

@@ -113,8 +113,8 @@ def supervise_child(
     job: socket.socket, divider: isolation.Divider, walls: Walls
 ) -> tuple[bool, int]:
     """Run one job in a child. Return whether its time ran out, and its wait status."""
-    # Only the child keeps the writing end `lifeline` open, so the reading end `alive` reaches the end
-    # of file when the child ends.
+    # Only the child keeps the writing end `lifeline` open, so the reading end `alive` reaches the
+    # end of file when the child ends.
     alive, lifeline = os.pipe()
     deadline = time.monotonic() + walls.timeout
     child = divider.fork()

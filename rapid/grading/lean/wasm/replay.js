@@ -35,7 +35,7 @@ class Replayer {
   constructor(runtime) {
     this.rt = runtime;
     this.x = runtime.x;
-    // By index: the objects of each kind; prefix and last component of names; depth of levels.
+    // By index: objects of each kind; prefix and last component of names; depth of levels.
     this.objects = { name: [NONE], level: [this.x.lean_level_mk_zero(NONE)], expression: [] };
     this.components = [null];
     this.depths = [0];

@@ -51,6 +51,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         return True
     if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
         return False
+    # Inequalities: both must be about the same names. Otherwise the question must use the names.
     if kind(gold) == kind(answer) == "chain" and "=" not in (
         *gold.children[1::2],
         *answer.children[1::2],
@@ -125,6 +126,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     if form[0] == "integer":
         return True
     undone_names = find_undone(answer)
+    # Expressions of the question that have the answer's value and are worked out as far.
     copies = [
         part
         for part in stated_expressions(question)
@@ -150,16 +152,18 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
     gold_elements, answer_elements = operands(gold), operands(answer)
     if not rules <= SEQUENCES:  # {5} is the same as 5
         gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
-        is_pair = (
+        are_single = (
             "set" in rules
             and len(gold_parts) == len(answer_parts) == 1
             and "CONSTANT" not in map(kind, gold_parts)
         )
-        return is_pair and is_same(gold_parts[0], answer_parts[0], question)
+        return are_single and is_same(gold_parts[0], answer_parts[0], question)
     if len(gold_elements) != len(answer_elements):
         return False
+    # A list with "and" or "or" between its items is not a tuple.
     if "tuple" in rules and any(has_word(listed, '"') for listed in (gold, answer)):
         return False
+    # A list without brackets may be a tuple, but not one of equations, and not an interval.
     has_names = "chain" in map(kind, (*gold_elements, *answer_elements))
     is_list_of_tuple = rules == {"items", "tuple"} and not (
         has_names
@@ -170,8 +174,8 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
     if (
         is_list_of_tuple
         or is_list_in_order
-        or rules <= {"tuple", "open"}
-        or len(rules & SORTED) == len(rules) == 1
+        or rules <= {"tuple", "open"}  # (1, 2) is parsed as a tuple, but may be an interval
+        or len(rules & SORTED) == len(rules) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
     lists = [formula for formula in (gold, answer) if kind(formula) == "items"]
@@ -230,6 +234,7 @@ def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: s
 def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     """Return whether an answer is the same as a known answer that is an equation or inequality."""
     sides, relations = operands(gold), gold.children[1::2]
+    # The same sides and relations. The sides of an equation may be swapped.
     if kind(answer) == "chain" and answer.children[1::2] == relations:
         orders = (
             [operands(answer), operands(answer)[::-1]]
@@ -240,12 +245,15 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
             return True
     if relations != ["="] or (kind(answer) == "chain" and answer.children[1::2] != ["="]):
         return False
+    # From here on the known answer is an equation with two sides.
     name, expected = sides
     if kind(answer) != "chain":
         return is_name(name) and is_same(expected, answer, question)
     chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
     if any(states_equation(chain, answer) for chain in chains):
         return False
+    # Another equation is right if it follows by multiplying with a number, unless the known answer
+    # is a value of a name (x = 5), defines the same name, or the question asks for a form.
     is_solved = is_name(name) and not value(expected).free_symbols
     is_worked_out = undone_sides(answer) <= undone_sides(gold) | {"root"}
     has_same_name = is_name(name) and (name in operands(answer) or kind(name) == "called")

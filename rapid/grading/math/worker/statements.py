@@ -76,7 +76,7 @@ def to_interval(chain: Tree) -> Formula:
 
 
 def has_letters(bound: Formula) -> bool:
-    """Return whether the end of an interval depends on a name."""
+    """Return whether the bound of an interval depends on a variable."""
     return not sign_of_infinity(bound) and bool(value(bound).free_symbols)
 
 
@@ -111,6 +111,7 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
     ):
         return False
     places = len(tokens(decimal)[-1].partition(".")[2])
+    # At most half a unit of the last decimal place.
     return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
 
 
@@ -123,6 +124,7 @@ def is_proportional(first: Expr, second: Expr) -> bool:
         return False
     first, second = sympy.expand(first), sympy.expand(second)
     coefficients, second_coefficients = first.as_coefficients_dict(), second.as_coefficients_dict()
+    # Compare all terms after multiplying so that a term that both expressions have is equal.
     common = next((key for key in coefficients if second_coefficients.get(key)), None)
     return (
         common is not None
@@ -142,6 +144,7 @@ def is_name(formula: Formula) -> bool:
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
+    # The grammar parses f^{-1}(2), AB and \angle ABC as products.
     first, *arguments = operands(formula)
     if kind(first) == "power" and first.children[1] == MINUS_ONE:  # f^{-1}(2)
         return kind(first.children[0]) == "NAME" and len(arguments) == 1

@@ -135,7 +135,9 @@ ASKS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
 # unit with "per", and not for a measure that it merely mentions.
 NO_ANGLE = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATES = frozenset(["speed", "rate"])
+# Stems of words for numbers that may follow "how many".
 NUMBER_WORDS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
+# Signs by which a question mentions a measure.
 MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_ASKED = re.compile(
     r"(?:what|how many|as a) percent|percentage"
@@ -170,7 +172,7 @@ def asked_units(question: str) -> AskedUnits:
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
             counted |= {stem_word(group[-1]) for group in groups if group}
             if phrase and stem_word(phrase[0]) in NUMBER_WORDS:
-                counted = {"#"}  # an answer in thousands has no unit of its own
+                counted = {"#"}  # an answer in thousands: no word is its unit
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
@@ -231,6 +233,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     if gold:
         if {name for name, _ in gold} <= MEASURES.keys():
             is_length = {name for name, _ in gold} <= LENGTHS
+            # "units", "square units": a length, an area or a volume without its measure.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
     if units.measures or units.counted:
@@ -238,6 +241,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
     sentence = next(filter(ASKS.search, reversed(sentences)), sentences[-1])
     clause = extract_prose(sentence).split()
+    # An area is in squares of a mentioned measure, a volume in cubes.
     size = next((word for word in clause if word in ("area", "volume")), "")
     power = {"area": 2, "volume": 3}.get(size, 1)
     is_no_angle = NO_ANGLE & set(clause) or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", sentence)
