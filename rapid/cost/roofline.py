@@ -29,7 +29,8 @@ from rapid.text import suggest_name
 # Bytes per parameter that Adam reads and writes: gradient, float32 weight, two moments, weight.
 ADAM_BYTES = 28
 CUDA_CONTEXT = 1.5e9  # bytes of GPU memory of a process with CUDA's libraries and no model
-# Used if its rates do not matter: only memory is computed, or a factor is fitted to runs.
+# The GPU that is assumed where rates do not matter: if only memory is computed, or if a factor is
+# fitted to runs.
 DEFAULT_GPU = "a6000"
 
 
@@ -86,8 +87,8 @@ class Machine:
     shapes: Mapping[str, Shape]  # sizes of models, by name
     verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)  # seconds by benchmark
     base_memory: float = CUDA_CONTEXT  # bytes of a process in addition to those for its model
-    # (model, whether the run imitates) -> phase -> measured over computed seconds. "" as the model
-    # stands for all models.
+    # (model, whether the run imitates demonstrations) -> phase -> ratio of measured to computed
+    # seconds. "" as the model stands for all models.
     scale: Mapping[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
     # (benchmark, model) -> fields of `Expected` measured in runs; "" stands for all models.
     seen: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)

@@ -16,7 +16,9 @@ from rapid.benchmarks.base import Exercise
 from rapid.benchmarks.minif2f.record import LeanProblem
 
 VARIABLES = ("n", "x", "a", "k")
-POWER = (30, 99), (4, 5)  # ranges of base and exponent: witnesses are above 80,000
+# Ranges of base and exponent of an equation's right side. The solutions, which a proof gives as
+# witnesses, are above 80,000.
+POWER = (30, 99), (4, 5)
 FAR = (20_000, 99_999)  # range of the distance to the element that a statement is about
 
 
@@ -51,9 +53,11 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
         The variable, both sides of the equation, a proof that a solution exists, and two mistaken
         proofs.
     """
+    # `plus` is the sign in the equation, `minus` the opposite sign, which the solution has.
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
     factor = rng.randint(2, 9)
+    # A term for which the solution (base^exponent - term) / factor, or with +, is a whole number.
     rest = base**exponent if plus == "+" else -(base**exponent)
     term = rng.choice([term for term in range(10, 100) if (term - rest) % factor == 0])
 

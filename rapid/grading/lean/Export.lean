@@ -124,7 +124,7 @@ def kindOf? : ConstantInfo → Option (String × List Item)
 /-- Write the line of a constant, after those of its parts. -/
 def writeConstant (constant : ConstantInfo) : Write Unit := do
   let some value := constant.value? (allowOpaque := true) | throw "adds a constant without a value"
-  let some (kind, hints) := kindOf? constant | throw "adds a constant that is no definition or theorem"
+  let some (kind, hints) := kindOf? constant | throw "adds a constant of another kind"
   writeLine (.word kind :: .num (← writeName constant.name)
     :: .nums (← constant.levelParams.mapM writeName) :: .num (← writeExpression constant.type)
     :: .num (← writeExpression value) :: hints)
