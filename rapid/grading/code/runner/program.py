@@ -211,6 +211,8 @@ def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
         if code != lines[last]:
             lines = lines[:last] + ([code] if code.strip() else [])
             continue
+        # Drop the line of the error, and the lines back to the start of its statement or to a blank
+        # line.
         while last and lines[last - 1].strip() and not _starts_at_margin(lines[last]):
             last -= 1
         lines = lines[:last]

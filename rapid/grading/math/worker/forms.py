@@ -127,8 +127,9 @@ def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
     """Yield what a sum leaves undone: like terms, zeros, constants, two signs in a row."""
     # Each term as a number times the rest: like terms have the same rest.
     values = [value(term).as_coeff_Mul() for _, term in parts]
-    if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):
+    if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):  # x + 0
         yield "sum of numbers"
+    # 1 + pi: no letters, so a number that is not worked out.
     if len(parts) > 1 and not any(rest.free_symbols for _, rest in values):
         yield "sum of constants"
     if any(is_negated(term) for _, term in parts):
@@ -143,10 +144,11 @@ def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
         yield "exponential"
     elif not power.is_Integer:
         yield "root"
-    elif (
+    elif (  # (x^2)^3, x^1, 2^3
         kind(base) in ("power", "root") or power in (0, 1) or not (number.free_symbols or is_letter)
     ):
         yield "power of numbers"
+    # (-x)^2, (xy)^2, (2x + 2)^2
     if is_negated(base) or kind(base) in PRODUCTS or (has_sum(base) and content(base) != 1):
         yield "power of a product"
     if power.is_negative and number.free_symbols:
@@ -178,7 +180,7 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
     irrational = [part for _, part in parts if not number_style(part)]
     if not value(formula).free_symbols and len(irrational) > 1 and any(map(has_sum, irrational)):
         yield "product of sums"
-    if any(map(is_divided, operands(formula))) and below:
+    if any(map(is_divided, operands(formula))) and below:  # (x/y)/z
         yield "quotient of quotients"
     if any(map(is_negated, [part for _, part in parts][1:])):
         yield "signs"
@@ -187,7 +189,12 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
 
 
 def split_quotient(formula: Formula) -> tuple[list[Formula], list[Formula], Rational, Rational]:
-    """Return the factors of a formula, its divisors, and the numeric factor of each."""
+    """Split a product or fraction at its fraction line.
+
+    Returns:
+        The factors above the line, the factors below it, and the product of the numbers in each
+        (`content`).
+    """
     above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
     over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
     return above, below, over, under
@@ -230,8 +237,8 @@ def shape(formula: Formula) -> str:
 
     - "expanded": a product without sums in it, or a sum of such products;
     - "factored": a product with a factor that is an expanded sum;
-    - "quotient": one of these divided by a letter or a sum;
-    - "sum of quotients";
+    - "quotient": an expanded or factored formula divided by a letter or a sum;
+    - "sum of quotients": a sum with such a quotient;
     - "mixed up": anything else.
     """
     formula = drop_sign(formula)
@@ -255,7 +262,7 @@ def shape(formula: Formula) -> str:
 
 
 def base_of(formula: Formula) -> Formula:
-    """Return the base of a power; another formula itself."""
+    """Return the base of a power; a formula that is no power is returned unchanged."""
     return formula.children[0] if kind(formula) == "power" else formula
 
 

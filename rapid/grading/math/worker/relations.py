@@ -1,6 +1,8 @@
 """Compares answers of all kinds: numbers, lists, intervals and equations.
 
-docs/benchmarks.md describes the rules. `gold` is the known answer.
+docs/benchmarks.md describes the rules. `gold` is the known answer. A "chain" is a formula with
+relations between its sides, such as x = 5 or 2 <= x < 5; `children[1::2]` are its relations. An
+operation is "undone" if it is written and not carried out (forms.py).
 """
 
 import contextlib
@@ -70,6 +72,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         return any(is_same(gold, side, question) for side in read_solutions(answer, gold, question))
     if kind(gold) in SEQUENCES or kind(answer) in SEQUENCES:
         return is_same_sequence(gold, answer, question)
+    # Infinity, and constants such as the empty set, have no value to compare.
     if (
         sign_of_infinity(gold)
         or sign_of_infinity(answer)
@@ -89,6 +92,7 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
+    # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
     undone_names = find_undone(answer)
     if not undone_names <= find_undone(gold) | always_allowed or not is_form_allowed(
@@ -113,6 +117,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
       only repeats the question.
     - A mixture of sums and products of sums is allowed only if the known answer is one.
     """
+    # Pairs (shape, whether the formula is in simplest form), of the known answer and of the answer.
     expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
     if form == expected and count_letters(gold) == count_letters(answer):
         return True
@@ -121,6 +126,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     if "shape" in asked_for and (form[0] != expected[0] or has_arithmetic(answer)):
         return False
+    # The known answer is in simplest form, and the answer is not.
     if form[1] < expected[1] and (asked_for or form[0] == "factored"):
         return False
     if form[0] == "integer":

@@ -63,8 +63,10 @@ def to_interval(chain: Tree) -> Formula:
         return Tree("union", [Tree("open", part) for part in parts])
     if not {*relations} <= {"<", "\\leq"} and not {*relations} <= {">", "\\geq"}:
         return chain
+    # Put the sides in increasing order. A bound that is missing is infinite.
     if relations[0] in (">", "\\geq"):
         sides, relations = sides[::-1], relations[::-1]
+    # Whether the interval includes each of its two ends.
     closed = [relation in ("\\leq", "\\geq") for relation in relations]
     if len(sides) == 2:
         is_name_first = is_name(sides[0])
