@@ -6,6 +6,8 @@ taken on one inference batch, which therefore has H x N_step completions.
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
 maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)
 tuning    if present, the fields' algorithms are run at these learning rates instead
+borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
+only      if present, only these algorithms are run; `record` is a file with the others' results
 """
 
 from collections.abc import Iterator

@@ -39,7 +39,7 @@ def set_up_lean(stream: TextIO) -> int:
     print(f"folder      {backend.folder}", file=stream)
     print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s", file=stream)
     print(f"Mathlib     {mathlib}", file=stream)
-    print(f"self-check  {'passed' if works else 'FAILED: it judges wrongly'}", file=stream)
+    print(f"self-check  {'passed' if works else 'FAILED: a wrong judgement'}", file=stream)
     return 0 if works else 1
 
 
