@@ -207,7 +207,7 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         """
         inputs = pad(examples[0])
         first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
-        count = inputs["labels"].size(1) - first + 1  # + 1: logits predict the next token
+        count = inputs["labels"].size(1) - first + 1  # + 1: a logit predicts the next token
         return {**inputs, "labels": inputs["labels"][:, -count:], "logits_to_keep": count}
 
     return Trainer(

@@ -59,7 +59,7 @@ Line = TypeVar("Line", bound=BaseModel)
 class ProcessDied(Exception):
     """The process ended without an answer, or violated the protocol.
 
-    `was_killed` is whether it was killed from outside, for example by Linux when memory ran out.
+    `was_killed` is whether something else killed it, for example Linux when memory ran out.
     """
 
     def __init__(self, how: str, was_killed: bool = False):
@@ -91,7 +91,7 @@ class LeanProcess(Worker):
         self.seconds: float | None = None  # from start to ready; None until it is ready
         self.answered = 0  # proofs for earlier jobs, when it got ready
         self._answers = ANSWERS[role]
-        # `_killed`: exit statuses that mean the process was killed from outside.
+        # `_killed`: exit statuses of a process that was killed from outside.
         self._role, self._killed = role, {KILLED, EXITED}
         self._renewal = ""  # id of the last `renew`, which its answer repeats
         self._started = time.monotonic()

@@ -55,7 +55,7 @@ class Frontend {
 
   constructor(runtime, { options, noMessages, beginning, base, unchecked }) {
     this.rt = runtime;
-    this.x = runtime.x;
+    this.x = runtime.x; // the functions that lean.wasm exports
     this.options = options; // Lean's default Options
     this.noMessages = noMessages; // an empty MessageLog
     this.beginning = beginning; // the parser's state before a text without a header
@@ -119,6 +119,7 @@ class Frontend {
     const { rt, x } = this;
     const promise = rt.keep(x.lean_io_promise_new());
     const before = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
+    // A SnapshotBundle: the old snapshot, and a promise that Lean resolves with the new one.
     const bundle = rt.makeObject(1, [rt.makeObject(0, [before, promise])]);
     const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
     const context = this.commandContext(input, bundle);

@@ -121,7 +121,7 @@ class Judge {
   add(kernel, name, declaration) {
     const { rt, x } = this.lean;
     const result = x.lean_add_decl(kernel, HEARTBEATS, rt.keep(declaration), NO_CANCELLING);
-    if (rt.tag(result) === 0) {
+    if (rt.tag(result) === 0) { // an Except: 0 is an error, 1 the new environment
       throw new Refusal('forbidden', [`the kernel refuses ${name.join('.')}`]);
     }
     return rt.keptField(result, 0);
