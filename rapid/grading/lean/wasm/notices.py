@@ -73,7 +73,7 @@ def add_beginnings(program: bytes) -> bytes:
             for name, instructions in (calls | BEGINNINGS).items()
         }
     except ValueError as error:
-        raise PatchFailed(f"lean.wasm lacks a function or import to patch: {error}") from error
+        raise PatchFailed(f"lean.wasm has other functions or imports: {error}") from error
     # Copy the functions of the code section, with the instructions added and the sizes corrected.
     code = sections[CODE]
     count, at = _read_number(program, code.start)
