@@ -1,7 +1,8 @@
 """The section `arena` of params.yaml: the algorithms to compare, and preregistered claims.
 
 N_step is the number of completions of an optimizer step, H the number of optimizer steps that are
-taken on one inference batch, which therefore has H x N_step completions.
+taken on one inference batch, which therefore has H x N_step completions, sampled at once. PG
+(`PLAIN`) is policy gradient.
 
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
 maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)

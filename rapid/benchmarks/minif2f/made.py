@@ -88,10 +88,12 @@ def _draw_recurrence(rng: random.Random) -> MadeTheorem:
     The values are in Int. In Nat the known element might contradict the elements before it, which
     would be negative.
     """
+    # f(place) = start is given, and f(n + 1) = f(n) + step. The statement is about f(far + place).
     place, start, step = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     far = rng.randint(*FAR)
 
     def write_proof(place: int, step: int, start: int) -> str:
+        # By induction on n, from the given element h₀ on.
         rest = "n.rec h₀ fun n ih => (h₁ _).trans (by omega)"
         return _join_tactics(
             f"have h n : f (n + {place}) = {step} * n + {start} := {rest}", "exact h _"
@@ -107,6 +109,8 @@ def _draw_recurrence(rng: random.Random) -> MadeTheorem:
 
 def _draw_period(rng: random.Random) -> MadeTheorem:
     """Draw a theorem on an element of a periodic sequence of which one element is known."""
+    # f(place) = value is given, and f(n + period) = f(n). The statement is about a multiple of the
+    # period later.
     place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     kind, far = rng.choice(("Nat", "Int")), rng.randint(*FAR)
 

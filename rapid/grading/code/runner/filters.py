@@ -95,6 +95,7 @@ class Files:
     def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
         """Make the ruleset: every access is refused but reading these paths."""
         version = call_libc("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
+        # One bit for each access right of this version of Landlock; all are refused by default.
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
         self._ruleset = call_libc("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
         for path in paths:
