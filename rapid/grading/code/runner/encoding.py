@@ -173,7 +173,7 @@ def check_hashable(items: Iterable) -> list:
         if item not in colliding:
             colliding.append(item)
             if len(colliding) > _COLLISIONS:
-                raise ValueError(f"more than {_COLLISIONS} different items have the same hash")
+                raise ValueError(f"more than {_COLLISIONS} different items collide (same hash)")
     return items
 
 
