@@ -118,11 +118,11 @@ def hash_dependencies(
             _load_file(file, with_report_attributes)[1] if file.startswith(through) else ()
         ):
             # A plug-in is not followed from outside its registry's folder (2. above).
-            foreign = any(
+            is_foreign = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()
             )
-            queue += [] if foreign else _expand_file(target)
+            queue += [] if is_foreign else _expand_file(target)
     return {file: _load_file(file, with_report_attributes)[0] for file in sorted(reached_files)}
 
 
@@ -161,6 +161,7 @@ def _is_source_file(path: Path) -> bool:
 def _load_file(file: str, with_report_attributes: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
     digest, names = _parse_source((ROOT / file).read_bytes(), file, with_report_attributes)
+    # `from a import b` names a module a.b, or else a name in a.
     imported = (_find_module_file(name) or _find_module_file(source) for name, source in names)
     return digest, tuple(filter(None, imported))
 

@@ -76,6 +76,7 @@ class Evaluation(Record):
                     f"scores: {score.id} has {score.correct} correct completions of "
                     f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
+        # What the verdicts by reason must add up to, and what they add up to.
         counted = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
             "correct completions": (

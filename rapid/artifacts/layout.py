@@ -57,7 +57,8 @@ STAGES = {
     "studies": Stage("report", STUDIES),
     "arena": Stage("report", ARENA),
 }
-# The top folders of all jobs except reports: data, models, distilled, runs, evaluations.
+# The top folders of all jobs except reports, which come last: data, models, distilled, runs,
+# evaluations.
 RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
 
 

@@ -31,7 +31,8 @@ PACKAGES = (
     "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
-# Numbers that tell processors of one name apart: our name of each, and the key in /proc/cpuinfo.
+# Numbers that distinguish processors with the same name: our name for a number, and its key in
+# /proc/cpuinfo.
 PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}
 
 
@@ -166,7 +167,7 @@ def _find_common_folder(outputs: dict[str, str]) -> str:
     """Return the folder that contains all outputs.
 
     Raises:
-        ValueError: there is none, as some paths are absolute and some relative.
+        ValueError: there is no such folder, because some paths are absolute and some relative.
     """
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
@@ -307,8 +308,9 @@ def write_manifest(
             **notes,
         },
     )
-    # Snakemake also compares times with the manifests of the jobs that wrote the inputs. A manifest
-    # is in the input itself if it is a folder, in its folder, or one above, as for a run's model/.
+    # Snakemake also compares times with the manifests of the jobs that wrote the inputs. Such a
+    # manifest is in the input itself (a folder), in the input's parent, or in the parent's parent
+    # (as for a file in a run's model/).
     input_folders = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
     clamp_future_times([*inputs, *(input_folder / MANIFEST for input_folder in input_folders)])
 

@@ -5,6 +5,9 @@ statistics in summary.json and in the reports' data frame, the metrics that `dvc
 and the table in docs/watching.md. `rapid.training.batch_statistics` or the loss of an algorithm
 computes the values, which are logged as rapid/NAME or under the name in `Metric.log`.
 
+The importance weight w of a completion or token is its probability under the policy over that under
+the behaviour policy, which sampled it. RAPID clips w to at most eta.
+
 A mini-batch holds the completions of one optimizer step. It is trained in micro-batches, parts that
 fit into memory; groups (completions of one prompt) without a gradient are left out of them.
 """
@@ -161,6 +164,7 @@ def summarize_steps(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
     A statistic is None if no step has the metric.
     """
     tenth = max(1, len(steps) // 10)
+    # Steps by the suffix of a statistic's name.
     parts = {"": steps, "_first": steps[:tenth], "_last": steps[-tenth:]}
     statistics: dict[str, float | None] = {}
     for name, metric in METRICS.items():

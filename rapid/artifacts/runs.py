@@ -1,4 +1,9 @@
-"""Schema of the files that a training run writes in addition to its model."""
+"""Schema of the files that a training run writes in addition to its model.
+
+The name of a run's algorithm, such as rapid-H4, has its H: the number of optimizer steps per
+inference batch (the completions that are sampled at once). It also has each parameter that differs
+from params.yaml (a change).
+"""
 
 from contextlib import suppress
 from pathlib import Path

@@ -24,7 +24,7 @@ class Problem(Record, ABC):
     Problems that are made from a seed (`rapid.benchmarks.made`) have the same fields.
     """
 
-    # An input of MBPP+ has an infinite float.
+    # An input of MBPP+ is infinity, which pydantic would write as null.
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     id_field: ClassVar[str]  # the field with the id
@@ -82,8 +82,8 @@ class Benchmark:
     hub: ClassVar[tuple[str, str] | None] = None  # dataset on the Hugging Face hub, and its commit
     # The settings in `Grading` with which a user gives up the walls around this grader.
     walls: ClassVar[frozenset[str]] = frozenset()
-    # Problems with tests that accept a program that ignores the task: the id, and what the accepted
-    # programs return. They are left out of training.
+    # Problems whose tests accept a program that ignores the task: by id, what such programs return.
+    # These problems are left out of training.
     weak: ClassVar[dict[str, str]] = {}
     # Draws an exercise from a random generator, for a problem with the given id. None if the
     # benchmark has published problems only.
@@ -108,7 +108,7 @@ class Benchmark:
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
-            workers: number of graders. So many threads can get verdicts at the same time.
+            workers: number of graders, and of threads that can get verdicts at the same time.
             policy: the walls that may be missing; by default none.
         """
         raise NotImplementedError

@@ -40,7 +40,7 @@ def draw_exercises(
             # Ids are numbered through all parts: an id in a prompt must not reveal the part.
             exercise = benchmark.draw(rng, f"made_{len(seen)}")
             key = exercise.problem.content
-            fruitless = fruitless + 1 if key in seen else 0
+            fruitless = fruitless + 1 if key in seen else 0  # duplicates in a row
             if fruitless > DRAWS_PER_EXERCISE:
                 sizes = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(

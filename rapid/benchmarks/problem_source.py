@@ -1,8 +1,8 @@
 """Describes the source of a benchmark's problems for tables, figures, pages and dashboards.
 
-Problems that are made from a seed have the format of a benchmark, but are not that benchmark. So
-everything that shows results names the source, with the descriptions below. They are built from the
-manifest of the prepared data (`rapid.artifacts.manifests`).
+Problems that are made (generated) from a seed have the format of a benchmark, but are not that
+benchmark. So everything that shows results names the source, with the descriptions below. They are
+built from the manifest of the prepared data (`rapid.artifacts.manifests`).
 """
 
 import hashlib
@@ -27,7 +27,7 @@ class ProblemSource:
 
     Args:
         benchmark: its name in params.yaml.
-        kind: made from a seed, a dataset of the hub, or a user's file or folder.
+        kind: made from a seed (generated), a dataset of the hub, or a user's file or folder.
         name: the seed of made problems, or the name of the dataset, file or folder.
         revision: commit of the code that made the problems, or of the dataset; "" if there is none.
         digest: SHA-256 of the code that made the problems, or of the file or folder; "" if unknown.
@@ -67,11 +67,11 @@ class ProblemSource:
 
 def describe_sources(sources: Iterable[ProblemSource]) -> str:
     """Return a sentence that names these sources; "" if there are none."""
-    by_kind = {True: [], False: []}  # made problems, published problems
+    by_is_made = {True: [], False: []}  # made problems, published problems
     for source in sources:
-        by_kind[source.kind == "made"].append(source)
-    parts = [source.describe() for source in by_kind[False]]
-    if labels := [BENCHMARKS[source.benchmark].label for source in by_kind[True]]:
+        by_is_made[source.kind == "made"].append(source)
+    parts = [source.describe() for source in by_is_made[False]]
+    if labels := [BENCHMARKS[source.benchmark].label for source in by_is_made[True]]:
         parts.insert(
             0, f"Made problems in the format of {join_words(labels)}, not the published ones"
         )
@@ -96,6 +96,7 @@ def declared_source(benchmark: str, source: str, prepared: Manifest | None = Non
         dataset = recorded or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
         name, _, revision = dataset.partition("@")
         return ProblemSource(benchmark, "hub", name, revision, prepared=prepared)
+    # A path. The manifest lists the file itself, or the files of the folder.
     read, name = prepared.inputs if prepared else {}, Path(source).name or source
     kind = "folder" if read and [*read] != [Path(source).as_posix()] else "file"
     return ProblemSource(benchmark, kind, name, "", digest_of_files(source, read), prepared)
@@ -124,7 +125,7 @@ def digest_of_files(source: str, digests: dict[str, str]) -> str:
     Args:
         digests: SHA-256 of the file, or of each file in the folder, by path.
     """
-    if [*digests] == [Path(source).as_posix()]:
+    if [*digests] == [Path(source).as_posix()]:  # a file
         return digests[Path(source).as_posix()]
     lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
     return hashlib.sha256("".join(lines).encode()).hexdigest() if digests else ""
@@ -133,8 +134,9 @@ def digest_of_files(source: str, digests: dict[str, str]) -> str:
 def source_of_file(benchmark: str, file: Path) -> ProblemSource:
     """Return the source of the problems that a training job reads from `file`.
 
-    If the file has demonstrations, written by a distill job, the source is that of the problems
-    which the demonstrations solve. A file that no job of the pipeline wrote is its own source.
+    If the file has demonstrations, written by a distill job, the result is the source of the
+    problems that the demonstrations solve. A file that no job of the pipeline wrote is its own
+    source.
 
     Raises:
         BadFile: a manifest is damaged.

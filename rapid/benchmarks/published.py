@@ -80,9 +80,10 @@ def select_problems(
 ) -> dict[str, list[Problem]]:
     """Select the problems of each part.
 
-    If a part has more problems than needed, the problems are drawn by the seed. The test problems
-    do not depend on the number of training problems. Problems with weak tests are removed from the
-    training problems and added to `published.dropped`, like those of splits that are not used.
+    If a part has more problems than needed, some are drawn at random, by the seed. The test
+    problems do not depend on the number of training problems. Problems with weak tests are removed
+    from the training problems. They are added to `published.dropped`, like the problems of splits
+    that are not used.
 
     Args:
         counts: number of problems for "train" and "test".
@@ -91,6 +92,7 @@ def select_problems(
         BadInput: a part has too few problems.
     """
     rng = random.Random(f"{benchmark.name} {seed}")
+    # "test" comes first in `parts`, so its random draw does not depend on the training problems.
     if len(published.parts) == 1:
         [problems] = published.parts.values()
         parts = divide_problems(problems, counts["test"], rng)

@@ -1,11 +1,14 @@
 """The section `arena` of params.yaml: the algorithms to compare, and preregistered claims.
 
 N_step is the number of completions of an optimizer step, H the number of optimizer steps that are
-taken on one inference batch, which therefore has H x N_step completions.
+taken on one inference batch, which therefore has H x N_step completions, sampled at once. PG
+(`PLAIN`) is policy gradient.
 
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
-maps      for each benchmark: RAPID at several N_step and H
+maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)
 tuning    if present, the fields' algorithms are run at these learning rates instead
+borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
+only      if present, only these algorithms are run; `record` is a file with the others' results
 """
 
 from collections.abc import Iterator
@@ -77,7 +80,7 @@ class ArenaField(Section):
         return first_seeds(self.more_seeds.get(name, self.seeds))
 
     def run_name(self, name: AlgorithmName) -> AlgorithmName:
-        """Return the algorithm's name with the changes that its runs have in this field."""
+        """Return the algorithm's name with the parameters that its runs change in this field."""
         rate = self.rates[name]
         return format_variant(
             name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots
@@ -178,7 +181,7 @@ class Arena(Section):
 
     @property
     def planned_maps(self) -> dict[BenchmarkName, ArenaMap]:
-        """The maps that are run: none in a tuning, or if `only` leaves them to the record."""
+        """The maps that are run: none in a tuning, or if `only` is set."""
         return {} if self.tuning or self.only else self.maps
 
     def list_entries(self) -> Iterator[Entry]:
@@ -186,9 +189,10 @@ class Arena(Section):
         for benchmark, field in self.fields.items():
             for name in self.list_algorithms(field):
                 if self.tuning is None:
+                    # With `only`, `more_seeds` does not apply.
                     seeds = first_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
-                elif parse(name).H not in self.borrowed:
+                elif parse(name).H not in self.borrowed:  # a borrowed rate is not tuned
                     trial_names = [
                         field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
                     ]

@@ -54,7 +54,7 @@ class Plan:
     a job that a named experiment does not share is experiments/NAME/ followed by the job's name.
 
     Args:
-        default: the default's plan, with which an experiment shares jobs.
+        default: the plan of the default, with which a named experiment shares jobs.
         root: prefix of the folders of jobs that are not shared: "", or experiments/NAME/.
     """
 

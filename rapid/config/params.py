@@ -2,7 +2,10 @@
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
 `Params`. It is made of `rapid.config.sections` and of a section for each algorithm with parameters.
-`rapid.config.specs` cuts out what a single job depends on.
+`rapid.config.specs` selects what a single job depends on.
+
+An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
+completions that are sampled at once, of H optimizer steps with n_step completions each.
 """
 
 import re
@@ -211,7 +214,7 @@ class Params(General):
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
             allowed = f"a multiple of {group}, the group size of {name}"
             raise ValueError(not_allowed(key, n_step, allowed))
-        largest = algorithm.H * n_step // group
+        largest = algorithm.H * n_step // group  # prompts of an inference batch
         key, count = f"benchmarks.{benchmark}.train", sizes.train
         if (problems := algorithm.changes.problems) and problems < count:
             key, count = "problems", problems
@@ -252,7 +255,7 @@ def _remove_benchmarks(removed: list[str], model: Any) -> Any:
 def _build_params_class(*algorithms: str) -> type[Params]:
     """Build the subclass of `Params` with a section for each of these algorithms.
 
-    A section that has only defaults is left out when parameters are written.
+    When parameters are written, a section that has only default values is left out.
     """
     sections: dict[str, Any] = {}
     for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
@@ -292,7 +295,7 @@ def _describe_error(item: dict, values: Any) -> str:
     """Return the dotted key of a validation error, and the problem with its value."""
     parts = []
     for part in item["loc"]:
-        if part in ("[key]", "made", "published"):
+        if part in ("[key]", "made", "published"):  # added by pydantic; not keys of the file
             continue
         if not isinstance(values, dict if isinstance(part, str) else dict | list):
             break  # the user wrote one value in place of a section or list

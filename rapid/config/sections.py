@@ -1,4 +1,7 @@
-"""Schema of the sections of params.yaml, with the bounds of each value; and the name of a run."""
+"""Schema of the sections of params.yaml, with the bounds of each value; and the name of a run.
+
+H is the number of optimizer steps that RAPID takes on one batch of sampled completions.
+"""
 
 from functools import partial
 from operator import eq
@@ -106,6 +109,7 @@ class EmbeddedModel(Section):
     @model_validator(mode="before")
     @classmethod
     def _spread_error_rate(cls, values: Any) -> Any:
+        """Replace one error rate by the same rate for each benchmark."""
         match values:
             case {"error_rate": dict()}:
                 return values
@@ -138,6 +142,7 @@ class PublishedModel(Section):
 
 
 def _tag_model(model: Any) -> str:
+    """Return the tag of the class of a model's section. Only published models have a source."""
     is_published = (
         "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
     )
@@ -212,8 +217,8 @@ class Compute(Section):
 
     def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:
         """Return whether an algorithm samples from a vLLM server with a GPU of its own."""
-        asks = parse(algorithm).algorithm.samples_from_a_server
-        return asks and self.sampler == "vllm" and self.device == "gpu"
+        needs_server = parse(algorithm).algorithm.samples_from_a_server
+        return needs_server and self.sampler == "vllm" and self.device == "gpu"
 
 
 class MainTable(Section):

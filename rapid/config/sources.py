@@ -9,7 +9,7 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 
-MAX_DEPTH = 9  # of nested keys that are located; params.yaml has fewer levels
+MAX_DEPTH = 9  # levels of nested keys that `locate_key` finds; params.yaml has fewer
 TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with this key as templates
 
 

@@ -128,9 +128,9 @@ class TrainSpec(Spec):
     max_completion_length: int
     timeout: float
     grading: Grading = STRICT
-    n_step: int
-    H: int
-    training: Training | None
+    n_step: int  # completions of an optimizer step
+    H: int  # optimizer steps per inference batch
+    training: Training | None  # None for SFT
     objective: SerializeAsAny[Parameters] | None
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
     snapshots: int  # number of models saved during training

@@ -91,6 +91,7 @@ class WorkflowView:
         max_ended = DEFAULT_ENDED_LINES
         if height is not None:
             max_ended = height - sum(len(part) + 1 for part in parts if part)
+        # Ended jobs come between the running and the failed ones.
         parts.insert(2, self._ended[-max_ended:] if max_ended > 0 else [])
         return "\n\n".join("\n".join(part) for part in parts if part).splitlines()[:height]
 
@@ -109,7 +110,7 @@ def _describe_state(job: RunningJob) -> str:
     if not steps or last_line.startswith(WAITING):
         return last_line
     last_step = steps[-1]
-    last_steps = steps[-max(1, len(steps) // 10) :]
+    last_steps = steps[-max(1, len(steps) // 10) :]  # a tenth, at least one
     rewards = [step.reward for step in last_steps if step.reward is not None]
     reward = f", reward {fmean(rewards):.1%}" if rewards else ""
     seconds_left = last_step.seconds / last_step.step * (last_step.of - last_step.step)

@@ -199,6 +199,7 @@ class JobFormatter(logging.Formatter):
             return None
         all_seconds = [seconds for times in self._seconds.values() for seconds in times]
         elapsed = max(self._clock() - self._start_time, 1e-9)
+        # Job-seconds per second.
         jobs_at_a_time = max(1.0, sum(all_seconds) / elapsed)
         means = {rule: fmean(self._seconds.get(rule, all_seconds)) for rule in self.jobs_left}
         return sum(n * means[rule] for rule, n in self.jobs_left.items()) / jobs_at_a_time
@@ -230,7 +231,7 @@ class JobFormatter(logging.Formatter):
             part
             for line in _read_last_lines(job.log)
             for part in _wrap_line(line, "  | ").split("\n")
-        ][2 - FAILURE_LINES :]
+        ][2 - FAILURE_LINES :]  # two lines precede the log's end
         log = ", ".join(job.log)
         about_log = f"{log} ends:" if tail else f"{log or 'its log'} is empty{_note_full_disk()}"
         self.failed[job.name] = [head, f"  {about_log}", *tail]

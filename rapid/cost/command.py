@@ -1,4 +1,7 @@
-"""`rapid plan`: render the estimated cost of all jobs as text."""
+"""`rapid plan`: render the estimated cost of all jobs as text, with advice on H.
+
+H is the number of optimizer steps that RAPID takes on one batch of sampled completions.
+"""
 
 import argparse
 from collections import Counter

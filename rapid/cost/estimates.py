@@ -1,7 +1,8 @@
 """Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches.
 
-H is the number of optimizer steps that RAPID takes on one inference batch. A micro-batch is the
-part of an optimizer step's completions that one forward and backward pass processes.
+An inference batch has the completions that are sampled at once. H is the number of optimizer steps
+that RAPID takes on one inference batch. A micro-batch is the part of an optimizer step's
+completions that one forward and backward pass processes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ class Estimator:
     machine: Machine
     user: Mapping[str, float] = field(default_factory=dict)  # see `rapid.cost.expected.expect`
     memory: float = inf  # bytes of a GPU, or of a process on a CPU; infinite if not known
-    report: str = ""  # plan the jobs of this report ("studies", "arena"); "": those of the tables
+    report: str = ""  # the report whose jobs are planned: "studies", "arena", or "" for the tables
 
     @property
     def on_gpus(self) -> bool:
@@ -80,9 +81,9 @@ class Estimator:
         return job_work(self.sized(spec), self.params, self.expect)
 
     def sized(self, spec: BaseModel) -> BaseModel:
-        """Return a job's spec with `micro_batch: auto` replaced by what training would find.
+        """Return a job's spec with `micro_batch: auto` replaced by a number of completions.
 
-        That is the largest micro-batch that fits into memory.
+        The number is that of the largest micro-batch that fits into memory, as in training.
         """
         if not (isinstance(spec, TrainSpec) and spec.passes.micro_batch == "auto"):
             return spec
@@ -156,11 +157,13 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     spec, machine = job.spec, estimator.machine
     if isinstance(spec, FetchSpec):
         disk = _saved_bytes(machine.shapes[spec.model], "bfloat16")
+        # Jobs that run no model use no GPU.
         return JobCost(
             job, disk / DOWNLOAD_BYTES_PER_SECOND, 0 if estimator.on_gpus else 1, disk=disk
         )
     if not isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
         return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), 0 if estimator.on_gpus else 1)
+    # Number of models that the job saves: 0 (False) for evaluation and distillation.
     models = 1 + spec.snapshots if isinstance(spec, TrainSpec) else isinstance(spec, PretrainSpec)
     return JobCost(
         job,
@@ -191,7 +194,7 @@ def longest_chain(costs: list[JobCost]) -> float:
 def wall_clock(costs: list[JobCost], capacity: int) -> float:
     """Return a lower bound of the seconds until all jobs have ended.
 
-    It assumes that jobs keep all GPUs or cores busy, or that the longest chain decides.
+    The larger of two times: all jobs' work divided among the GPUs or cores, and the longest chain.
 
     Args:
         capacity: number of GPUs or cores.
@@ -257,13 +260,14 @@ def _rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec
 def rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int, float]:
     """Return the estimated seconds of a RAPID run for H = 1, 2, 4, ...
 
-    An H is left out if an inference batch needs more prompts than there are, or its keys and values
-    more memory.
+    An H is left out if its inference batch needs more prompts than the benchmark has, or more
+    memory for keys and values than there is.
     """
     params = estimator.params
     largest = max(LARGEST_H, *params.tables.staleness.H)
     specs = {2**n: _rapid_spec(params, benchmark, model, 2**n) for n in range(largest.bit_length())}
     memory, prompts = estimator.held(specs[1]), specs[1].n_step // specs[1].training.group_size
+    # An inference batch of H steps needs H times the prompts and the memory of one with H = 1.
     limit = min(
         params.benchmarks[benchmark].train / prompts,
         max(1.0, (estimator.room - memory.state) / max(memory.sampling, 1.0)),

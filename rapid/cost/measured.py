@@ -2,7 +2,7 @@
 
 For each phase of a run a factor is fitted: its measured seconds over the seconds that
 `rapid.cost.roofline` computes. The factor is fitted to all runs of a model together, separately for
-RL and for imitation. A model without runs gets the factor of the runs of all models.
+RL and for imitation (SFT). A model without runs gets the factor of the runs of all models.
 """
 
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     ]
     if not rows:
         raise BadInput(
-            f"--calibrate {folder}: it has no run, with a runtime, of the models and "
-            "benchmarks in params.yaml. Make some (snakemake all_train), or name a GPU, "
+            f"--calibrate {folder}: there is no run, with a runtime, of the models and "
+            "benchmarks in params.yaml. Train them (snakemake all_train), or name a GPU, "
             "such as --gpu a6000"
         )
     runs = pd.DataFrame(rows)
@@ -84,7 +84,9 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     # Dynamic sampling replaces groups without a signal, so the `signal` of its steps means nothing.
     kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
-    if algorithm.imitates:  # `kept` follows from the number of demonstrations, and so of steps
+    # For SFT, the share of kept demonstrations follows from the number of steps: with all
+    # demonstrations there would be `all_kept.steps`.
+    if algorithm.imitates:
         all_kept = job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / all_kept.steps)
     return {
@@ -154,7 +156,10 @@ def _count_work(run: Any, seen: Mapping[tuple, Mapping], user: Mapping[str, floa
 
 
 def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
-    """Return measured over computed seconds of each phase, by (model, whether it imitates)."""
+    """Return the ratio of measured to computed seconds of each phase.
+
+    The keys are (model, whether the runs imitate demonstrations).
+    """
     keys = [runs.model, runs.imitates]
     computed = pd.DataFrame(map(machine.seconds, runs.work))[SCALED_PHASES]
     factors = runs[SCALED_PHASES].groupby(keys).sum() / computed.groupby(keys).sum()
@@ -172,9 +177,10 @@ def _measure_verdict_seconds(runs: pd.DataFrame) -> dict[str, float]:
 
 
 def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> float:
-    """Return the bytes of a process that are not its model's: the median of peak less computed.
+    """Return the bytes of a process that `job_memory` does not count, such as its libraries.
 
-    0 if no run measured its memory.
+    The median, over runs, of the measured peak minus the computed bytes; 0 if no run measured its
+    memory.
     """
     explained = [
         job_memory(work.spec, shapes[subject(work.spec)[1]], work.expected).total

@@ -93,6 +93,9 @@ def training_memory(
         sampling: see `ProcessMemory`.
     """
     size = BYTES[precision]
+    # Bytes per parameter: `shared` (gradients, Adam's state, float32 weights) are divided among the
+    # processes, `held` (weights) are not. `copied`: bytes of the buckets in which gradients are
+    # exchanged, or of the bfloat16 copies of float32 weights.
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
     held = size
     copied = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
@@ -125,6 +128,7 @@ def largest_micro_batch(spec: TrainSpec) -> int:
     count = processes(spec)
     if spec.training is None:
         return max(1, spec.objective.batch // count)
+    # Whole groups are divided among the processes. Fewer groups than processes are split.
     group = spec.training.group_size
     groups = spec.n_step // group
     return ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
@@ -166,7 +170,7 @@ def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
     """
     attention = 5 * shape.query_width + 2 * shape.kv_width
     widths = 2 * shape.hidden + attention + 4 * shape.intermediate
-    layer = size * widths + 4 * 4 * shape.hidden
+    layer = size * widths + 4 * 4 * shape.hidden  # four float32 tensors of the hidden width
     if checkpointing:
         return layer + shape.layers * 4 * shape.hidden
     return shape.layers * layer
@@ -184,4 +188,5 @@ def _sampling_bytes(spec: BaseModel, shape: Shape, expected: Expected, completio
     vllm = spec.compute.sampler == "vllm"
     tokens = expected.prompt + (expected.length if vllm else expected.longest(completions))
     cached = completions * tokens * shape.key_value_bytes(BYTES[precision(spec)])
+    # Three float32 tensors with a logit for each sequence and token of the vocabulary.
     return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary

@@ -27,7 +27,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     )
     add(
         "--report", choices=["studies", "arena"], default="",
-        help="plan the jobs of this report instead of the tables'",
+        help="plan the jobs of this report (default: those of the paper's tables)",
     )  # fmt: skip
     add("--gpus", type=positive(int), default=1, help="number of GPUs (default: 1)")
     add(

@@ -29,7 +29,8 @@ from rapid.text import suggest_name
 # Bytes per parameter that Adam reads and writes: gradient, float32 weight, two moments, weight.
 ADAM_BYTES = 28
 CUDA_CONTEXT = 1.5e9  # bytes of GPU memory of a process with CUDA's libraries and no model
-# Used if its rates do not matter: only memory is computed, or a factor is fitted to runs.
+# The GPU that is assumed where rates do not matter: if only memory is computed, or if a factor is
+# fitted to runs.
 DEFAULT_GPU = "a6000"
 
 
@@ -86,8 +87,8 @@ class Machine:
     shapes: Mapping[str, Shape]  # sizes of models, by name
     verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)  # seconds by benchmark
     base_memory: float = CUDA_CONTEXT  # bytes of a process in addition to those for its model
-    # (model, whether the run imitates) -> phase -> measured over computed seconds. "" as the model
-    # stands for all models.
+    # (model, whether the run imitates demonstrations) -> phase -> ratio of measured to computed
+    # seconds. "" as the model stands for all models.
     scale: Mapping[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
     # (benchmark, model) -> fields of `Expected` measured in runs; "" stands for all models.
     seen: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
@@ -95,12 +96,12 @@ class Machine:
 
     def seconds(self, work: Work) -> dict[str, float]:
         """Return the seconds of one job by phase, as in a run's summary.json."""
-        spec, rate = work.spec, self.efficiency
+        spec, assumed = work.spec, self.efficiency
         benchmark, model = subject(spec)
         shape, size, count = self.shapes[model], BYTES[precision(spec)], processes(spec)
         peak = self.rates.bf16 if precision(spec) == "bfloat16" else self.rates.fp32
-        flops, bandwidth = peak * rate["arithmetic"], self.rates.bandwidth * rate["bandwidth"]
-        launch_seconds = shape.layers * rate["layer"]  # of a forward pass from Python
+        flops, bandwidth = peak * assumed["arithmetic"], self.rates.bandwidth * assumed["bandwidth"]
+        launch_seconds = shape.layers * assumed["layer"]  # of a forward pass from Python
         vllm = work.completions > 0 and spec.compute.sampler == "vllm"
         # Tokens that a completion's token attends to, on average.
         context = work.expected.prompt + work.expected.length / 2
@@ -111,8 +112,8 @@ class Machine:
             cached_bytes = rows * context * shape.key_value_bytes(size)
             read_seconds = (shape.multiplied * size + cached_bytes) / bandwidth
             device_seconds = max(read_seconds, 2 * shape.multiplied * rows / flops)
-            split = 1 if work.steps else count  # GPUs that share a teacher's weights
-            step_launch_seconds = rate["graph_step"] if vllm else launch_seconds
+            split = 1 if work.steps else count  # GPUs that share a teacher's weights and its work
+            step_launch_seconds = assumed["graph_step"] if vllm else launch_seconds
             sampling = work.decoding_steps * (device_seconds / split + step_launch_seconds)
         attention = 2 * shape.layers * shape.query_width * context  # multiply-adds of a token
         forward_seconds = max(
@@ -120,14 +121,14 @@ class Machine:
         )
         share = shape.parameters / count  # parameters whose optimizer state a process holds
         sent_bytes = 2 * size * (shape.parameters - share)  # gradients, then weights
-        link = self.rates.link * rate["link"]
+        link = self.rates.link * assumed["link"]
         optimizer_seconds = ADAM_BYTES * share / bandwidth + sent_bytes / link
         computed = {
             "sampling": sampling,
             "backpropagation": forward_seconds / FORWARD_SHARE + work.steps * optimizer_seconds,
-            "sync": work.batches * rate["sync"] * vllm,
-            "other": work.steps * rate["step"] + work.batches * rate["batch"],
-            "startup": work.loads * (rate["startup"] + rate["startup_vllm"] * vllm),
+            "sync": work.batches * assumed["sync"] * vllm,
+            "other": work.steps * assumed["step"] + work.batches * assumed["batch"],
+            "startup": work.loads * (assumed["startup"] + assumed["startup_vllm"] * vllm),
         }
         # The factors of this model's runs, else those of all models' runs of this kind, else of RL.
         keys = (model, work.imitates), ("", work.imitates), ("", False)

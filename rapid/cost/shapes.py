@@ -14,7 +14,8 @@ from rapid.config.params import Params
 from rapid.config.sections import EmbeddedModel
 
 FILE = Path(__file__).with_name("models.yaml")
-# In models that the pipeline makes: width of a head, and of a feed-forward layer in hidden widths.
+# Models that the pipeline makes: width of a head, and ratio of a feed-forward layer's width to the
+# model's.
 HEAD_DIM, WIDENING = 64, 3
 
 
@@ -47,6 +48,7 @@ class Shape:
 
         The input embedding is not counted, because it is only looked up.
         """
+        # Four matrices: queries and output, keys and values. A gated feed-forward layer has three.
         attention = 2 * self.hidden * (self.query_width + self.kv_width)
         block = attention + 3 * self.hidden * self.intermediate
         return self.layers * block + self.vocabulary * self.hidden
@@ -90,7 +92,7 @@ def from_values(values: dict[str, Any], source: Path | str) -> Shape:
     Raises:
         BadInput: a size is missing.
     """
-    values = values.get("text_config", values)
+    values = values.get("text_config", values)  # of a model for text and images
     try:
         hidden, heads = values["hidden_size"], values["num_attention_heads"]
         return Shape(

@@ -68,6 +68,7 @@ def subject(spec: BaseModel) -> tuple[str, str]:
 
 def precision(spec: BaseModel) -> str:
     """Return the precision of a job's model."""
+    # In the section of the micro-batch (training), of evaluation, or in the spec itself (distill).
     section = getattr(spec, "passes", getattr(spec, "evaluation", spec))
     return getattr(section, "precision", "float32")
 
@@ -100,9 +101,8 @@ def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expec
             return train_work(spec, steps, expected)
         case TrainSpec():
             problems = spec.problems or sizes.train
-            batches = (
-                problems * spec.training.group_size // (spec.H * spec.n_step)
-            )  # only whole ones
+            # Whole inference batches of an epoch; the completions left over are not sampled.
+            batches = problems * spec.training.group_size // (spec.H * spec.n_step)
             return train_work(spec, spec.training.epochs * batches * spec.H, expected)
         case EvaluateSpec():
             models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
@@ -118,7 +118,7 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
 
     Args:
         steps: number of optimizer steps.
-        run: share of completions that were trained on, if it is known; by default the expected one.
+        run: share of completions that were trained on, if it is known. By default `run_share`.
     """
     count, micro_batch = processes(spec), spec.passes.micro_batch
     if spec.training is None:
@@ -135,7 +135,9 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     tokens = prompts * expected.prompt + share * expected.longest(padded)
     rounds, drawn = sampling_rounds(spec, expected)
     batches, completions = steps / spec.H * rounds, steps / spec.H * drawn * group / count
+    # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
     batch = min(spec.sampling_batch or completions / batches, completions / batches)
+    # Number of times that a step's tokens are computed, in forward and backward passes.
     scale = steps * (1 + FORWARD_SHARE * _count_extra_forwards(spec))
     return Work(
         spec,
@@ -173,10 +175,10 @@ def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
     """
     rounds = range(parse(spec.run.algorithm).algorithm.rounds(spec.objective))
     groups = spec.H * spec.n_step / spec.training.group_size
-    dead = [
-        (1 - expected.signal) ** number for number in rounds
-    ]  # share of groups, before each round
-    return sum(1 - (1 - share) ** groups for share in dead), groups * sum(dead)
+    # Share of groups that still have no signal before each round; all of them before the first.
+    unsolved = [(1 - expected.signal) ** number for number in rounds]
+    # A round takes place if at least one group has no signal, and draws each such group again.
+    return sum(1 - (1 - share) ** groups for share in unsolved), groups * sum(unsolved)
 
 
 def run_share(spec: TrainSpec, expected: Expected) -> float:
@@ -184,6 +186,7 @@ def run_share(spec: TrainSpec, expected: Expected) -> float:
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
+    # The first step of an inference batch is on-policy (`fresh`). The other H - 1 steps are not.
     first, later = (shares[algorithm.gradient_groups(objective, fresh)] for fresh in (True, False))
     return (first + (spec.H - 1) * later) / spec.H
 
@@ -199,10 +202,12 @@ def _sampling(
     Args:
         completions: number of all completions.
         batch: completions in one call of the sampler.
-        waiting: number of processes that wait for each other after each call.
+        waiting: number of processes that sample at once and wait for the slowest after each call.
     """
     vllm = spec.compute.sampler == "vllm"
     in_flight = min(batch, IN_FLIGHT) if vllm else batch
+    # Decoding steps of a call in which all places are taken, since more completions wait; then the
+    # last completions end.
     refilled = (batch - in_flight) / in_flight * expected.length
     steps = completions / batch * (refilled + expected.longest(in_flight * waiting))
     rows = completions * expected.length if vllm else batch * steps

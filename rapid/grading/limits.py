@@ -24,14 +24,14 @@ CODE_RESOURCES = {  # of the child, by the name of the RLIMIT_ that enforces eac
 # this many times as long as the reference solution, as in EvalPlus, but at most CODE_SLOW_SECONDS.
 CODE_SLOWNESS = 4.0
 CODE_SLOW_SECONDS = 60.0
-# Size of one output of a completion, in addition to a multiple of the longest expected output
-# (code/reference.py): bytes, and numbers, strings and containers.
+# Maximum size of one output of a completion, in bytes and in values (numbers, strings, containers).
+# A multiple of the longest expected output is added (code/reference.py).
 CODE_LINE_BYTES = 65_536
 CODE_VALUES = 10_000
 REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, but may be slow
 REFERENCE_LINE_BYTES = 256_000_000  # of one output of a reference solution
-# Until the runner sends its first message. If this is too short, a busy machine falls back to a
-# weaker layer of the sandbox.
+# Time for the runner to send its first message. If it were too short, the grader would fall back
+# to a weaker layer of the sandbox on a busy machine.
 CODE_START_SECONDS = 60.0
 CODE_GRACE_SECONDS = 2.0  # beyond a job's time limit, for the runner to end the child
 CODE_REPLY_SECONDS = 30.0  # for the runner to report a child's end; after that it counts as dead
@@ -45,7 +45,7 @@ MATH_START_SECONDS = 120.0  # to import sympy, from a cold disk on a busy machin
 MATH_GRACE_SECONDS = 2.0  # for a worker to end by itself before it is killed
 MATH_REPLY_SECONDS = 30.0  # beyond the timeout, for a worker's reply; then it counts as dead
 
-# --- Lean ---
+# --- Lean; a header is the code before a theorem, such as imports ---
 
 LEAN_PROOF_BYTES = 8192  # of a proof's text, in UTF-8; a longer one is forbidden
 LEAN_EXPORT_BYTES = 1 << 26  # of an elaborated proof as data; usually some ten thousand
@@ -59,4 +59,4 @@ LEAN_NATIVE_MB = 16_000  # memory of a native Lean; Mathlib's memory-mapped file
 LEAN_STACK_KIBIBYTES = 65_536  # a Lean process's stack, for deep recursion; 8192 is usual
 LEAN_START_SECONDS = 300.0  # to import the header: seconds for core Lean, a minute for Mathlib
 LEAN_STARTS = 3  # attempts to start a process that is killed from outside before it is ready
-LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps, one per header; a gigabyte each
+LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps, of 1 GB; one pair per header

@@ -14,9 +14,10 @@ import re
 import subprocess
 from pathlib import Path
 
+# The folder of all groups, and the file that says in which group this process is.
 _MOUNT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _MEMBERS = "cgroup.procs"  # file in a group's folder: a process that writes its id there joins
-_numbers = itertools.count()  # of the groups of this process
+_numbers = itertools.count()  # numbers the groups that this process makes
 
 # A shell that limits itself and then becomes the command. Its arguments: the address space in KiB
 # ("" for no limit), the `cgroup.procs` of the group to join ("" for none), and the command. It is
@@ -60,7 +61,7 @@ def remove_group(command: list[str]) -> None:
 
     If one of its processes still runs, the group stays until this process ends.
     """
-    for argument in command:
+    for argument in command:  # one argument is the path of the group's `cgroup.procs`
         if argument.endswith(f"/{_MEMBERS}"):
             with contextlib.suppress(OSError):
                 Path(argument).parent.rmdir()
@@ -73,6 +74,7 @@ def _find_groups_folder() -> Path | None:
         lines = _MEMBERSHIP.read_text().splitlines()
     except OSError:
         return None
+    # The line of cgroup v2 is 0::/ and the path of the group; those of cgroup v1 begin otherwise.
     current = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     if current is None:
         return None
@@ -96,7 +98,7 @@ def _limits_memory(folder: Path) -> bool:
         controllers = (folder / "cgroup.subtree_control").read_text().split()
         if "memory" not in controllers or not os.access(folder, os.W_OK):
             return False
-        members = _make_group(folder, 100) / _MEMBERS
+        members = _make_group(folder, 100) / _MEMBERS  # a trial, with enough memory for a shell
     except OSError:
         return False
     enter = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(members)]

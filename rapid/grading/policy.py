@@ -18,7 +18,7 @@ class Grading(Settings):
 
     @property
     def given_up(self) -> list[str]:
-        """Return the keys of the walls that may be missing."""
+        """Return the names of the settings that are on: each gives up the walls of one grader."""
         return [name for name, value in self if value]
 
 

@@ -57,8 +57,8 @@ class SteadyGrader:
         for grader in self._graders:
             self._free.put(grader)
         self._open = ExitStack()
-        # By the problem's digest and the completion.
-        self._memories: dict[tuple[str, str], RememberedVerdict] = {}
+        # The cache. Its keys are the problem's digest and the completion.
+        self._remembered: dict[tuple[str, str], RememberedVerdict] = {}
         self._last_death = ""
         self._lock = threading.Lock()
 
@@ -73,9 +73,11 @@ class SteadyGrader:
         self._open.__exit__(*error)
 
     def walls(self) -> str:
+        """Describe what separates a completion from the machine (`Grader.walls`)."""
         return self._graders[0].walls()
 
     def prepare(self, problem: Problem) -> None:
+        """Do the slow work for a problem before its first verdict, in one of the graders."""
         self._retry_once(lambda: self._with_free_grader(lambda grader: grader.prepare(problem)))
 
     def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
@@ -118,15 +120,15 @@ class SteadyGrader:
         except UnicodeEncodeError:  # half a surrogate pair, which is not text
             return verdicts.verdict(verdicts.UNPARSABLE)
         with self._lock:
-            memory = self._memories.setdefault((problem.digest, completion), RememberedVerdict())
-        with memory.lock:
-            if memory.verdict is None:
-                memory.verdict = self._with_free_grader(
+            cached = self._remembered.setdefault((problem.digest, completion), RememberedVerdict())
+        with cached.lock:
+            if cached.verdict is None:
+                cached.verdict = self._with_free_grader(
                     lambda grader: grader.grade(problem, completion)
                 )
             else:
                 self.hits += 1
-            return memory.verdict
+            return cached.verdict
 
     def _with_free_grader(self, use: Callable[[Grader], Result]) -> Result:
         """Call `use` with a free grader, as soon as there is one, and return its result."""

@@ -29,7 +29,7 @@ class Standby(Generic[AWorker]):
     def __init__(self, start: Callable[[Any], AWorker], roles: Sequence[str]):
         self._start, self._roles = start, roles
         self._idle: list[dict[str, AWorker]] = []  # sets that no job has; used in the fork server
-        # In the fork server: the set for the job that is forked next. In a job: its set.
+        # In the fork server: the set for the job that is forked next. In a job: the set lent to it.
         self._lent: dict[str, AWorker] = {}
         os.register_at_fork(after_in_parent=self._lent.clear)
 
@@ -47,7 +47,7 @@ class Standby(Generic[AWorker]):
                     workers.pop(role).end()
                 if role not in workers:
                     workers[role] = self._start(role)
-        except (OSError, RuntimeError):  # the job will try, and report the error
+        except (OSError, RuntimeError):  # the job will start them itself, and report the error
             for worker in workers.values():
                 worker.end()
             return None
@@ -65,7 +65,7 @@ class Standby(Generic[AWorker]):
     def borrow(self, role: str, fits: Callable[[AWorker], bool] = lambda _: True) -> AWorker | None:
         """Return the process that was lent to this job for a role, moved to the job's CPU cores.
 
-        Returns None if there is none, `fits` rejects it, or it was returned before.
+        Returns None if no process was lent, `fits` rejects it, or an earlier call returned it.
         """
         worker = self._lent.get(role)
         if worker is None or not worker.is_borrowed or not fits(worker):

@@ -30,7 +30,7 @@ class Worker(subprocess.Popen):
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
-            raise TypeError(f"the memory of this command cannot be limited: {command}")
+            raise TypeError(f"not from limit_memory, so memory cannot be limited: {command}")
         self._owner = os.getpid()
         self.connection, far_end = socket.socketpair()
         with far_end:
@@ -46,11 +46,11 @@ class Worker(subprocess.Popen):
         """Send a message and return the answer, at most 4096 bytes.
 
         Returns b"" if there is no answer within `seconds` or the process has ended. If `message` is
-        empty nothing is sent, and the next message of the process is returned.
+        empty, nothing is sent, and the process's next message is returned.
         """
         self.connection.settimeout(seconds)
         try:
-            if message:  # without one, sendall could raise and hide an answer still to be read
+            if message:  # sendall(b"") could raise although an answer can still be read
                 self.connection.sendall(message)
             return self.connection.recv(4096)
         except OSError:
@@ -60,7 +60,7 @@ class Worker(subprocess.Popen):
     def lives(self) -> bool:
         """Return whether the process runs. Call this between requests only.
 
-        Then the process has nothing to say, so a readable socket means that it has ended.
+        Between requests the process sends nothing, so a readable socket means that it has ended.
         """
         has_ended = not self.is_borrowed and self.poll() is not None
         return not (has_ended or select.select([self.connection], [], [], 0)[0])

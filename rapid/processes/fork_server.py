@@ -35,11 +35,11 @@ from typing import NamedTuple
 from rapid.processes.lifetimes import KILLED_HINT, end_with_parent
 
 SOCKET_VARIABLE = "RAPID_WARM"
-ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # number of the attempt at a command, for its child
+ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # tells the child which attempt to run the command this is
 MAX_ATTEMPTS = 3
 RETRY_STATUS = os.EX_TEMPFAIL  # exit status of a run with a right result and a disturbed runtime
 MAX_RETRY_SHARE = 0.1  # reruns as a share of all commands so far
-STREAM_COUNT = 3  # standard input, output, error
+STREAM_COUNT = 3  # file descriptors sent with a request: standard input, output and error
 MESSAGE_BYTES = 1 << 20  # bytes of a request, at most
 POLL_SECONDS = 0.05  # from one look at connections and children to the next
 END_SIGNALS = signal.SIGTERM, signal.SIGINT
@@ -121,7 +121,7 @@ def serve_requests(
     # the parent lives, so that children are ended and the socket is removed.
     end_with_parent(0)
     gc.freeze()  # children's garbage collections then skip the imported objects
-    received_signals: list[int] = []  # a signal in it ends the loop
+    received_signals: list[int] = []  # the loop below ends once it has a signal
     handlers = {
         end_signal: signal.signal(end_signal, lambda number, _: received_signals.append(number))
         for end_signal in END_SIGNALS

@@ -100,6 +100,7 @@ def launch_node(address: str, port: str, spec_json: str, *paths: str) -> None:
     srun calls this on each server.
     """
     spec, rank = TrainSpec.model_validate_json(spec_json), int(os.environ["SLURM_PROCID"])
+    # Only the first server locks the run's folder, which all servers share.
     with nullcontext() if rank else lease_folder(Path(paths[-1], CHECKPOINTS)):
         lease_resources(spec)
         launch_processes(spec, list(paths), address, int(port), rank)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, an option of Linux's prctl
-# Ends messages on killed processes.
+# The end of messages about processes that were killed by a signal.
 KILLED_HINT = "; if nobody did that, the machine ran out of memory (see dmesg)"
 WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started this job
 

@@ -1,7 +1,7 @@
 """Remove the locks that a killed workflow left behind, but not those of a running workflow.
 
-Snakemake protects the files of a workflow by lock files in .snakemake/. These do not say which
-process owns them, and remain if Snakemake is killed; the next workflow then refuses to start.
+Snakemake protects the files of a workflow by lock files in .snakemake/. These files do not say
+which process owns them, and remain if Snakemake is killed; the next workflow then refuses to start.
 So every workflow also holds a `flock` on a file in that folder, which Linux releases when the
 workflow ends or is killed. A workflow that gets this lock exclusively is the only one running, so
 it can remove the lock files and the sockets of fork servers that killed workflows left.
@@ -37,6 +37,7 @@ def hold_workflow_lock(folder: Path) -> None:
         with contextlib.suppress(OSError):  # another workflow runs, or the disk is full
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             host = platform.node().encode()
+            # The file has the name of the machine on which the last workflow ran.
             is_own_host = os.pread(lock, 256, 0) in (b"", host)
             if is_own_host or not (folder / SNAKEMAKE_LOCKS).exists():
                 for name in (SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS):

@@ -32,8 +32,8 @@ from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
 # Kept until the process ends, because a FileLock releases its lock when it is garbage-collected.
 _held_locks: list[FileLock] = []
 POLL_SECONDS = 0.2  # from one try to get a lock to the next
-# How long a run waits for the lock on its folder before it is refused: after a job is killed, its
-# processes hold the lock for a moment.
+# How long a run waits for the lock on its folder before it is refused. It waits because the
+# processes of a killed job hold the lock for a moment longer.
 REFUSE_AFTER_SECONDS = 2.0
 WAITING = "waiting for "  # a waiting job writes a line to its log that begins so
 # How long a job silently waits for another job that collects its locks (`_lease_locks`). Collecting
@@ -79,7 +79,8 @@ def bind_to_cores(cores: list[int], threads: int) -> list[int]:
         os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     _keep_freed_memory()
-    # In a child of the fork server torch is imported already, and has read OMP_NUM_THREADS.
+    # In a child of the fork server (`rapid.processes.fork_server`) torch is imported already, and
+    # has read OMP_NUM_THREADS.
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     return cores
@@ -202,7 +203,7 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
     gathering, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
     try:
         gathering.acquire(timeout=GATHERING_SECONDS)
-    except Timeout:
+    except Timeout:  # another job waits for free cores or GPUs while it holds this lock
         print(message, file=sys.stderr)
         has_printed = True
         gathering.acquire()

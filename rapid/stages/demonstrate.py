@@ -32,6 +32,7 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
         }
         # `rapid.stages.prepare` draws the reserved problems first, as part "test". Drawing that
         # part again excludes them, because no two parts have a problem in common.
+        # len(taken) more than needed are drawn, because problems in `taken` are left out below.
         counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
         exercises = draw_exercises(benchmark, spec.data_seed, counts)["demonstrations"]
         untaken = [

@@ -66,7 +66,7 @@ def _sample_and_grade(
     """Evaluate a model and the snapshots of its run.
 
     Returns:
-        Fields of `Evaluation`, the points of the curve, and the sandbox's layers that were active.
+        Fields of `Evaluation`, the points of the curve, and a description of the sandbox in force.
     """
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
@@ -119,6 +119,7 @@ def _score(
     )
     samples, correct = Counter(), Counter()
     for problem, _, verdict in graded:
+        # A completion without a reward was not graded, because its grader died.
         samples[problem.id] += verdict.reward is not None
         correct[problem.id] += verdict.reward == 1
     scores = [

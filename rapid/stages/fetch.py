@@ -117,8 +117,8 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    # transformers builds a tokenizer from the GGUF file whose end-of-text token is the file's
-    # beginning-of-text token. The model's configuration has the right one.
+    # The tokenizer that transformers builds from the GGUF file has the beginning-of-text token as
+    # its end-of-text token. The model's configuration has the right one.
     if isinstance(end := model.config.eos_token_id, int):
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     model.save_pretrained(folder)

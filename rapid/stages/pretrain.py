@@ -25,7 +25,7 @@ from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
 
 PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
-CLEAN = 0.3  # share of pre-training that has correct completions only
+CLEAN = 0.3  # share of pre-training, at its beginning, that has correct completions only
 WARMUP = 50  # optimizer steps in which the learning rate rises
 IGNORED = -100  # label of a token that has no loss, as torch's cross-entropy defines it
 # Files that transformers saves, and that a job deletes from its folder before it starts.
@@ -127,7 +127,7 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
     """
     rng, params = random.Random(spec.data_seed), spec.params
     sources = {name: cycle(list(read_jsonl(file, Lesson))) for name, file in files.items()}
-    total = params.steps * spec.pretraining.batch
+    total = params.steps * spec.pretraining.batch  # demonstrations of each benchmark
     clean = int(CLEAN * total)
     pairs = []
     for count, rates in ((clean, dict.fromkeys(files, 0.0)), (total - clean, params.error_rate)):
@@ -203,11 +203,11 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
     def padded(examples: list[list[dict]]) -> dict:
         """Collate a batch; limit the logits to the positions from its first label on.
 
-        Logits of prompts are not needed, which halves their number.
+        Logits of prompts are not needed. Without them there are about half as many.
         """
         inputs = pad(examples[0])
         first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
-        count = inputs["labels"].size(1) - first + 1  # + 1: logits predict the next token
+        count = inputs["labels"].size(1) - first + 1  # + 1: a logit predicts the next token
         return {**inputs, "labels": inputs["labels"][:, -count:], "logits_to_keep": count}
 
     return Trainer(

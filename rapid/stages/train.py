@@ -1,4 +1,8 @@
-"""The training stage: train a model with one algorithm, and write the run's folder."""
+"""The training stage: train a model with one algorithm, and write the run's folder.
+
+RL samples the completions of H optimizer steps at once (an inference batch). A step processes its
+completions in micro-batches, parts that fit into memory.
+"""
 
 import math
 import os
@@ -116,6 +120,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     used = recorder.used
     if clock:
+        # While the job grades, its own graders may have the core, which is no disturbance.
         used = used._replace(waited=used.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
@@ -126,13 +131,14 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         interrupted=run.attempt.interrupted,
         lost=run.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
+        # With `auto` the trainer has chosen the size of micro-batches.
         pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
         halvings=trainer.halvings,
         **count_completions(),
         optimizer_steps=len(recorder.steps),
         **summarize_steps(recorder.steps),
     )
-    walls = getattr(trainer, "walls", "")  # the sandbox's layers; SFT has no grader
+    walls = getattr(trainer, "walls", "")  # a description of the sandbox; SFT has no grader
     return _write_results(spec, folder, summary, recorder.steps, inputs, written, walls)
 
 
@@ -168,9 +174,10 @@ def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWei
 
     None if the micro-batch has no completion or no importance weights.
     """
+    # The last micro-batch, and the log-probs of its completions' tokens under the policy.
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
-        return None  # on-policy, so all weights are 1; or the group is split over processes
+        return None  # on-policy, so all weights are 1; or a group is divided among processes
     tokenizer = trainer.processing_class
     # Completions that were cut off at the length limit may be masked as a whole.
     has_tokens = micro_batch["completion_mask"].any(1)
@@ -254,7 +261,7 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
 
 
 def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
-    """Return a trainer that imitates demonstrations, and a function that returns no counts."""
+    """Return a trainer that imitates demonstrations, and a function that returns {}: no counts."""
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
@@ -282,6 +289,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     task.rehearse(grader, list(problems.values()))
 
     def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
+        """Return the reward of each completion, graded for the problem with its id."""
         texts = [c[0]["content"] for c in completions] if spec.chat else completions
         return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
 
@@ -292,7 +300,9 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
-        dynamic_sampling_by="accuracy",  # not DAPO's length penalty, as in its paper
+        # As in DAPO's paper, a group has a signal if its accuracies differ. The length penalty does
+        # not count.
+        dynamic_sampling_by="accuracy",
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,
@@ -301,6 +311,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         max_completion_length=spec.max_completion_length,
         trust_sampler=training.trust_sampler,
         temperature=training.temperature,
+        # Grade while sampling, if there is another core for it.
         grading_workers=1 if spec.compute.threads > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,

@@ -19,6 +19,7 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
     """
     end_with_parent()
     job = TrainSpec.model_validate_json(spec).with_code()
+    # `local` numbers this server's processes from 0. Each gets `threads` of the job's cores.
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
     bind_to_cores(list_usable_cores()[local * threads : (local + 1) * threads], threads)
 

@@ -93,6 +93,7 @@ def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     """
     progress = partial(tqdm, desc="verifying", unit="job")
     planned = build_plan(load_files(*files))
+    # Jobs that a named experiment shares with the default are not its own, so they do not count.
     optional = [job for job in planned.optional_jobs if job.folder.startswith(planned.root)]
     is_begun = any(Path(job.manifest).is_file() for job in optional)
     needed = [

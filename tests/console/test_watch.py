@@ -79,13 +79,13 @@ def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, ca
     ]
 
     write_progress(*[0.0] * 18, 0.25, 0.75)  # the reward is the mean of the last two
-    Path("1.log").write_text("on core(s) 0\n")
+    Path("1.log").write_text("running on core(s) 0\n")
     with Path(RUN, "checkpoints/0123/progress.jsonl").open("a") as file:
         file.write('{"step": 21, "of"')  # a line that is being written
     state = "step 20 of 40, reward 50.0%, about 10.0s left"
     assert f"train {RUN}  12.0s  {state}" in read_lines(monkeypatch, capsys, 13.0)
 
-    Path("2.log").write_text("on core(s) 1\nevaluations/base: pass@1 12.5%\n")
+    Path("2.log").write_text("running on core(s) 1\nevaluations/base: pass@1 12.5%\n")
     add_event("job_finished", 21.0, job_id=2)
     Path("1.log").write_text(f"{RUN}: reward 50.0%, 8.0 s of training\n")
     add_event("job_finished", 21.0, job_id=1)

@@ -77,7 +77,7 @@ def test_waiting_jobs_are_reported_once_until_none_is_waiting(console, tmp_path)
     for _ in range(2):
         reporter.report_waiting_jobs()
     assert lines == [f"train runs/1: {message} (and 1 more)"]
-    (tmp_path / "1.log").write_text(f"{message}\non core(s) 0\n")
+    (tmp_path / "1.log").write_text(f"{message}\nrunning on core(s) 0\n")
     send_record(console, "job_finished", job_id=2)
     reporter.report_waiting_jobs()
     start_job(console, 2)

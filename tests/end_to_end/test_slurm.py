@@ -168,7 +168,7 @@ def test_jobs_do_not_use_a_fork_server(killed_jobs, checkout):
     """The environment that SLURM exports to jobs contains RAPID_WARM."""
     assert not (checkout / "logs/warm.log").exists()
     (log,) = (checkout / "logs/train").glob("*.pg.seed1.log")
-    assert re.search(r"^on core\(s\) \d+$", log.read_text(), re.MULTILINE)
+    assert re.search(r"^running on core\(s\) \d+$", log.read_text(), re.MULTILINE)
 
 
 def test_a_training_job_runs_processes_on_two_nodes(killed_jobs, checkout, cluster):

@@ -147,7 +147,7 @@ def _draw_number(rng: random.Random) -> int:
 def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     """Return the steps of a + b < 100 in columns, and the sum. A slip inverts the carry."""
     units = a % 10 + b % 10
-    carry = (units >= 10) != slip
+    carry = (units >= 10) != slip  # != inverts it
     tens = a // 10 + b // 10 + carry
     steps = f"{a}+{b}: {a % 10}+{b % 10}={units}, "
     steps += f"{a // 10}+{b // 10}{'+1' * carry}={tens}. "
@@ -156,7 +156,7 @@ def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
 
 def _write_subtraction(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     """Return the steps of a - b > 0 in columns, and the difference. A slip inverts the borrow."""
-    minuend = a % 10 + 10 * (a % 10 < b % 10)
+    minuend = a % 10 + 10 * (a % 10 < b % 10)  # the units of a, plus ten if a ten is borrowed
     units = minuend - b % 10
     borrow = (minuend >= 10) != slip
     tens = a // 10 - b // 10 - borrow

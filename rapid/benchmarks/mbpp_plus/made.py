@@ -36,6 +36,7 @@ LETTERS = "aeinrst"  # of the words in texts
 
 
 def _number_filters(k: int) -> list[Clause]:
+    """Return filters of numbers by the bound k. Each mistake is a neighbouring comparison."""
     return [
         Clause(f"greater than {k}", "above", f"x > {k}", f"x >= {k}"),
         Clause(f"of at least {k}", "from", f"x >= {k}", f"x > {k}"),
@@ -46,6 +47,7 @@ def _number_filters(k: int) -> list[Clause]:
 
 
 def _word_filters(k: int) -> list[Clause]:
+    """Return filters of words by the length k. Each mistake is a neighbouring comparison."""
     return [
         Clause(f"longer than {k}", "above", f"len(w) > {k}", f"len(w) >= {k}"),
         Clause(f"of length at least {k}", "from", f"len(w) >= {k}", f"len(w) > {k}"),
@@ -55,6 +57,7 @@ def _word_filters(k: int) -> list[Clause]:
 
 
 def _number_changes(m: int) -> list[Clause]:
+    """Return changes of a number, some with the constant m. The mistake is not to change it."""
     return [
         Clause("the", "", "x"),
         Clause("the squares of the", "squares", "x * x", "x"),
@@ -94,6 +97,7 @@ def draw(rng: random.Random, id: str) -> Exercise:
 
 
 def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
+    """Draw a task about numbers; None if `_build_exercise` rejects it."""
     k = rng.randint(2, 20)
     clauses = (
         rng.choice(_number_filters(k)),
@@ -105,12 +109,14 @@ def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
         return [rng.choice([k, k * rng.randint(2, 4), rng.randint(1, 2 * k)]) for _ in range(size)]
 
     base = [draw_numbers(3) for _ in range(3)]
+    # An empty list, and values at the bound k and beside it, where mistakes have an effect.
     plus = [[], [k], [k - 1], [k + 1], [k + 1, k, k - 1, k], [-1, 0, -k, 2 * k, -k]]
     plus += [draw_numbers(rng.randint(5, 12)) for _ in range(6)]
     return _build_exercise(id, NUMBERS, clauses, base, plus)
 
 
 def _draw_words(rng: random.Random, id: str) -> Exercise | None:
+    """Draw a task about words; None if `_build_exercise` rejects it."""
     k = rng.randint(2, 12)
     clauses = (rng.choice(_word_filters(k)), rng.choice(WORD_CHANGES), rng.choice(WORD_RESULTS))
 

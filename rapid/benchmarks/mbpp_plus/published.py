@@ -22,13 +22,13 @@ def from_hub(row: dict) -> dict:
     try:
         program = ast.parse(row["test"])
         name = f"Mbpp/{row['task_id']}"
-        call, tolerance = _find_tested_call(program)
+        function, tolerance = _find_tested_call(program)
         inputs = mbpp_serialize_inputs(name, _read_inputs(program))
         example = "".join(f"{line}\n" for line in row["test_list"][:1])
         return {
             "task_id": name,
             "prompt": f'"""\n{row["prompt"].strip()}\n{example}"""\n',
-            "entry_point": call,
+            "entry_point": function,
             "canonical_solution": row["code"],
             "base_input": [list(arguments) for arguments in inputs],
             "plus_input": [],
@@ -44,7 +44,7 @@ def _read_inputs(program: ast.Module) -> list:
     for statement in program.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "inputs":
             return ast.literal_eval(_ConstantReplacer().visit(statement.value))
-    raise ValueError("its test has no inputs")
+    raise ValueError("its test program has no inputs")
 
 
 def _find_tested_call(program: ast.Module) -> tuple[str, float]:
@@ -56,7 +56,7 @@ def _find_tested_call(program: ast.Module) -> tuple[str, float]:
                 args=[ast.Call(func=ast.Name(name), args=[ast.Starred()]), _, ast.Constant(atol)],
             ):
                 return name, float(atol)
-    raise ValueError("its test asserts no call")
+    raise ValueError("its test program asserts no call")
 
 
 class _ConstantReplacer(ast.NodeTransformer):

@@ -1,4 +1,4 @@
-"""MiniF2F: theorems in Lean 4. A completion continues the prompt's `:= by`, or is a whole block."""
+"""MiniF2F: theorems in Lean 4. A completion is a proof, or repeats the theorem with its proof."""
 
 from collections.abc import Callable
 from random import Random
@@ -19,7 +19,10 @@ REHEARSED_THEOREMS = 16
 
 
 class MiniF2F(Benchmark):
-    """Theorems with headers. A header that imports Mathlib needs a native Lean with Mathlib."""
+    """Theorems with headers, the Lean code before them.
+
+    A header that imports Mathlib needs a native Lean with Mathlib.
+    """
 
     name = "minif2f"
     label = "MiniF2F"
@@ -35,9 +38,9 @@ class MiniF2F(Benchmark):
         return SteadyGrader(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
     def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
-        """Start Lean, elaborate the problems' statements, and grade proofs of other made theorems.
+        """Start Lean, elaborate the problems' statements, and grade proofs of other theorems.
 
-        Afterwards Lean is equally fast whether or not an earlier job has used the Lean process.
+        Afterwards Lean is equally fast whether its process is new or has served an earlier job.
         With problems that import Mathlib, Lean is only started.
         """
         if any(problem.header for problem in problems):

@@ -16,7 +16,9 @@ from rapid.benchmarks.base import Exercise
 from rapid.benchmarks.minif2f.record import LeanProblem
 
 VARIABLES = ("n", "x", "a", "k")
-POWER = (30, 99), (4, 5)  # ranges of base and exponent: witnesses are above 80,000
+# Ranges of base and exponent of an equation's right side. The solutions, which a proof gives as
+# witnesses, are above 80,000.
+POWER = (30, 99), (4, 5)
 FAR = (20_000, 99_999)  # range of the distance to the element that a statement is about
 
 
@@ -51,9 +53,11 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
         The variable, both sides of the equation, a proof that a solution exists, and two mistaken
         proofs.
     """
+    # `plus` is the sign in the equation, `minus` the opposite sign, which the solution has.
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
     factor = rng.randint(2, 9)
+    # A term for which the solution (base^exponent - term) / factor, or with +, is a whole number.
     rest = base**exponent if plus == "+" else -(base**exponent)
     term = rng.choice([term for term in range(10, 100) if (term - rest) % factor == 0])
 
@@ -84,10 +88,12 @@ def _draw_recurrence(rng: random.Random) -> MadeTheorem:
     The values are in Int. In Nat the known element might contradict the elements before it, which
     would be negative.
     """
+    # f(place) = start is given, and f(n + 1) = f(n) + step. The statement is about f(far + place).
     place, start, step = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     far = rng.randint(*FAR)
 
     def write_proof(place: int, step: int, start: int) -> str:
+        # By induction on n, from the given element h₀ on.
         rest = "n.rec h₀ fun n ih => (h₁ _).trans (by omega)"
         return _join_tactics(
             f"have h n : f (n + {place}) = {step} * n + {start} := {rest}", "exact h _"
@@ -103,6 +109,8 @@ def _draw_recurrence(rng: random.Random) -> MadeTheorem:
 
 def _draw_period(rng: random.Random) -> MadeTheorem:
     """Draw a theorem on an element of a periodic sequence of which one element is known."""
+    # f(place) = value is given, and f(n + period) = f(n). The statement is about a multiple of the
+    # period later.
     place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     kind, far = rng.choice(("Nat", "Int")), rng.randint(*FAR)
 

@@ -38,6 +38,7 @@ class LeanProblem(Problem):
     @classmethod
     def _end_with_by(cls, statement: str) -> str:
         """Make a statement end in `:= by`. In some datasets it ends in `sorry` or has no `:=`."""
+        # The pattern matches at the end: an optional `:=`, `by` and `sorry`.
         bare = re.sub(r"\s*(:=\s*)?(\bby\s*)?(\bsorry\s*)?\Z", "", statement)
         return statement if statement.rstrip().endswith(":= by") else f"{bare} := by\n"
 

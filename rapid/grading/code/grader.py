@@ -86,7 +86,7 @@ class CodeGrader:
 class _Comparison:
     """Compares a completion's outputs, as they arrive, with the expected ones.
 
-    The lines come from hostile code and may be anything.
+    `receive` gets lines that hostile code has written, so they may be anything.
     """
 
     reference: Reference
@@ -94,7 +94,10 @@ class _Comparison:
     failure: str | None = None  # the verdict's reason once something is wrong
 
     def receive(self, line: bytes) -> bool:
-        """Compare the output in one line from the child. Return whether to read another line."""
+        """Compare the output in a line. Return whether to read another line.
+
+        The line comes from the child: the process in the sandbox that runs the completion.
+        """
         if encoding.count_values(line) > self.reference.value_limit:
             self.failure = verdicts.WRONG_ANSWER
             return False
@@ -126,9 +129,9 @@ class _Comparison:
         return (self.failure or verdicts.PASSED) if ending == STOPPED else _ENDINGS[ending]
 
 
-# The reasons that a child may give for its failure. The grader alone decides whether it passed or
-# ran out of time. Reasons that do not count as the completion's (`infrastructure`) are not
-# selected.
+# The reasons that a child may give for its failure. Only the grader decides whether a completion
+# passed or ran out of time. `select_reasons` leaves out reasons for which the grader or the problem
+# is to blame.
 _CHILD_REASONS = verdicts.select_reasons("code", but={verdicts.PASSED, verdicts.TIMEOUT})
 # Reasons by the ending of a job that `receive` did not stop. FLOODED: one output was far longer
 # than every expected output, so it is wrong.

@@ -95,6 +95,7 @@ def _is_close(output: Any, expected: Any, atol: float) -> bool:
         )
     if not isinstance(output, _NUMBERS) or not isinstance(expected, _NUMBERS):
         return False
+    # The bound is infinite if `expected` is, and would then accept every number.
     near = abs(output - expected) <= atol + RELATIVE_TOLERANCE * abs(expected) < math.inf
     return near or output == expected
 

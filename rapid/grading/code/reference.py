@@ -96,7 +96,7 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
     answers = [json.loads(line) for line in lines]
     failed = next((answer["reason"] for answer in answers if "reason" in answer), None)
     if failed or len(answers) < len(inputs):
-        raise BadProblem(f"{problem.id}: the reference solution {failed or ending}")
+        raise BadProblem(f"{problem.id}: the reference solution failed: {failed or ending}")
     expected = [encoding.decode(answer["output"]) for answer in answers]
     return Reference(
         entry_point=problem.entry_point,

@@ -16,7 +16,8 @@ those of Python itself. If no layer works, nothing is graded, unless the caller 
   processes.
 
 In every layer the child is limited in time, memory and output, cannot start processes or threads,
-and gets those of the two filters that the kernel has. `Sandbox.walls` describes what is in force.
+and is put under each of the two filters that the kernel supports. `Sandbox.walls` describes the
+isolation in force.
 """
 
 import contextlib
@@ -96,7 +97,8 @@ def encode_job(
         as_sets: whether to convert each output, also an iterator, to a set.
         is_completion: whether `code` is a completion in which the program has to be found.
     """
-    # Joined as text: `calls` is long and the same for all completions of a problem.
+    # Joined as text, so that `calls`, which is long and the same for all completions of a problem,
+    # is not encoded again.
     fields = {"code": code, "entry_point": entry_point, "as_sets": as_sets}
     job = json.dumps(fields | {"is_completion": is_completion})
     return f'{job[:-1]}, "calls": {calls}}}'.encode()
@@ -200,6 +202,7 @@ class Sandbox:
     def _run(
         self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
     ) -> str:
+        """Run one job as `run` does, with or without the guard; `run` has taken the lock."""
         deadline = time.monotonic() + timeout + limits.CODE_GRACE_SECONDS
         request = encoding.REQUEST.pack(timeout, self.memory_mb * 1_000_000, guarded, self.filtered)
         job_socket, child_end = socket.socketpair()
@@ -212,7 +215,8 @@ class Sandbox:
             with contextlib.suppress(ConnectionError):
                 job_socket.sendall(encoding.LENGTH.pack(len(job)) + job)
             ending = _read_lines(LineReader(job_socket, line_limit), deadline, receive)
-        # The job's socket is closed now, so the runner ends the child and replies.
+        # The job's socket is closed now, so the runner ends the child and replies with whether the
+        # child's time ran out. The runner ends a child earlier than the deadline here.
         reply = self._runner.ask(b"", limits.CODE_REPLY_SECONDS)
         if len(reply) != encoding.REPLY.size:
             self._stop()
@@ -226,6 +230,7 @@ class Sandbox:
         """Start a runner in `self.layer`, or in the first layer that works."""
         failures = []
         layers = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
+        # Without `unsafe` the set is empty for UNSAFE_LAYER, and the error below is raised.
         for layer in layers if self.layer is None else {self.layer}.intersection(layers):
             try:
                 self._launch(layer)
@@ -252,7 +257,7 @@ class Sandbox:
             )
             try:
                 self._hello = json.loads(self._runner.ask(b"", limits.CODE_START_SECONDS))
-            except ValueError:
+            except ValueError:  # no JSON: the runner has ended, and the answer is empty
                 self._stop()
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()

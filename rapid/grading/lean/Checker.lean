@@ -113,7 +113,7 @@ structure Answer where
   messages : List String := []
   text? : Option String := none
 
-/-- The messages of a log as texts. -/
+/-- The messages of a log as texts, each with its line. -/
 def shown (log : MessageLog) : IO (List String) := log.toList.mapM fun message => do
   return s!"line {message.pos.line}: {← message.data.toString}"
 
@@ -227,7 +227,7 @@ def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement 
 def fieldOf (request : Json) (field : String) : IO String :=
   IO.ofExcept (request.getObjValAs? String field)
 
-/-- Read so many bytes, after those in `before`. -/
+/-- Read bytes until there are `count`, including those in `before`. -/
 partial def readBytes (stream : IO.FS.Stream) (count : Nat) (before : ByteArray) :
     IO ByteArray := do
   if before.size ≥ count then return before
@@ -259,7 +259,7 @@ partial def serveAll (role : String) (base : Command.State) (memory : IO.Ref Mem
   let line ← (← IO.getStdin).getLine
   if line.isEmpty then return
   let request ← IO.ofExcept (Json.parse line)
-  IO.setNumHeartbeats 0 -- otherwise heartbeats add up over all requests
+  IO.setNumHeartbeats 0 -- otherwise heartbeats, Lean's count of work, add up over all requests
   let answer ←
     try serveOne role base memory request
     catch error => pure { why := "crashed", messages := [toString error] }

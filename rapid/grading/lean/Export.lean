@@ -93,7 +93,7 @@ partial def writeLevel (level : Level) : Write Nat := match level with
   | .max a b => numbered (.level level) do return ["max", ← writeLevel a, ← writeLevel b]
   | .imax a b => numbered (.level level) do return ["imax", ← writeLevel a, ← writeLevel b]
   | .param name => numbered (.level level) do return ["param", ← writeName name]
-  | .mvar _ => throw "a level with a hole"
+  | .mvar _ => throw "a level with a metavariable"
 
 partial def writeExpression : Expr → Write Nat
   | .mdata _ inner => writeExpression inner
@@ -109,7 +109,7 @@ partial def writeExpression : Expr → Write Nat
     | .lit (.natVal value) => return ["nat", toString value]
     | .lit (.strVal text) => return ["text", codePoints text]
     | .proj name index inner => return ["proj", ← writeName name, index, ← writeExpression inner]
-    | _ => throw "a term with a hole"
+    | _ => throw "a term with a metavariable or a free variable"
 
 /-- The first word of a constant's line and its last items. `none` if a proof may not add a constant
 of this kind. -/
@@ -123,8 +123,8 @@ def kindOf? : ConstantInfo → Option (String × List Item)
 
 /-- Write the line of a constant, after those of its parts. -/
 def writeConstant (constant : ConstantInfo) : Write Unit := do
-  let some value := constant.value? (allowOpaque := true) | throw "adds what has no value"
-  let some (kind, hints) := kindOf? constant | throw "adds what is no theorem"
+  let some value := constant.value? (allowOpaque := true) | throw "adds a constant without a value"
+  let some (kind, hints) := kindOf? constant | throw "adds a constant of another kind"
   writeLine (.word kind :: .num (← writeName constant.name)
     :: .nums (← constant.levelParams.mapM writeName) :: .num (← writeExpression constant.type)
     :: .num (← writeExpression value) :: hints)
@@ -166,7 +166,7 @@ def readItem : List Char → Except String (Item × List Char)
 /-- Read the items of a line. -/
 def readLine (text : String) : Except String (List Item) := do
   let '[' :: rest := text.toList | throw "no array"
-  let (items, []) ← readList readItem rest #[] | throw "more behind an array"
+  let (items, []) ← readList readItem rest #[] | throw "more after an array"
   return items
 
 /-- The largest number of a bound variable that Lean's terms can hold. -/

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-FILTER = 3  # file descriptor
+FILTER = 3  # file descriptor from which bubblewrap reads the filter
 # Paths of the system that Lean needs.
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
 RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the folder of bpf.py
@@ -25,10 +25,10 @@ RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the fol
 CLONE_THREAD = 0x0001_0000  # the flag of clone that makes a thread
 # A filter cannot see the flags of clone3. So clone3 fails with ENOSYS, and C libraries use clone.
 CLONE3 = 435
-HIGHEST = 0x3FFF_FFFF  # higher numbers are calls of the x32 interface, which are refused
+HIGHEST = 0x3FFF_FFFF  # higher numbers are calls of the x32 interface; the filter refuses them
 
-# By os.uname().machine: the number of clone, and those of the calls that are refused. Threads are
-# allowed and processes are not, since Lean starts no processes.
+# By os.uname().machine: the number of clone, and the numbers of refused calls. Lean may start
+# threads. It may not start processes, which it does not need.
 CALLS = {
     # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup
     "x86_64": (56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),

@@ -87,7 +87,7 @@ class LeanChecker:
 
     @property
     def answered(self) -> int:
-        """Return how many proofs both processes have checked for earlier jobs."""
+        """Return how many proofs each process has checked for earlier jobs, at least."""
         return min(process.answered for process in self._processes.values())
 
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
@@ -152,7 +152,7 @@ class LeanChecker:
             answer, export = self._ask("author", request, deadline - time.monotonic())
             if answer.why == ELABORATED:
                 answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
-            # Without an export the author itself has refused the proof.
+            # Without an export, the author itself has refused the proof, and its answer is final.
             if answer.why != verdicts.FORBIDDEN or not export:
                 break
         return answer.why
@@ -160,8 +160,8 @@ class LeanChecker:
     def _state(self, goal: dict[str, str]) -> None:
         """Have both processes elaborate a statement, with `sorry` for its proof.
 
-        The judge decides whether the statement is accepted. The author must only finish, with any
-        answer: if it does not, it would fail at every proof of this statement.
+        The judge decides whether the statement is accepted. The author's answer does not matter,
+        but the author must finish: otherwise it would fail at every proof of this statement.
         """
         name, statement = goal.values()
         if (name, statement) in self._stated:

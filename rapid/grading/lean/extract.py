@@ -27,9 +27,11 @@ _DECLARATION = re.compile(
     re.MULTILINE,
 )
 _WORD = re.compile(r"[\w.'!?«»]+")
+# What may hide a keyword: a comment to the end of its line, the start of a block comment, a string.
 _HIDDEN = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
 _COMMENT_EDGE = re.compile(r"/-|-/")
 _ASSIGNMENT = re.compile(":=")
+# The start of a proof without its statement: `:=`, or nothing before `by`.
 _OPENING = re.compile(r"\s*(?::=|(?=by\b))")
 
 
@@ -75,6 +77,7 @@ def uses_lemmas(name: str, completion: str, proof: str) -> bool:
     """Return whether a proof uses a name that the completion declares besides the theorem."""
     declarations = _DECLARATION.finditer(_blank_comments(completion))
     declared = {match[1].rstrip(".") for match in declarations} - {name}
+    # A word `a.b.c` may use the names a, a.b and a.b.c.
     words = (word.split(".") for word in _WORD.findall(_blank_comments(proof)))
     return any(prefix in declared for word in words for prefix in accumulate(word, "{}.{}".format))
 
@@ -95,7 +98,7 @@ def _after_statement(name: str, statement: str, text: str) -> str | None:
 
 
 def _end_of_name(name: str, code: str) -> int | None:
-    """Return the index at which the theorem's name ends in `theorem NAME`; None without that.
+    """Return the index at which the name ends in `theorem NAME`; None if `code` does not have it.
 
     The components of the name may be in « ».
     """
@@ -134,7 +137,7 @@ def _read_proofs(text: str) -> Iterator[str]:
 
 
 def _indent_variants(tactics: str) -> Iterator[str]:
-    """Yield the tactics, and again with the first line indented if it alone is not indented."""
+    """Yield the tactics; also with the first line indented, if only this line is not indented."""
     yield tactics
     lines = [line for line in tactics.splitlines() if line.strip()]
     first, *rest = [len(line) - len(line.lstrip()) for line in lines] or [0]

@@ -108,6 +108,7 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
     if not unsafe:
         readable = [prefix, checker, *path]
         try:
+            # Try the sandbox with a command that ends at once.
             version = box_command([program[0], "--version"], readable)
             run_for_output(*version, environment=environment)
             program = box_command(program, readable)

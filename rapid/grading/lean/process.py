@@ -59,7 +59,7 @@ Line = TypeVar("Line", bound=BaseModel)
 class ProcessDied(Exception):
     """The process ended without an answer, or violated the protocol.
 
-    `was_killed` is whether it was killed from outside, for example by Linux when memory ran out.
+    `was_killed` is whether something else killed it, for example Linux when memory ran out.
     """
 
     def __init__(self, how: str, was_killed: bool = False):
@@ -91,7 +91,7 @@ class LeanProcess(Worker):
         self.seconds: float | None = None  # from start to ready; None until it is ready
         self.answered = 0  # proofs for earlier jobs, when it got ready
         self._answers = ANSWERS[role]
-        # `_killed`: exit statuses that mean the process was killed from outside.
+        # `_killed`: exit statuses of a process that was killed from outside.
         self._role, self._killed = role, {KILLED, EXITED}
         self._renewal = ""  # id of the last `renew`, which its answer repeats
         self._started = time.monotonic()
@@ -210,8 +210,9 @@ class LeanProcess(Worker):
     def _describe_death(self) -> ProcessDied:
         """Return how the process ended. It may still run if it has only closed its output."""
         if self.is_borrowed:
-            # The exit status is not known here. `was_killed` makes the caller repeat the request.
-            return ProcessDied("its owner knows how", was_killed=True)
+            # Only the process that started Lean can read its exit status. `was_killed` makes the
+            # caller repeat the request.
+            return ProcessDied("exit status unknown to this job", was_killed=True)
         try:
             status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -240,4 +241,4 @@ class LeanProcess(Worker):
         except EOFError:
             raise self._describe_death() from None
         except LineTooLong:
-            raise ProcessDied("a line without an end") from None
+            raise ProcessDied("its answer is too long") from None

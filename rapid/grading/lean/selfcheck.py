@@ -30,14 +30,16 @@ def set_up_lean(stream: TextIO) -> int:
         start_mathlib(backend)
         mathlib = "found"
     except LeanUnavailable as error:
+        # Lean's message if LEAN_PATH has no Mathlib.
         missing = "unknown module prefix" in str(error)
         mathlib = f"not found. {MATHLIB_ADVICE}" if missing else f"cannot be used: {error}"
+    # In both rounds the true statement passes and the false one does not.
     works = judgements == [1.0, 0.0, 1.0, 0.0]
     print(f"Lean        {backend.version}, {KINDS[backend.kind]}", file=stream)
     print(f"folder      {backend.folder}", file=stream)
     print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s", file=stream)
     print(f"Mathlib     {mathlib}", file=stream)
-    print(f"self-check  {'passed' if works else 'FAILED: it judges wrongly'}", file=stream)
+    print(f"self-check  {'passed' if works else 'FAILED: a wrong judgement'}", file=stream)
     return 0 if works else 1
 
 

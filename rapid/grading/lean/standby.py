@@ -14,15 +14,15 @@ from rapid.grading.lean.launch import Role
 from rapid.grading.lean.process import ANSWERS, LeanProcess
 from rapid.grading.standby import Standby
 
-# The header of made theorems, which is empty. Theorems of Mathlib need a native Lean, which is not
-# lent: each job starts its own.
+# The header of theorems that are generated from a seed, which is empty. Theorems that use Mathlib
+# need a native Lean, which is not lent: each job starts its own.
 HEADER = ""
 
 STANDBY = Standby(lambda role: LeanProcess(_backend(), HEADER, role, waits=True), [*ANSWERS])
 
 
 def lend() -> Callable[[bool], None] | None:
-    """Lend a pair to the job that is forked next, as `Standby.lend`.
+    """Lend an author and a judge to the job that is forked next, as `Standby.lend`.
 
     Returns None if the WebAssembly Lean is not installed, or a native Lean is used instead.
     """

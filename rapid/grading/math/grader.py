@@ -24,7 +24,7 @@ from rapid.grading.worker import Worker
 _PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped brace is text
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is text and matches as a whole
 _TOKEN = re.compile(r"[0-9a-zA-Z]|\\[a-zA-Z]+")
 
 
@@ -80,6 +80,7 @@ class MathGrader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        """End the worker, or return it to the fork server."""
         if self._worker is not None and self._worker.is_borrowed:
             self._worker = None  # the fork server takes it back
         self._end(limits.MATH_GRACE_SECONDS)
@@ -102,7 +103,7 @@ class MathGrader:
         if not answer:
             return verdicts.verdict(verdicts.NO_ANSWER)
         gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)
-        if gold and answer == gold:  # also if the grammar cannot parse them
+        if gold and answer == gold:  # equal texts pass, even if the grammar cannot parse them
             return verdicts.verdict(verdicts.PASSED)
         if not gold:
             return verdicts.verdict(verdicts.WRONG_ANSWER)

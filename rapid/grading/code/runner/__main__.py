@@ -76,6 +76,7 @@ def main() -> None:
         timeout, memory, guarded, filtered = encoding.REQUEST.unpack(message)
         walls = Walls(
             timeout,
+            # CPU seconds: above the wall-clock limit, in case that is not enforced.
             settings["resources"] | {"AS": memory, "CPU": int(timeout) + 2},
             user,
             working_filters if filtered else [],
@@ -112,7 +113,8 @@ def supervise_child(
     job: socket.socket, divider: isolation.Divider, walls: Walls
 ) -> tuple[bool, int]:
     """Run one job in a child. Return whether its time ran out, and its wait status."""
-    # The child alone keeps `lifeline` open, so `alive` reaches its end when the child ends.
+    # Only the child keeps the writing end `lifeline` open, so the reading end `alive` reaches the
+    # end of file when the child ends.
     alive, lifeline = os.pipe()
     deadline = time.monotonic() + walls.timeout
     child = divider.fork()
@@ -136,7 +138,7 @@ def supervise_child(
 def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
     """Isolate this process, run the job, and end the process.
 
-    If isolating it fails the job is not run.
+    If the isolation fails, the job is not run.
     """
     try:
         os.setsid()
@@ -145,6 +147,7 @@ def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
         isolation.limit_resources(walls.resources)
         for kernel_filter in walls.filters:
             kernel_filter.restrict()
+        # Close all file descriptors from CONTROL on, except the job's socket and the lifeline.
         first, second = sorted((job.fileno(), lifeline))
         os.closerange(CONTROL, first)
         os.closerange(first + 1, second)

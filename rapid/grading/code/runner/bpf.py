@@ -18,13 +18,13 @@ MACHINES = {"x86_64": (0xC000_003E, 0), "aarch64": (0xC000_00B7, 1)}
 
 Step = tuple[int, int, int, int]  # operation, steps to skip if true, steps if false, operand
 
-ALLOW: list[Step] = [(_RETURN, 0, 0, 0x7FFF_0000)]
+ALLOW: list[Step] = [(_RETURN, 0, 0, 0x7FFF_0000)]  # SECCOMP_RET_ALLOW
 LOAD_NUMBER: list[Step] = [(_LOAD, 0, 0, _NUMBER)]
 
 
 def refuse(error: int = errno.EPERM) -> list[Step]:
     """Return the step that makes the call fail with this error."""
-    return [(_RETURN, 0, 0, 0x0005_0000 | error)]
+    return [(_RETURN, 0, 0, 0x0005_0000 | error)]  # SECCOMP_RET_ERRNO
 
 
 def branch(condition: int, operand: int, then: list[Step]) -> list[Step]:

@@ -24,13 +24,14 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-# From grader to runner: timeout in seconds, bytes of address space, guarded, filtered.
+# From grader to runner: timeout in seconds, bytes of address space, whether the guard in Python and
+# the kernel's filters are on.
 REQUEST = struct.Struct("!dQ??")
 REPLY = struct.Struct("!?i")  # from runner to grader: whether the time ran out, wait status
 LENGTH = struct.Struct("!Q")  # from grader to child: bytes of the job that follows
 
 MANY = 100_000  # items of a list or tuple that are encoded one by one
-_CHUNK = 10_000  # items hashed at a time
+_CHUNK = 10_000  # items of a list that are hashed at a time, to limit memory
 _COLLISIONS = 16  # different items with the same hash in a set; by chance there is hardly ever one
 
 _CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset}
@@ -42,7 +43,7 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Digest:
-    """Stands for a long list or tuple. Two are equal if the items have equal values and types."""
+    """Stands for a long list or tuple. Equal if all items have equal values and types."""
 
     blake2: str
 
@@ -172,7 +173,7 @@ def check_hashable(items: Iterable) -> list:
         if item not in colliding:
             colliding.append(item)
             if len(colliding) > _COLLISIONS:
-                raise ValueError("made to collide")
+                raise ValueError(f"more than {_COLLISIONS} different items collide (same hash)")
     return items
 
 

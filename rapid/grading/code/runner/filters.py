@@ -21,7 +21,7 @@ from libc import call_libc, is_permitted
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC  # flags of openat that are refused
 
-OPENAT = (257, 56)  # its numbers on x86_64 and aarch64; allowed for reading only
+OPENAT = (257, 56)  # numbers of openat on x86_64 and aarch64; allowed for reading only
 
 # All other allowed calls: name, number on x86_64, number on aarch64 ("-" if it has no such call).
 _ALLOWED = """
@@ -59,6 +59,7 @@ class SystemCalls:
 def install_filter(program: bytes) -> None:
     """Put a filter on this process and the processes that it starts, or raise OSError."""
     code = ctypes.create_string_buffer(program, len(program))
+    # struct sock_fprog: the number of instructions, which have 8 bytes each, and their address.
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
     call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     call_libc("prctl", PR_SET_SECCOMP, SECCOMP_MODE_FILTER, header, 0, 0)
@@ -71,6 +72,7 @@ def assemble_filter(machine: str) -> bytes:
     for _, *numbers in ALLOWED:
         if numbers[column] != "-":
             steps += bpf.branch(bpf.IF_EQUAL, int(numbers[column]), bpf.ALLOW)
+    # Argument 2 of openat has the flags.
     reading = bpf.branch_on_argument(2, bpf.IF_ANY_BIT, WRITES, bpf.refuse()) + bpf.ALLOW
     return bpf.assemble(steps + bpf.branch(bpf.IF_EQUAL, OPENAT[column], reading) + bpf.refuse())
 
@@ -93,6 +95,7 @@ class Files:
     def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
         """Make the ruleset: every access is refused but reading these paths."""
         version = call_libc("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
+        # One bit for each access right of this version of Landlock; all are refused by default.
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
         self._ruleset = call_libc("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
         for path in paths:
@@ -117,7 +120,7 @@ class Files:
         os.close(beneath)
         if not is_open:
             for entry in os.scandir(path):
-                if not entry.is_symlink():  # its target has its own rule, or must have none
+                if not entry.is_symlink():  # the target has its own rule, or must not be readable
                     self._allow(entry.path, hidden)
 
     def restrict(self) -> None:

@@ -49,6 +49,7 @@ def enclose_process(paths: list[str], hidden: list[str], shared: list[str]) -> N
     else:
         user, group = os.geteuid(), os.getegid()
         call_libc("unshare", NAMESPACES | CLONE_NEWUSER)
+        # The user keeps its ids inside. The kernel requires setgroups to be denied before gid_map.
         maps = {"uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
         for name, text in ({"setgroups": "deny"} | maps).items():
             with open(f"/proc/self/{name}", "w") as stream:
@@ -136,7 +137,7 @@ class Divider:
         call_libc("unshare", self.FLAGS)
         child = os.fork()
         if child:
-            call_libc("setns", self._home, self.FLAGS)
+            call_libc("setns", self._home, self.FLAGS)  # back, as the next `unshare` requires
         return child
 
     def _try_round_trip(self) -> None:
@@ -158,6 +159,7 @@ def spare_user() -> int | None:
     """
     if os.geteuid() != 0:
         return None
+    # 65534 is nobody's id, for user namespaces that map no large ids.
     for user in (random.SystemRandom().randrange(2_000_000_000, 2_100_000_000), 65534):
         if is_permitted(lambda user=user: drop_rights(user)):
             return user
@@ -175,7 +177,7 @@ def drop_rights(user: int | None) -> None:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)  # then three sets, all empty
     call_libc("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
     call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it

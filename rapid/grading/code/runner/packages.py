@@ -37,8 +37,8 @@ class Finder:
 def preload_packages(mentioned: set[str]) -> None:
     """Import the packages that a program mentions, before the guard in Python is on.
 
-    At their import they do things that the guard would stop. Packages that are not installed are
-    skipped.
+    Importing these packages uses the operating system, which the guard would stop. Packages that
+    are not installed are skipped.
 
     Args:
         mentioned: names in the program, such as "numpy" or "numpy.linalg".

@@ -78,24 +78,24 @@ class Statement:
 
     @property
     def imports(self) -> bool:
-        """Return whether it is an import."""
+        """Return whether the statement is an import."""
         return isinstance(self.node, ast.Import | ast.ImportFrom)
 
     @property
     def declares(self) -> bool:
-        """Return whether it is an import, or the definition of a function or class."""
+        """Return whether the statement is an import, or the definition of a function or class."""
         return self.imports or isinstance(self.node, (*_FUNCTIONS, ast.ClassDef))
 
     def defines(self, name: str) -> bool:
-        """Return whether it binds this name, other than by an import."""
+        """Return whether the statement binds this name, other than by an import."""
         return not self.imports and name in self.bound | self.rebound
 
     def binds(self, name: str) -> bool:
-        """Return whether it binds this name, also by an import."""
+        """Return whether the statement binds this name, by an import or otherwise."""
         return name in self.bound
 
     def is_plain_function(self, name: str) -> bool:
-        """Return whether it is a `def` of this name without a decorator."""
+        """Return whether the statement is a `def` of this name without a decorator."""
         node = self.node
         return isinstance(node, _FUNCTIONS) and node.name == name and not node.decorator_list
 
@@ -172,7 +172,9 @@ def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
     while index < len(lines):
         fence, count = _FENCE.fullmatch(lines[index]), 1
         if fence and (opened is not None or "`" not in (fence["info"] or "")):
-            blocks += opened or []
+            blocks += opened or []  # a fence closes the block that is open
+            # It opens a block if none is open, or if it names a language: then the fence that
+            # should have closed the last block is missing.
             has_language = re.match(r"[ \t]*[\w{]", fence["info"] or "")
             opened = [] if opened is None or has_language else None
         elif _START.match(lines[index]):
@@ -204,13 +206,17 @@ def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
         except SyntaxError as error:
             last = min(error.lineno or 1, len(lines)) - 1
         holds_code = holds_code or last > 0
+        # A closing fence after code on the same line is a syntax error: cut the line there.
         code = _CLOSING.split(lines[last], maxsplit=1)[0]
         if code != lines[last]:
             lines = lines[:last] + ([code] if code.strip() else [])
             continue
+        # Drop the line of the error, and the lines back to the start of its statement or to a blank
+        # line.
         while last and lines[last - 1].strip() and not _starts_at_margin(lines[last]):
             last -= 1
         lines = lines[:last]
+    # Nothing can be parsed. Skip the first line, and the rest of its statement if it is code.
     broken = itertools.takewhile(lambda line: not _starts_at_margin(line), all_lines[1:])
     return None, 1 + len(list(broken)) if holds_code else 1
 
@@ -249,6 +255,7 @@ def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement
         rest: the statements of all other pieces.
     """
     bound_in_piece = {bound for statement in piece for bound in statement.bound}
+    # Statements of other pieces give only names that the piece itself does not bind.
     imported = [(statement, statement.bound - bound_in_piece - _BUILTINS) for statement in rest]
     statements = imported + [(statement, statement.bound) for statement in piece]
     # By name: the names that are mentioned by the statements that bind it.
@@ -277,6 +284,7 @@ def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement
         state |= statement.altered | statement.rebound | (set() if statement.declares else bound)
     state &= needed
     parts = []
+    # Indices of the piece's own statements start at 0; those of `imported` are negative.
     for index, (statement, bound) in enumerate(statements, start=-len(imported)):
         reached = reach(statement.mentioned)
         if statement.declares:
@@ -284,6 +292,7 @@ def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement
         else:
             is_selected = reached & state or statement in settings
         if is_selected:
+            # A statement that uses the function without binding it may be the model's own test.
             must_succeed = 0 <= index <= defined_at and name not in reached - bound
             parts.append(Part(statement.code, must_succeed))
     return parts

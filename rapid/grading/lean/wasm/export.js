@@ -132,16 +132,17 @@ class Exporter {
   parts(kind, node) {
     const { rt } = this;
     let op = this.op(kind, node);
-    let skipped = BINDERS.has(op) ? 1 : 0;
+    let index = BINDERS.has(op) ? 1 : 0; // of the first field that is written
     if (op === 'zero') return { op, fields: [] };
     if (op === 'mdata') return { op, fields: [{ kind, object: rt.field(node, 1) }] };
     if (op === 'lit') {
       node = rt.field(node, 0);
       op = rt.constructorOf(node) === 1 ? 'text' : 'nat';
     }
-    if (!Object.hasOwn(LINES[kind], op)) throw new Error('a term with a hole');
+    // Metavariables and free variables, which a finished proof does not have.
+    if (!Object.hasOwn(LINES[kind], op)) throw new Error(`a term with a ${op}`);
     const kinds = LINES[kind][op];
-    return { op, fields: kinds.map((kind) => ({ kind, object: rt.field(node, skipped++) })) };
+    return { op, fields: kinds.map((kind) => ({ kind, object: rt.field(node, index++) })) };
   }
 
   /** Return the name of the constructor of a node. */

@@ -22,7 +22,7 @@ const BEFORE = 'set_option autoImplicit false';
 const UNCHECKED = 'set_option debug.skipKernelTC true';
 const HEARTBEATS = 200000000; // the kernel's limit of work for one check
 const SEVERITY = ['information', 'warning', 'error'];
-const END = 'Lean.Parser.Command.eoi'; // the command at the end of a text
+const END = 'Lean.Parser.Command.eoi'; // what the parser returns at the end of a text
 // The type of the snapshot that a theorem leaves.
 const DECLARATIONS = 'Lean.Elab.DefsParsedSnapshot';
 
@@ -55,7 +55,7 @@ class Frontend {
 
   constructor(runtime, { options, noMessages, beginning, base, unchecked }) {
     this.rt = runtime;
-    this.x = runtime.x;
+    this.x = runtime.x; // the functions that lean.wasm exports
     this.options = options; // Lean's default Options
     this.noMessages = noMessages; // an empty MessageLog
     this.beginning = beginning; // the parser's state before a text without a header
@@ -80,8 +80,8 @@ class Frontend {
   }
 
   /**
-   * Remove all linters. They only write warnings, which are not used here. One of them runs the
-   * interpreter, after which all memory would have to be put back.
+   * Remove all linters. They only write warnings, which are not used here. One linter runs the
+   * interpreter, after which the whole memory would have to be put back (memory.js).
    */
   removeLinters() {
     const { rt, x } = this;
@@ -119,6 +119,7 @@ class Frontend {
     const { rt, x } = this;
     const promise = rt.keep(x.lean_io_promise_new());
     const before = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
+    // A SnapshotBundle: the old snapshot, and a promise that Lean resolves with the new one.
     const bundle = rt.makeObject(1, [rt.makeObject(0, [before, promise])]);
     const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
     const context = this.commandContext(input, bundle);
@@ -143,7 +144,7 @@ class Frontend {
     return this.rt.keep(this.rt.makeObject(0, fields, 1));
   }
 
-  /** Return the message logs of a DynamicSnapshot and of all snapshots below it. */
+  /** Return the message logs of a DynamicSnapshot and of the snapshots that it contains. */
   logsOf(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return [];

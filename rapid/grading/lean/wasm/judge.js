@@ -8,8 +8,8 @@
  * 1. The judge elaborates the statement with `sorry`, to get the theorem's name, universe
  *    parameters and type.
  * 2. The kernel checks each exported constant, and then the theorem, in the environment after the
- *    header. The theorem's name, parameters and type are those of step 1; only its value is
- * exported.
+ *    header. The theorem's name, parameters and type are those of step 1; only its value comes from
+ *    the export.
  * 3. The judge looks up each constant of the header that the exported terms mention. An axiom must
  *    be one of Lean's three standard axioms, and constants by which the kernel would run compiled
  *    code are refused.
@@ -86,7 +86,8 @@ class Judge {
     const { rt, x } = this.lean;
     const stated = this.read(goal.type);
     const proof = this.read(exportBytes);
-    // Constants that the statement itself adds are the judge's; those in the export are ignored.
+    // For constants that the statement itself adds, the judge uses its own definitions and ignores
+    // those in the export.
     const added = proof.constants.filter(({ key }) => !stated.keys.has(key));
     for (const { key, name } of added) {
       if (BUILT_IN.has(key)) throw new Refusal('forbidden', [`declares ${name.join('.')}`]);
@@ -94,7 +95,8 @@ class Judge {
     for (const name of proof.mentioned) {
       if (!stated.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.allow(name);
     }
-    x._ZN4lean15reset_heartbeatEv(); // otherwise heartbeats add up over all checks
+    // Heartbeats count the kernel's work. Otherwise they would add up over all checks.
+    x._ZN4lean15reset_heartbeatEv();
     let kernel = this.lean.kernel();
     for (const { name, declaration } of [...stated.constants, ...added]) {
       kernel = this.add(kernel, name, declaration);
@@ -119,7 +121,7 @@ class Judge {
   add(kernel, name, declaration) {
     const { rt, x } = this.lean;
     const result = x.lean_add_decl(kernel, HEARTBEATS, rt.keep(declaration), NO_CANCELLING);
-    if (rt.tag(result) === 0) {
+    if (rt.tag(result) === 0) { // an Except: 0 is an error, 1 the new environment
       throw new Refusal('forbidden', [`the kernel refuses ${name.join('.')}`]);
     }
     return rt.keptField(result, 0);

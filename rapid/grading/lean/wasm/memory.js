@@ -76,12 +76,12 @@ class Image {
    * memory, and for that code a proof is data.
    */
   tidy(runtime, isWhole) {
-    const isHit = runtime.noticed.evaluated || !isWhole;
-    if (isHit || runtime.x.sbrk(0) - this.head.top > SPARE) this.restore(runtime);
+    const mayBeChanged = runtime.noticed.evaluated || !isWhole;
+    if (mayBeChanged || runtime.x.sbrk(0) - this.head.top > SPARE) this.restore(runtime);
     Object.assign(runtime.noticed, { evaluated: 0, unchecked: [] });
   }
 
-  /** Put back the memory of the image, and clear memory that was added since. */
+  /** Put the memory back to the image's content, and clear memory that was added since. */
   restore(runtime) {
     const { bytes } = runtime;
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));

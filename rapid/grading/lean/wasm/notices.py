@@ -73,11 +73,12 @@ def add_beginnings(program: bytes) -> bytes:
             for name, instructions in (calls | BEGINNINGS).items()
         }
     except ValueError as error:
-        raise PatchFailed(f"lean.wasm has other functions: {error}") from error
+        raise PatchFailed(f"lean.wasm has other functions or imports: {error}") from error
     # Copy the functions of the code section, with the instructions added and the sizes corrected.
     code = sections[CODE]
     count, at = _read_number(program, code.start)
     pieces, copied_to = [_to_leb(count)], at
+    # Imported functions have the first indices; the code section has the others, in order.
     for index in range(len(imported), max(added) + 1):
         size, body = _read_number(program, at)
         if index in added:
@@ -115,7 +116,7 @@ def _imported_functions(program: bytes, at: int) -> list[str]:
             size, start = _read_number(program, at)
             name, at = program[start : start + size], start + size
         kind, at = program[at], at + 1
-        if kind == 0:
+        if kind == 0:  # a function: its type
             names.append(name.decode())
             _, at = _read_number(program, at)
         elif kind in (1, 2):  # a table or a memory: the type of a table, then limits
@@ -130,7 +131,7 @@ def _imported_functions(program: bytes, at: int) -> list[str]:
 
 def _exported_function(program: bytes, section: range, name: str) -> int:
     """Return the index of an exported function. Raise ValueError if it does not exist."""
-    entry = _to_leb(len(name)) + name.encode() + b"\0"
+    entry = _to_leb(len(name)) + name.encode() + b"\0"  # 0: the export is a function
     return _read_number(program, program.index(entry, section.start, section.stop) + len(entry))[0]
 
 

@@ -22,8 +22,8 @@ class Patch(NamedTuple):
 
 PATCHES = (
     Patch(
-        "A symbol was looked up by a linear search through all exports. The index is only for "
-        "other threads to catch up with; there are none.",
+        "A symbol was looked up by a linear search through all exports. Only other threads need "
+        "the index that is found, and there are none.",
         "newSymIndex=Object.keys(lib.exports).indexOf(symbol);",
         "newSymIndex=symbol in lib.exports?0:-1;",
     ),
@@ -33,12 +33,12 @@ PATCHES = (
         "",
     ),
     Patch(
-        "Symbols are therefore looked up among the exports themselves.",
+        "Without that table, symbols are looked up among the exports themselves.",
         'newDSO("__main__",0,wasmImports)',
         'newDSO("__main__",0,wasmExports)',
     ),
     Patch(
-        "Every export got an entry in the global offset table; only those imported need one.",
+        "Every export got an entry in the global offset table; only imported symbols need one.",
         "updateGOT=(exports,replace)=>{for(var symName in exports){",
         "updateGOT=(exports,replace)=>{"
         "for(var symName of Object.keys(GOT).filter(name=>name in exports)){",
@@ -69,7 +69,7 @@ def patch_lean_js(source: str) -> str:
     source = drop_unused_exports(source)
     for patch in PATCHES:
         if (count := source.count(patch.old)) != 1:
-            raise PatchFailed(f"{count} places instead of one for the patch: {patch.why}")
+            raise PatchFailed(f"lean.js has {count} places instead of one for: {patch.why}")
         source = source.replace(patch.old, patch.new)
     return source
 

@@ -35,7 +35,7 @@ class Replayer {
   constructor(runtime) {
     this.rt = runtime;
     this.x = runtime.x;
-    // By index: the objects of each kind; prefix and last component of names; depth of levels.
+    // By index: objects of each kind; prefix and last component of names; depth of levels.
     this.objects = { name: [NONE], level: [this.x.lean_level_mk_zero(NONE)], expression: [] };
     this.components = [null];
     this.depths = [0];
@@ -199,6 +199,7 @@ class Replayer {
 function declarationOf(rt, op, name, params, type, value, hint) {
   const { x } = rt;
   const head = [name, params, type, value];
+  // Constructors of Declaration: 1 is a definition, 2 a theorem, 3 an opaque constant.
   if (op === 'theorem') return rt.makeObject(2, [x.lean_mk_theorem_val(...head, NONE)]);
   if (op === 'opaque') return rt.makeObject(3, [x.lean_mk_opaque_val(...head, NOT_UNSAFE, NONE)]);
   const hints = HINTS.includes(hint)

@@ -16,7 +16,7 @@ const { Invokes } = require('./invoke.js');
 const PAGE = 65536; // bytes
 const MAX_PAGES = 24576; // 1.6 GB; Lean with the header imported uses 0.2 GB
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
-const MANY = 1 << 20; // references that `keep` adds
+const MANY = 1 << 20; // references that `keep` adds: more than Lean's functions ever remove
 const SYSROOT = '/sysroot'; // in the file system that emscripten makes for Lean
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 }; // of Lean objects
@@ -179,6 +179,7 @@ class Runtime {
   isScalar(object) {
     return (object & 1) === 1;
   }
+  /** Return the tag of an object: its constructor's index, or a value of TAG. */
   tag(object) {
     return this.bytes[object + 7];
   }
@@ -186,10 +187,11 @@ class Runtime {
   constructorOf(object) {
     return this.isScalar(object) ? object >>> 1 : this.tag(object);
   }
-  /** Return a byte after the fields, where an object has its scalar fields. */
+  /** Return a byte after the `fields` pointers of an object, where its scalar fields are. */
   byte(object, fields, index) {
     return this.bytes[object + 8 + 4 * fields + index];
   }
+  /** Return a field of an object, a Lean value. */
   field(object, index) {
     return this.words[(object >>> 2) + 2 + index];
   }

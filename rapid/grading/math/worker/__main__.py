@@ -42,7 +42,7 @@ def main() -> None:
     with contextlib.suppress(ConnectionError), socket.socket(fileno=0) as connection:
         for line in connection.makefile():
             if line == "\n":  # a new grader: start with a new child
-                child = child and child.end() and None
+                child = child and child.end() and None  # ends the child, if there is one
                 connection.sendall(b"ready")
                 continue
             # Between requests the child sends nothing, so a readable link means that it has ended.
@@ -100,8 +100,10 @@ class Child:
         """Close the link and wait for the child to end. Return the reason for a missing answer."""
         self.link.close()
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        if status in (-signal.SIGKILL, -signal.SIGTERM):  # from outside: no answer can cause them
+        # Signals from outside: no answer can cause them.
+        if status in (-signal.SIGKILL, -signal.SIGTERM):
             return "infrastructure"
+        # The alarm of `serve_questions`; anything else is a crash.
         return "timeout" if status == -signal.SIGALRM else "crashed"
 
 
@@ -124,8 +126,8 @@ def shed_rights(memory: int) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
     with contextlib.suppress(ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
-        resource.setrlimit(nothing, (0, 0))
+    for limit in (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
+        resource.setrlimit(limit, (0, 0))
 
     def refuse(event: str, args: tuple) -> None:
         acts = event.startswith(ACTIONS) and event not in IMPORTING

@@ -43,7 +43,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
-    is_list = "commas" in question
+    is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
@@ -114,6 +114,8 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     *sides, last = map(str.strip, answer.split("="))
     digits, base = parse_numeral(gold) if parse_numeral(gold)[1] else (gold, asked_base(question))
     answer, answer_base = parse_numeral(last) if parse_numeral(last)[1] else (last, base)
+    # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
+    # number with a base that has the same value.
     sides = [side for side in sides if not re.fullmatch("[a-zA-Z]", side)]
     return (answer, answer_base) == (digits, base) and all(
         parse_numeral(side)[1] and int(*parse_numeral(side)) == int(digits, base) for side in sides
@@ -132,6 +134,7 @@ def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question:
     if asks_percent(question):
         return is_same(expected, answer, question)
     percentage, number = (expected, answer) if is_gold else (answer, expected)
+    # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
     if asked_forms(question) or value(number).is_Integer or not SHARES.search(question):
         return False
     return value(percentage) == 100 * value(number) and not find_undone(answer) - find_undone(

@@ -33,6 +33,7 @@ def number_style(formula: Formula) -> str:
     """
     if is_negated(formula):
         term = formula.children[1]
+        # Not two signs in a row, and not a sum in brackets.
         return "" if "-" in tokens(term)[:1] or kind(term) == "sum" else number_style(term)
     if kind(formula) == "NUMBER":
         return "integer" if is_integer(formula) else "decimal"
@@ -124,9 +125,11 @@ def undone_at_top(formula: Formula) -> Iterator[str]:
 
 def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
     """Yield what a sum leaves undone: like terms, zeros, constants, two signs in a row."""
+    # Each term as a number times the rest: like terms have the same rest.
     values = [value(term).as_coeff_Mul() for _, term in parts]
-    if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):
+    if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):  # x + 0
         yield "sum of numbers"
+    # 1 + pi: no letters, so a number that is not worked out.
     if len(parts) > 1 and not any(rest.free_symbols for _, rest in values):
         yield "sum of constants"
     if any(is_negated(term) for _, term in parts):
@@ -141,10 +144,11 @@ def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
         yield "exponential"
     elif not power.is_Integer:
         yield "root"
-    elif (
+    elif (  # (x^2)^3, x^1, 2^3
         kind(base) in ("power", "root") or power in (0, 1) or not (number.free_symbols or is_letter)
     ):
         yield "power of numbers"
+    # (-x)^2, (xy)^2, (2x + 2)^2
     if is_negated(base) or kind(base) in PRODUCTS or (has_sum(base) and content(base) != 1):
         yield "power of a product"
     if power.is_negative and number.free_symbols:
@@ -158,22 +162,25 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
     for side, divisors in ((above, below), (below, [])):
         bases = [base_of(part) for part in side if not number_style(part)]
         numbers = [part for part in side if number_style(part) or is_power_of_numbers(part)]
-        if len(numbers) > 1 or len(bases) > len(set(bases)):
+        if len(numbers) > 1 or len(bases) > len(set(bases)):  # 2*3, x*x
             yield "product of numbers"
-        units = [part for part in side if number_style(part) and abs(value(part)) in (0, 1)]
-        if units and (len(side) > 1 or not divisors):
+        trivial = [part for part in side if number_style(part) and abs(value(part)) in (0, 1)]
+        if trivial and (len(side) > 1 or not divisors):  # 1x, 0x, x/1, but not 1/x
             yield "product of numbers"
-    if set(map(base_of, above)) & set(map(base_of, below)):
+    if set(map(base_of, above)) & set(map(base_of, below)):  # x/x, x^2/x
         yield "product of numbers"
+    # A number divided by a number: a fraction over or under the line, or a quotient without rest.
     if under != 1 and (over.q > 1 or under.q > 1 or over % under == 0):
         yield "product of numbers"
+    # Two roots that could be one: on the same side, or on both sides with a common factor.
     surds = [[value(part) for part in side if is_surd(part)] for side in (above, below)]
     if max(map(len, surds)) > 1 or (all(surds) and not are_coprime(*surds)):
         yield "product of roots"
+    # Without letters, a product with a sum such as sqrt(3)(1 + sqrt(2)) could be multiplied out.
     irrational = [part for _, part in parts if not number_style(part)]
     if not value(formula).free_symbols and len(irrational) > 1 and any(map(has_sum, irrational)):
         yield "product of sums"
-    if any(map(is_divided, operands(formula))) and below:
+    if any(map(is_divided, operands(formula))) and below:  # (x/y)/z
         yield "quotient of quotients"
     if any(map(is_negated, [part for _, part in parts][1:])):
         yield "signs"
@@ -182,7 +189,12 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
 
 
 def split_quotient(formula: Formula) -> tuple[list[Formula], list[Formula], Rational, Rational]:
-    """Return the factors of a formula, its divisors, and the numeric factor of each."""
+    """Split a product or fraction at its fraction line.
+
+    Returns:
+        The factors above the line, the factors below it, and the product of the numbers in each
+        (`content`).
+    """
     above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
     over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
     return above, below, over, under
@@ -225,8 +237,8 @@ def shape(formula: Formula) -> str:
 
     - "expanded": a product without sums in it, or a sum of such products;
     - "factored": a product with a factor that is an expanded sum;
-    - "quotient": one of these divided by a letter or a sum;
-    - "sum of quotients";
+    - "quotient": an expanded or factored formula divided by a letter or a sum;
+    - "sum of quotients": a sum with such a quotient;
     - "mixed up": anything else.
     """
     formula = drop_sign(formula)
@@ -244,12 +256,13 @@ def shape(formula: Formula) -> str:
     if "denominator" in find_undone(formula):
         return "quotient"
     sums = [part for _, part in parts if has_sum(part)]
+    # A sum that is the only factor above the line, as in (x+1)/2, is not factored.
     is_one_sum = len(sums) == 1 == len([part for side, part in parts if side > 0])
     return "factored" if sums and (kind(formula) == "power" or not is_one_sum) else "expanded"
 
 
 def base_of(formula: Formula) -> Formula:
-    """Return the base of a power; another formula itself."""
+    """Return the base of a power; a formula that is no power is returned unchanged."""
     return formula.children[0] if kind(formula) == "power" else formula
 
 
@@ -261,12 +274,14 @@ def is_simplest(formula: Formula) -> bool:
     if isinstance(formula, Token):
         return True
     above, below, over, under = split_quotient(formula)
+    # A number that could be cancelled, or a root in the denominator.
     if gcd(over.p, over.q * under.p) != 1 or any("root" in find_undone(part) for part in below):
         return False
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
         return False
     if is_surd(formula) and not is_simplified_root(formula):
         return False
+    # Letters that could be cancelled.
     if (
         shape(formula) == "quotient"
         and sympy.gcd(*(prod(map(value, side)) for side in (above, below))).free_symbols
@@ -279,9 +294,11 @@ def is_simplest(formula: Formula) -> bool:
 
 def is_simplified_root(surd: Formula) -> bool:
     """Return whether no factor can be taken out of a root, and its index cannot be smaller."""
+    # sympy takes out what can be taken out: `number`, or a smaller index in the exponent of `rest`.
     number, rest = value(surd).as_coeff_Mul()
-    index = 2
+    index = 2  # of a square root
     if kind(surd) == "power" or len(surd.children) == 2:
+        # Child 1 of a power is its exponent, child 0 of a root with an index is the index.
         index = value(surd.children[kind(surd) == "power"])
         index = index.q if kind(surd) == "power" else index
     exponent = rest.as_base_exp()[1]

@@ -46,6 +46,7 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
     signed = parts if kind(parts[0]) == "SIGN" else [Token("SIGN", "+"), *parts]
     flat = []
     for sign, part in zip(map(str, signed[::2]), signed[1::2], strict=True):
+        # -(-x) stays one term, so that `forms.undone_in_sum` can find two signs in a row.
         inner = terms(part) if sign == "+" or len(terms(part)) > 1 else [("+", part)]
         flat += [(OPPOSITE.get((sign, inner_sign), sign), term) for inner_sign, term in inner]
     return flat
@@ -83,6 +84,7 @@ def is_fraction(formula: Formula) -> bool:
 
 
 def is_integer(formula: Formula) -> bool:
+    """Return whether a formula is an integer without a sign."""
     return kind(formula) == "NUMBER" and formula.isdecimal()
 
 
@@ -117,22 +119,23 @@ def _value(formula: Formula) -> Expr:
     if rule == "sum":
         signs = {"+": 1, "-": -1}
         if any(sign not in signs for sign, _ in terms(formula)):
-            raise Unreadable("a sum of both signs is two numbers")
+            raise Unreadable("a sum with \\pm has two values")
         return sympy.Add(*(signs[sign] * value(term) for sign, term in terms(formula)))
     if rule in PRODUCTS:
         return sympy.Mul(*(value(factor) ** sign for sign, factor in factors(formula)))
     if rule == "applied":
         name, _, base = parts[0][1:].partition("_")
         if len(parts) == 3 and value(parts[1]).is_negative:
-            raise Unreadable("f^-1(x) could be an inverse function or a quotient")
+            raise Unreadable(f"{parts[0]} to a negative power: an inverse function or a quotient")
         function = SYMPY_NAMES.get(name, name)
+        # \log_2 has its base in its name; \log without one has the base 10, but sympy's has e.
         bases = (
             [value(parse_formula(base[1:-1]))] if base else [sympy.Integer(10)] * (name == "log")
         )
         result = getattr(sympy, function)(value(parts[-1]), *bases)
         return power(result, value(parts[1])) if len(parts) == 3 else result
     if rule not in OPERATIONS:
-        raise Unreadable(f"{rule} is no number")
+        raise Unreadable(f"a formula of the kind {rule} has no value")
     return OPERATIONS[rule](*map(value, parts))
 
 
@@ -141,6 +144,7 @@ def _value_of_token(token: Token) -> Expr:
         case "NUMBER":
             return Rational(token.removesuffix("."))
         case "REPEATING":
+            # 0.1\overline{6} is (16 - 1) / 90: `fixed` is 1, the repeated `digits` are 6.
             integer, fixed, digits = re.fullmatch(r"(\d*)\.(\d*)\D+(\d+)}", token).groups()
             above = int(integer + fixed + digits) - int(integer + fixed or 0)
             return Rational(above, (10 ** len(digits) - 1) * 10 ** len(fixed))
@@ -148,16 +152,16 @@ def _value_of_token(token: Token) -> Expr:
             return sympy.Add(*mixed(token))
         case "NAME":
             return CONSTANTS.get(token) or sympy.Symbol(str(token), real=True)
-    raise Unreadable(f"{token} is no number")
+    raise Unreadable(f"{token} has no value")
 
 
 def power(base: Expr, exponent: Expr) -> Expr:
     """Return a power. Raise Unreadable if it would be too large to compute."""
     if exponent.is_number and exponent.is_real and abs(exponent) > BITS:
-        raise Unreadable("an exponent that is too large")
+        raise Unreadable(f"an exponent above {BITS} is not computed")
     bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
     if bits > 1 and exponent.is_Rational and bits * abs(exponent) > BITS:
-        raise Unreadable("a number of too many digits")
+        raise Unreadable(f"a power of more than {BITS} bits is not computed")
     return base**exponent
 
 
@@ -173,14 +177,16 @@ def root(*parts: Expr) -> Expr:
 
 
 def factorial(number: Expr) -> Expr:
+    """Return a factorial. Raise Unreadable if it would be too large to compute."""
     if number.is_Integer and number > 5000:
-        raise Unreadable("a number of too many digits")
+        raise Unreadable("a factorial above 5000! is not computed")
     return sympy.factorial(number)
 
 
 def binomial(n: Expr, k: Expr) -> Expr:
+    """Return n choose k. Raise Unreadable if it would be too large to compute."""
     if any(number.is_number and abs(number) > 5000 for number in (n, k)):
-        raise Unreadable("a number of too many digits")
+        raise Unreadable("a binomial of a number above 5000 is not computed")
     return sympy.binomial(n, k)
 
 
@@ -197,7 +203,7 @@ def is_equal(first: Formula, second: Formula) -> bool:
     difference = value(first) - value(second)
     if difference.is_Rational:
         return difference == 0
-    for exact in (lambda x: x, sympy.sqrtdenest):
+    for exact in (lambda x: x, sympy.sqrtdenest):  # sqrtdenest: sqrt(3 + 2 sqrt(2)) = 1 + sqrt(2)
         above, _ = sympy.fraction(sympy.together(exact(difference)))
         if sympy.expand(above) == 0:
             return True

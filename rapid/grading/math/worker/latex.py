@@ -39,7 +39,7 @@ UNSEEN = (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
         " ",
     ),
-    (r"(?<= )\.(?!\d)", " "),
+    (r"(?<= )\.(?!\d)", " "),  # the dot of \left. or \right.
     (r"\\(?:text)?color\s*\{[^{}]*\}|(?<!\\)\$|(?<!\\)\\[()\[\]]|\{\}", ""),
 )
 # Patterns that are replaced after that, in this order: spaces, thousands separators, "and" and "or"
@@ -81,7 +81,7 @@ FUNCTIONS = frozenset(
 )
 THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
-# Number of arguments of commands. A bar after one of BEFORE_BAR opens an absolute value.
+# Number of arguments of commands. A bar (|) after one of BEFORE_BAR opens an absolute value.
 ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1}
 BEFORE_BAR = frozenset("+-=<>({[,*/&|") | {"", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm"}
 

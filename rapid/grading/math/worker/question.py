@@ -60,7 +60,7 @@ def base_of(name: str) -> int:
 
 def asked_base(question: str) -> int:
     """Return the base of the number that a question asks for: the last that it names, else 10."""
-    if "how many" in question.lower():
+    if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
     bases = [base_of(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
     return next(filter(None, reversed(bases)), 10)

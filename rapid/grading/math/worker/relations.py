@@ -1,6 +1,8 @@
 """Compares answers of all kinds: numbers, lists, intervals and equations.
 
-docs/benchmarks.md describes the rules. `gold` is the known answer.
+docs/benchmarks.md describes the rules. `gold` is the known answer. A "chain" is a formula with
+relations between its sides, such as x = 5 or 2 <= x < 5; `children[1::2]` are its relations. An
+operation is "undone" if it is written and not carried out (forms.py).
 """
 
 import contextlib
@@ -51,6 +53,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         return True
     if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
         return False
+    # Inequalities: both must be about the same names. Otherwise the question must use the names.
     if kind(gold) == kind(answer) == "chain" and "=" not in (
         *gold.children[1::2],
         *answer.children[1::2],
@@ -69,6 +72,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         return any(is_same(gold, side, question) for side in read_solutions(answer, gold, question))
     if kind(gold) in SEQUENCES or kind(answer) in SEQUENCES:
         return is_same_sequence(gold, answer, question)
+    # Infinity, and constants such as the empty set, have no value to compare.
     if (
         sign_of_infinity(gold)
         or sign_of_infinity(answer)
@@ -88,6 +92,7 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
+    # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
     undone_names = find_undone(answer)
     if not undone_names <= find_undone(gold) | always_allowed or not is_form_allowed(
@@ -112,6 +117,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
       only repeats the question.
     - A mixture of sums and products of sums is allowed only if the known answer is one.
     """
+    # Pairs (shape, whether the formula is in simplest form), of the known answer and of the answer.
     expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
     if form == expected and count_letters(gold) == count_letters(answer):
         return True
@@ -120,11 +126,13 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     if "shape" in asked_for and (form[0] != expected[0] or has_arithmetic(answer)):
         return False
+    # The known answer is in simplest form, and the answer is not.
     if form[1] < expected[1] and (asked_for or form[0] == "factored"):
         return False
     if form[0] == "integer":
         return True
     undone_names = find_undone(answer)
+    # Expressions of the question that have the answer's value and are worked out as far.
     copies = [
         part
         for part in stated_expressions(question)
@@ -150,16 +158,18 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
     gold_elements, answer_elements = operands(gold), operands(answer)
     if not rules <= SEQUENCES:  # {5} is the same as 5
         gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
-        is_pair = (
+        are_single = (
             "set" in rules
             and len(gold_parts) == len(answer_parts) == 1
             and "CONSTANT" not in map(kind, gold_parts)
         )
-        return is_pair and is_same(gold_parts[0], answer_parts[0], question)
+        return are_single and is_same(gold_parts[0], answer_parts[0], question)
     if len(gold_elements) != len(answer_elements):
         return False
+    # A list with "and" or "or" between its items is not a tuple.
     if "tuple" in rules and any(has_word(listed, '"') for listed in (gold, answer)):
         return False
+    # A list without brackets may be a tuple, but not one of equations, and not an interval.
     has_names = "chain" in map(kind, (*gold_elements, *answer_elements))
     is_list_of_tuple = rules == {"items", "tuple"} and not (
         has_names
@@ -170,8 +180,8 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
     if (
         is_list_of_tuple
         or is_list_in_order
-        or rules <= {"tuple", "open"}
-        or len(rules & SORTED) == len(rules) == 1
+        or rules <= {"tuple", "open"}  # (1, 2) is parsed as a tuple, but may be an interval
+        or len(rules & SORTED) == len(rules) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
     lists = [formula for formula in (gold, answer) if kind(formula) == "items"]
@@ -230,6 +240,7 @@ def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: s
 def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     """Return whether an answer is the same as a known answer that is an equation or inequality."""
     sides, relations = operands(gold), gold.children[1::2]
+    # The same sides and relations. The sides of an equation may be swapped.
     if kind(answer) == "chain" and answer.children[1::2] == relations:
         orders = (
             [operands(answer), operands(answer)[::-1]]
@@ -240,12 +251,15 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
             return True
     if relations != ["="] or (kind(answer) == "chain" and answer.children[1::2] != ["="]):
         return False
+    # From here on the known answer is an equation with two sides.
     name, expected = sides
     if kind(answer) != "chain":
         return is_name(name) and is_same(expected, answer, question)
     chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
     if any(states_equation(chain, answer) for chain in chains):
         return False
+    # Another equation is right if it follows by multiplying with a number, unless the known answer
+    # is a value of a name (x = 5), defines the same name, or the question asks for a form.
     is_solved = is_name(name) and not value(expected).free_symbols
     is_worked_out = undone_sides(answer) <= undone_sides(gold) | {"root"}
     has_same_name = is_name(name) and (name in operands(answer) or kind(name) == "called")

@@ -63,8 +63,10 @@ def to_interval(chain: Tree) -> Formula:
         return Tree("union", [Tree("open", part) for part in parts])
     if not {*relations} <= {"<", "\\leq"} and not {*relations} <= {">", "\\geq"}:
         return chain
+    # Put the sides in increasing order. A bound that is missing is infinite.
     if relations[0] in (">", "\\geq"):
         sides, relations = sides[::-1], relations[::-1]
+    # Whether the interval includes each of its two ends.
     closed = [relation in ("\\leq", "\\geq") for relation in relations]
     if len(sides) == 2:
         is_name_first = is_name(sides[0])
@@ -76,7 +78,7 @@ def to_interval(chain: Tree) -> Formula:
 
 
 def has_letters(bound: Formula) -> bool:
-    """Return whether the end of an interval depends on a name."""
+    """Return whether the bound of an interval depends on a variable."""
     return not sign_of_infinity(bound) and bool(value(bound).free_symbols)
 
 
@@ -111,6 +113,7 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
     ):
         return False
     places = len(tokens(decimal)[-1].partition(".")[2])
+    # At most half a unit of the last decimal place.
     return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
 
 
@@ -123,6 +126,7 @@ def is_proportional(first: Expr, second: Expr) -> bool:
         return False
     first, second = sympy.expand(first), sympy.expand(second)
     coefficients, second_coefficients = first.as_coefficients_dict(), second.as_coefficients_dict()
+    # Compare all terms after multiplying so that a term that both expressions have is equal.
     common = next((key for key in coefficients if second_coefficients.get(key)), None)
     return (
         common is not None
@@ -142,6 +146,7 @@ def is_name(formula: Formula) -> bool:
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
+    # The grammar parses f^{-1}(2), AB and \angle ABC as products.
     first, *arguments = operands(formula)
     if kind(first) == "power" and first.children[1] == MINUS_ONE:  # f^{-1}(2)
         return kind(first.children[0]) == "NAME" and len(arguments) == 1

@@ -70,6 +70,7 @@ def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
         return split_number(text, words)
     pairs = [split_number(part, words) for part in parts[::2]]
     numbers, units = zip(*pairs, strict=True)
+    # All numbers have the same unit, or only the last one has a unit.
     if {*units[:-1]} <= {units[-1]} or {*units[:-1]} == {NO_UNIT}:
         parts[::2] = numbers
         return "".join(parts), units[-1]
@@ -77,15 +78,18 @@ def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
 
 
 def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
-    """Split a number and its unit, as `split_unit`."""
-    bare = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
-    if any(word not in words and stem_word(word) not in NAMES for word in bare):
+    """Split one number and its unit; see `split_unit`."""
+    # Words without quotes must be words of the question or measures.
+    unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
+    if any(word not in words and stem_word(word) not in NAMES for word in unquoted):
         return text, NO_UNIT
+    # A dollar sign comes before the number.
     dollar = re.match(r"( *-?)\s*\\\$", text)
     if dollar:
         return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
     unit_match = UNIT.search(text)
     before = text[: unit_match.start()] if unit_match else ""
+    # A number or formula must come before the unit, and not a function: in \sin m, m is a name.
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
     ):
@@ -102,6 +106,7 @@ def read_unit(words: str) -> Unit | None:
         if part in ("per", "/"):
             sign = -1
         elif part in POWERS or part.isdecimal():
+            # "squared" and ^{2} follow a measure, "square" comes before it.
             factor = POWERS.get(part) or int(part)
             if last and (part.isdecimal() or part.endswith("ed")):
                 powers[last] *= factor
@@ -118,7 +123,8 @@ def read_unit(words: str) -> Unit | None:
 
 # --- What a question asks for ---
 
-# What follows "how many", and what follows other words before a unit.
+# What follows "how many", and what follows other words before a unit. With a lookahead, (?=...),
+# a match may begin inside another one.
 COUNTED = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
 NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
 # Words that end the description of what is counted.
@@ -130,12 +136,15 @@ VERBS = frozenset(VERBS.split(" "))
 # Names of measures that have other meanings too: they are measures only after a number.
 NO_MEASURES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
 LENGTHS = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
+# Words of a sentence that asks something.
 ASKS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
 # A question with a word of NO_ANGLE does not ask for degrees; one with a word of RATES asks for a
 # unit with "per", and not for a measure that it merely mentions.
 NO_ANGLE = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATES = frozenset(["speed", "rate"])
+# Stems of words for numbers that may follow "how many".
 NUMBER_WORDS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
+# Signs by which a question mentions a measure.
 MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_ASKED = re.compile(
     r"(?:what|how many|as a) percent|percentage"
@@ -170,7 +179,7 @@ def asked_units(question: str) -> AskedUnits:
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
             counted |= {stem_word(group[-1]) for group in groups if group}
             if phrase and stem_word(phrase[0]) in NUMBER_WORDS:
-                counted = {"#"}  # an answer in thousands has no unit of its own
+                counted = {"#"}  # an answer in thousands: no word is its unit
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
@@ -192,9 +201,9 @@ def mentioned_measures(question: str) -> frozenset[str]:
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
     words -= NO_MEASURES
-    behind_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
+    after_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
     measures = {
-        NAMES[stem_word(word)] for word in {*words, *behind_numbers} if stem_word(word) in NAMES
+        NAMES[stem_word(word)] for word in {*words, *after_numbers} if stem_word(word) in NAMES
     }
     marked = {name for name, mark in MARKS.items() if re.search(mark, question)}
     return frozenset(measures | marked | {"unit"})
@@ -231,6 +240,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     if gold:
         if {name for name, _ in gold} <= MEASURES.keys():
             is_length = {name for name, _ in gold} <= LENGTHS
+            # "units", "square units": a length, an area or a volume without its measure.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
     if units.measures or units.counted:
@@ -238,6 +248,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
     sentence = next(filter(ASKS.search, reversed(sentences)), sentences[-1])
     clause = extract_prose(sentence).split()
+    # An area is in squares of a mentioned measure, a volume in cubes.
     size = next((word for word in clause if word in ("area", "volume")), "")
     power = {"area": 2, "volume": 3}.get(size, 1)
     is_no_angle = NO_ANGLE & set(clause) or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", sentence)
