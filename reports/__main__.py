@@ -17,6 +17,7 @@ from reports import contents
 from reports.contents import Content
 from reports.measured import Measured
 from reports.outcomes import RESULTS, record
+from reports.paper_style import PaperStyle
 from reports.render import latex, text
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2
@@ -86,13 +87,15 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
 
     An arena's results go beside them as rows of numbers.
     """
-    output = options.output
+    output, params = options.output, measured.params
+    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
+    results, appendix = content.results, content.appendix
     paths = []
-    for path, tables in (
-        (output, content.results), (output.with_name("appendix.tex"), content.appendix),
+    for path, tables, others in (
+        (output, results, appendix), (output.with_name("appendix.tex"), appendix, results),
     ):  # fmt: skip
         if tables or path == output:
-            write_text(path, latex.render(tables))
+            write_text(path, latex.render(tables, style, prefix, others))
             write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not measured.params.arena.tuning:

@@ -30,6 +30,7 @@ from rapid.config.sections import (
     ModelName,
     PlainName,
     Pretraining,
+    ReportParams,
     Section,
     Seed,
     Studies,
@@ -75,6 +76,7 @@ class Params(General):
 
     evaluation: EvaluationParams
     grading: Grading = STRICT
+    report: ReportParams = ReportParams()
     tables: Tables
     experiment: DvcExperiment
     studies: Studies | None = None

@@ -1,5 +1,6 @@
 """The notes below tables, by tables.yaml, and the facts about runs that its templates name."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,9 @@ from reports.measured import BASELINE
 
 FILE = Path(__file__).with_name("tables.yaml")
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+ENVIRONMENT.globals["table"] = lambda name: (
+    f"Table\N{NO-BREAK SPACE}{load_descriptions()['tables'][name]['number']}"
+)
 ENVIRONMENT.filters["listing"] = lambda items, last="and": join_words([*map(str, items)], last)
 
 
@@ -29,7 +33,7 @@ def load_descriptions() -> dict[str, Any]:
 
 def fill_template(template: str, facts: dict[str, Any]) -> str:
     """Return a template with these facts, on one line."""
-    return " ".join(ENVIRONMENT.from_string(template).render(facts).split())
+    return re.sub(r"[ \n]+", " ", ENVIRONMENT.from_string(template).render(facts)).strip()
 
 
 def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
