@@ -1,23 +1,45 @@
 """Numbers as the short texts of a table, in Unicode; `render.latex` turns these into TeX.
 
 A format of a column takes `like`, the mean that a standard deviation stands under: the deviation is
-printed in the mean's unit and with its digits. Durations are printed by `rapid.text`.
+printed in the mean's unit and with its digits. All durations of a column have one unit.
 
 Shares of whole completions can lie halfway between two texts: 51.25 %. They are rounded away from
 zero, as by hand; errors of floating point in the last bit do not change that.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal
+
+from rapid.text import HOUR, MINUTE
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
+# Units of durations with their seconds, and the longest duration that a column in them may have.
+TIME_UNITS = [("ms", 1e-3, 0.1), ("s", 1, 10 * MINUTE), ("min", MINUTE, 10 * HOUR)]
 
 
 def percent(share: float, like: float | None = None) -> str:
     """Return a share of 1 as percent: 0.123 -> 12.3%."""
-    return f"{_tenths(100 * share)}%"
+    return f"{_tenths(100 * share)}%".replace("-", MINUS)
+
+
+def durations(seconds: Iterable[float]) -> Format:
+    """Return the format of a column with these durations, the means that it prints.
+
+    The longest decides the unit (ms, s, min or h), so that all cells have the same. The shortest
+    has three significant digits, but no more than three decimals: 2.31s and 14.60s, 12.7min.
+    """
+    lengths = sorted(length for length in seconds if 0 < length < math.inf)
+    shortest, longest = (lengths[0], lengths[-1]) if lengths else (1.0, 1.0)
+    units = (unit for unit in TIME_UNITS if longest < unit[-1])
+    sign, length, _ = next(units, ("h", HOUR, math.inf))
+    decimals = min(3, max(0, 2 - math.floor(math.log10(shortest / length))))
+
+    def show(value: float, like: float | None = None) -> str:
+        return f"{value / length:,.{decimals}f}{sign}"
+
+    return show
 
 
 def staleness(value: float, like: float | None = None) -> str:
@@ -61,5 +83,11 @@ def ratio(value: float) -> str:
 
 
 def p_value(p: float, equal: str = "") -> str:
-    """Return p with three decimals, and no zero: 0.012, < 0.001; `equal` stands before the one."""
-    return "< 0.001" if p < 0.001 else f"{equal}{p:.3f}"
+    """Return p with three decimals, and no zero: 0.012, < 0.001; `equal` stands before the one.
+
+    What rounds to 0.050 gets as many decimals as show on which side of 0.05 it lies.
+    """
+    if p < 0.001:
+        return "< 0.001"
+    texts = (f"{p:.{decimals}f}" for decimals in range(3, 9))
+    return equal + next((text for text in texts if p == 0.05 or float(text) != 0.05), f"{p:.3f}")

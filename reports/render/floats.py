@@ -115,9 +115,14 @@ def _measure_group(table: Table, position: int, points: float) -> float:
     """Return the width of a group of columns in points: its title's, if that is wider."""
     group = table.groups[position]
     widths = [
-        max(len(title) * points, *(_cell_width(row.cells[position][c], points) for row in table.rows))
+        max(
+            [
+                len(title) * points,
+                *(_cell_width(row.cells[position][c], points) for row in table.rows),
+            ]
+        )
         for c, title in enumerate(group.columns)
-    ]  # fmt: skip
+    ]
     body = sum(GAP + CHARACTER * width for width in widths)
     return max(body, GAP + CHARACTER * len(group.title) * points)
 

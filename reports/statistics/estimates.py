@@ -130,8 +130,14 @@ def correlation(r: float, n: int) -> Estimate:
     return student(r, 1 / math.sqrt(n - 3), math.inf, over, (math.atanh, math.tanh))
 
 
-def mean(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of the finite values with Student's interval, which needs two of them."""
+def mean(
+    values: Sequence[float], bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate | None:
+    """Return the mean of the finite values with Student's interval, which needs two of them.
+
+    Args:
+        bounds: least and largest value that there can be.
+    """
     finite = [value for value in values if math.isfinite(value)]
     n = len(finite)
     if not finite:
@@ -139,4 +145,4 @@ def mean(values: Sequence[float]) -> Estimate | None:
     middle = float(np.mean(finite))
     if n == 1:
         return Estimate(middle)
-    return student(middle, stats.sem(finite), n - 1, f"n = {n} runs")
+    return student(middle, stats.sem(finite), n - 1, f"n = {n} runs", bounds=bounds)

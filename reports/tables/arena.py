@@ -9,7 +9,6 @@ import numpy as np
 
 from rapid.algorithms import PLAIN
 from rapid.config.arena import Claim, Measure
-from rapid.text import format_duration
 from reports import formats, labels
 from reports.formats import Format
 from reports.measured import Measured
@@ -239,12 +238,14 @@ def _mean_of(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
     return estimate
 
 
-def _seconds(value: float) -> str:
-    return "never" if np.isinf(value) else format_duration(value)
+def _show_seconds(value: float) -> str:
+    return "never" if np.isinf(value) else f"{value:.2f}"
 
 
 STANDINGS = [
-    StandingColumn("Seconds to {reach:g}%", _seconds, lambda a, b: times.median(a.seconds), False),
+    StandingColumn(
+        "Seconds to {reach:g}%", _show_seconds, lambda a, b: times.median(a.seconds), False
+    ),
     StandingColumn(f"over {REFERENCE}", formats.ratio, _compare_by("seconds")),
     StandingColumn(
         "Accuracy", formats.percent, lambda a, b: resampled.interquartile_mean(by_run(a)), False

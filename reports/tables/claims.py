@@ -22,7 +22,7 @@ from reports import formats, labels, paper
 from reports.collect import of_evaluation
 from reports.formats import Format
 from reports.measured import BASELINE, Contest, Measured
-from reports.statistics import estimates
+from reports.statistics import estimates, pairs
 from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
@@ -194,7 +194,8 @@ class PaperClaim:
         runs = measured.sweeps[contest.benchmark]
         if self.average:
             no_value = Estimate(None, reason="no run has a share of weights")
-            estimate, show = estimates.mean(runs[metric]) or no_value, formats.percent
+            estimate = estimates.mean(runs[metric], pairs.SHARES) or no_value
+            show = formats.percent
             printed = self.figure
         else:
             estimate, show = correlate(runs.H, runs[metric]), formats.correlation

@@ -6,7 +6,7 @@ table.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -53,8 +53,30 @@ def applies_to_all(*_) -> bool:
 
 
 def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
-    """Return whether an algorithm is RL, and none of these runs starts from its model."""
-    return algorithm not in UNRANKED_RUNTIME and algorithm not in set(runs.start)
+    """Return whether the runtime of an algorithm compares with the others'.
+
+    The algorithm is RL, none of these runs starts from its model, none of its own runs was
+    disturbed, and all have the same hardware.
+    """
+    own_runs, trained = runs[runs.algorithm == algorithm], runs[runs.no_summary == ""]
+    return (
+        algorithm not in UNRANKED_RUNTIME
+        and algorithm not in set(runs.start)
+        and not own_runs.disturbed.any()
+        and trained[trained.algorithm != BASE].hardware.nunique() <= 1
+    )
+
+
+def _runtime_caveats(runs: pd.DataFrame) -> str:
+    """Return why the mean runtime of these runs is not what it seems; "" where it is."""
+    trained = runs[runs.no_summary == ""]
+    machines, disturbed = trained.hardware.nunique(), trained.disturbed.sum()
+    caveats = [f"runs on {machines} kinds of hardware"] if machines > 1 else []
+    if disturbed:
+        caveats.append(
+            f"too long in {disturbed} of {len(trained)} runs, which other programs disturbed"
+        )
+    return "; ".join(caveats)
 
 
 @dataclass(frozen=True)
@@ -69,6 +91,8 @@ class Column:
     note: str = ""  # a sentence below the table, in which {title} stands for the title
     # Has an algorithm such a figure? The others get N/A.
     applies: Callable[[str], bool] = applies_to_all
+    # Returns the format for all means of a column, where it is not the same for every column.
+    fit: Callable[[Iterable[float]], Format] | None = None
     # Does its figure take part in the ranking of these runs?
     competes: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
@@ -81,13 +105,14 @@ class Column:
         """Return mean and standard deviation over the runs, one for each seed, that have it."""
         values = runs[self.metric].dropna()
         n, mean = len(values), values.mean()
-        reason, sources = gaps(runs, [self.metric]), self.sources(runs)
+        reason, sources = self.caveats(runs), self.sources(runs)
         if not n:
             return Cell(MISSING, reason=reason, sources=sources)
         accuracy = pairs.accuracy(runs, self.metric) if of_evaluation(self.metric) else None
         return Cell(
             self.show(mean),
             self.show(values.std(), like=mean) if n > 1 else "",
+            under=("n = 1",) if n == 1 < len(runs) else (),
             reason=reason,
             interval=interval(self.show, accuracy),
             detail=f"n = {n} run{'' if n == 1 else 's'}.",
@@ -97,19 +122,20 @@ class Column:
     def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
         """Return a cell for each algorithm, with the best and what is within noise of it marked."""
         by_name = {name: runs[runs.algorithm == name] for name in algorithms}
+        if self.fit:
+            means = [part[self.metric].mean() for part in by_name.values()]
+            return replace(self, show=self.fit(means), fit=None).cells(runs, algorithms)
         cells = [
             self.cell(part) if self.applies(name) else Cell(NOT_APPLICABLE)
             for name, part in by_name.items()
         ]
         if not self.best:
             return cells
-        # Means that print the same are a tie: all of them count as the first one met.
-        as_printed: dict[str, float | None] = {}
         ranked = [
-            as_printed.setdefault(cell.text, part[self.metric].mean())
+            remove_rounding(part[self.metric].mean())
             if self.applies(name) and self.competes(name, runs)
             else None
-            for cell, (name, part) in zip(cells, by_name.items(), strict=True)
+            for name, part in by_name.items()
         ]
         ranks = marks(ranked, self.best == "highest")
         if "best" not in ranks:
@@ -123,6 +149,12 @@ class Column:
             )
             for cell, mark, value, part in zip(cells, ranks, ranked, by_name.values(), strict=True)
         ]
+
+    def caveats(self, runs: pd.DataFrame) -> str:
+        """Return what a reader must know of the mean of these runs; "" for nothing."""
+        missing = gaps(runs, [self.metric])
+        of_runtime = _runtime_caveats(runs) if self.metric == "runtime" else ""
+        return "; ".join(filter(None, [missing, of_runtime]))
 
     def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
         """Return whether the paired interval against the best holds no difference.
@@ -161,6 +193,11 @@ class Column:
         )
 
 
+def remove_rounding(value: float) -> float:
+    """Return a mean without the rounding errors of floating point: equal means are a tie."""
+    return float(f"{value:.9g}")
+
+
 def gaps(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
     """Return why runs lack one of the metrics, and how many do; "" where none lacks any."""
     reasons = []
@@ -188,6 +225,7 @@ RUNTIME = Column(
     "Runtime",
     "runtime",
     format_duration,
+    fit=formats.durations,
     best="lowest",
     paired=RATIO,
     note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "
@@ -227,6 +265,7 @@ def column_notes(
         if column.best:
             unranked = [name for name in algorithms if not column.competes(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]
+            facts["seed_count"] = runs.seed.nunique()
             facts["figure"] = "runtimes" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
             if IMITATING.name in unranked:

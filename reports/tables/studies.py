@@ -15,15 +15,15 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.text import format_duration
 from reports import formats, labels
+from reports.formats import Format
 from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
 from reports.tables import claims
 from reports.tables import columns as standard
 from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, algorithm_table
-from reports.tables.layout import build_table, single_group
+from reports.tables.layout import build_table
 from reports.tables.notes import load_descriptions, run_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
 
@@ -171,7 +171,7 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
         "reach",
         measured,
         [[(study.label(name), by_seed) for name, by_seed in study.curves.items()]],
-        single_group(columns),
+        {"": columns},
         [study.contest.benchmark],
         number,
         study=study,
@@ -181,13 +181,20 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
     )
 
 
-def _reached(level: float, by_seed: dict[int, AccuracyCurve]) -> Cell:
-    """Return the mean time over seeds, where all reach the level."""
-    if not by_seed:
+def _reached(level: float, rows: list[dict[int, AccuracyCurve]]) -> list[Cell]:
+    """Return the mean time over seeds of each row, where all of its runs reach the level."""
+    times_of_rows = [[curve.reaches(level) for curve in by_seed.values()] for by_seed in rows]
+    show = formats.durations(
+        np.mean(times) for times in times_of_rows if times and None not in times
+    )
+    return [_time_cell(times, show) for times in times_of_rows]
+
+
+def _time_cell(times: list[float | None], show: Format) -> Cell:
+    if not times:
         return Cell(MISSING, reason="no run has a curve")
-    times = [curve.reaches(level) for curve in by_seed.values()]
     if late := times.count(None):
         return Cell(MISSING, reason=f"{late} of {len(times)} runs did not get there")
     mean, n = np.mean(times), len(times)
-    deviation = format_duration(np.std(times, ddof=1), mean) if n > 1 else ""
-    return Cell(format_duration(mean), deviation, detail=f"n = {n} runs.")
+    deviation = show(np.std(times, ddof=1)) if n > 1 else ""
+    return Cell(show(mean), deviation, detail=f"n = {n} runs.")
