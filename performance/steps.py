@@ -1,7 +1,7 @@
 """Memory of training steps, on completions that are made up.
 
-    python -m performance.steps held      beside what `rapid plan` predicts: results/held.jsonl
-    python -m performance.steps memory    small passes beside GRPOTrainer's: results/passes.json
+    python -m performance.steps held      compared with `rapid plan`: results/held.jsonl
+    python -m performance.steps memory    small micro-batches of both trainers: results/passes.json
 
 Models have published shapes and random weights, some of them with fewer layers. Each row is two
 optimizer steps in a fresh process. On a CPU its figure is the peak of resident memory, less what

@@ -1,10 +1,10 @@
-"""The grader of mathematics beside Math-Verify, on the same answers.
+"""Compare the grader of mathematics with Math-Verify on the same answers.
 
     python -m tests.beside_math_verify --math train.jsonl [--write]
 
-Judged forms of answers (tests/grading/math/forms), the solutions of a file of MATH, and its
-questions respelt, none of which is an answer. Prints false rewards and right answers lost, and keeps
-them for docs/benchmarks.md with --write. docs/benchmarks.md has the source of MATH's file.
+The answers are hand-judged ones (tests/grading/math/forms), the solutions of a file of MATH, and
+its questions restated, which are no answers. Print false positives and false negatives, and keep
+them for docs/benchmarks.md with --write. That page has the source of MATH's file.
 """
 
 import argparse
@@ -43,12 +43,12 @@ def main() -> None:
     problems = list(read_problems(args.math, BENCHMARKS["math"]).values())
     respelt_questions = list(respelt(problems, args.respellings))
     sets = {
-        "judged forms": list(judged_forms()),
-        "MATH's solutions": [
+        "hand-judged answers": list(judged_forms()),
+        "MATH's own solutions": [
             JudgedForm(problem, problem.solution, True, "") for problem in problems
         ],
-        "respelt questions": respelt_questions[:FEW],
-        "more of them": respelt_questions[FEW:],
+        "restated questions": respelt_questions[:FEW],
+        "more restated questions": respelt_questions[FEW:],
     }
     rows = []
     with MathGrader(SECONDS) as grader:
@@ -58,7 +58,7 @@ def main() -> None:
         }
         for name, answers in sets.items():
             for grader_name, grade in graders.items():
-                if name == "more of them" and grade is verify_by_math_verify:
+                if name == "more restated questions" and grade is verify_by_math_verify:
                     continue
                 rows.append(measure(name, answers, grader_name, grade))
                 print(" | ".join(map(str, rows[-1].values())), flush=True)

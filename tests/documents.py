@@ -21,18 +21,23 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
 
 from performance import results, steps
 from rapid import cli
+from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit
-from rapid.artifacts.metrics import METRICS, STATISTICS, StepMetrics
+from rapid.artifacts.metrics import METRICS
+from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
@@ -55,6 +60,7 @@ NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
 FIGURES = "reports/figures"  # where a report's lie
+RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
@@ -136,13 +142,24 @@ def times(text: str, root: Path) -> str:
 
 
 def faults(text: str, root: Path) -> str:
-    """Return a table of the faults that the suite injected last, and where."""
+    """Return a table of the faults that the suite injected last, a row per area, and where."""
     if not (root / FAULTS).exists():
         return MISSING
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
     record, *rows = map(json.loads, lines)
-    cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    return f"\n{render_markdown_table(COLUMNS, cells)}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
+    names: dict[str, list[str]] = {}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        area, _, name = row["fault"].partition(": ")
+        names.setdefault(area, []).append(name)
+        counts[area].update({column: row[column] for column in COLUMNS[1:]})
+    heads = ["area and faults", "injected", "handled", "not handled", "skipped"]
+    cells = [
+        [f"**{area}**: {'; '.join(names[area])}", *(str(count) for count in counts[area].values())]
+        for area in names
+    ]
+    table = render_markdown_table(heads, cells)
+    return f"\n{table}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
 
 
 def math_graders(text: str, root: Path) -> str:
@@ -150,12 +167,15 @@ def math_graders(text: str, root: Path) -> str:
     if not (root / GRADERS).exists():
         return MISSING
     record = json.loads((root / GRADERS).read_text(encoding="utf-8"))
-    names = ["answers", "right", "wrong", "grader", "false rewards", "lost", "ms"]
-    cells = [[str(row[name]) for name in names] for row in record["rows"]]
-    note = "ms: of an answer, on one core. By `python -m tests.beside_math_verify --write`, commit"
-    return (
-        f"\n{render_markdown_table(names, cells)}\n{note}\n{shorten_commit(record['commit'], 7)}.\n"
-    )
+    keys_by_head = {
+        "answers": "answers", "correct": "right", "incorrect": "wrong", "grader": "grader",
+        "false positives": "false rewards", "false negatives": "lost", "ms per answer": "ms",
+    }  # fmt: skip
+    cells = [[str(row[key]) for key in keys_by_head.values()] for row in record["rows"]]
+    table = render_markdown_table([*keys_by_head], cells)
+    command = "python -m tests.beside_math_verify --math train.jsonl --write"
+    commit = shorten_commit(record["commit"], 7)
+    return f"\n{table}\nMeasured on one core, at commit {commit}, by\n`{command}`.\n"
 
 
 def plan_memory(text: str, root: Path, *gpus: str) -> str:
@@ -200,14 +220,36 @@ def passes(text: str, root: Path) -> str:
     return "\n" + "\n".join([*tables, made]) + "\n"
 
 
-def metrics(text: str, root: Path) -> str:
-    """Return a table of the metrics of training, as they are declared."""
-    rows = [["in `steps.jsonl`", "is", "unit", "over", "better", "in `summary.json`"], ["---"] * 6]
-    for name, metric in METRICS.items():
-        description = (StepMetrics.model_fields[name].description or "").replace("|", r"\|")
-        keys = ", ".join(f"`{name}{suffix}`" for suffix in STATISTICS[metric.summary])
-        rows.append([f"`{name}`", description, metric.unit, metric.over, metric.better, keys])
-    return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+def steps_fields(text: str, root: Path) -> str:
+    """Return a table of the fields of steps.jsonl, with what is declared of metrics."""
+    rows = [["Field", "Meaning", "Unit", "Averaged over", "Better"], ["---"] * 5]
+    for name, description in describe_fields(StepRecord):
+        metric = METRICS.get(name)
+        cells = [metric.unit, metric.over, metric.better] if metric else ["seconds", "", ""]
+        cells[0] = "" if name == "step" else cells[0]
+        rows.append([f"`{name}`", description, *cells])
+    return render_rows(rows)
+
+
+def fields(text: str, root: Path, record: str) -> str:
+    """Return a table of the fields of a run's file."""
+    rows = [[f"`{name}`", description] for name, description in describe_fields(RECORDS[record])]
+    return render_rows([["Field", "Meaning"], ["---"] * 2, *rows])
+
+
+def describe_fields(record: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the fields of a record and of the records in it, with their descriptions."""
+    for name, field in record.model_fields.items():
+        yield f"{prefix}{name}", field.description or ""
+        for part in get_args(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                is_list = get_origin(field.annotation) is list
+                yield from describe_fields(part, f"{prefix}{name}{'[]' if is_list else ''}.")
+
+
+def render_rows(rows: list[list[str]]) -> str:
+    escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in escaped)
 
 
 def within(text: str, root: Path, file: str) -> str:
@@ -242,7 +284,7 @@ MAKERS = {
     maker.__name__: maker
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
-        passes, metrics, within, picture,
+        passes, steps_fields, fields, within, picture,
     )
 }  # fmt: skip
 

@@ -119,11 +119,14 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
     largest = max(shapes[model].parameters for model in set(runs.model))
     far = [model for model in not_run if shapes[model].parameters > FAR * largest]
     notes = [
-        f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; what is computed "
-        f"of a single one is {ratios.min():.2f} to {ratios.max():.2f} of what it took",
-        *([f"not run: {', '.join(not_run)}; computed by size, as the others"] if not_run else []),
+        f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
+        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
+        *([f"no runs of {', '.join(not_run)}: planned by size"] if not_run else []),
         *(
-            [f"far larger than what was run: {', '.join(far)}; run them shortly, or --gpu"]
+            [
+                f"much larger than the models that were run: {', '.join(far)}; make short runs of "
+                "them, or plan with --gpu"
+            ]
             if far
             else []
         ),

@@ -38,31 +38,31 @@ def _declare(name: str, meaning: str, graders: str, is_of_completion: bool = Tru
     return name
 
 
-PASSED = _declare(evaluations.PASSED, "correct; the only one with reward 1", "code math lean")
+PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1", "code math lean")
 WRONG_ANSWER = _declare(
-    "wrong_answer", "ran, or was read, and is not the expected answer", "code math lean"
+    "wrong_answer", "was run or read, and is not the expected answer", "code math lean"
 )
 TIMEOUT = _declare("timeout", "did not finish in time", "code math lean")
-MEMORY = _declare("memory", "asked for more memory than allowed", "code math lean")
+MEMORY = _declare("memory", "needed more memory than allowed", "code math lean")
 CRASHED = _declare(
-    "crashed", "raised an exception, exited or died before it had answered", "code math lean"
+    "crashed", "raised an exception, exited or died before answering", "code math lean"
 )
 FORBIDDEN = _declare(
     "forbidden",
-    "tried what it may not: files, network, processes, `sorry`, lemmas outside",
+    "used something forbidden: files, network, processes, `sorry`, axioms, other lemmas",
     "code lean",
 )
 UNPARSABLE = _declare("unparsable", "is not a program, proof or expression", "code math lean")
-NO_ANSWER = _declare("no_answer", "holds no answer: no such function, no `\\boxed{}`", "code math")
+NO_ANSWER = _declare("no_answer", "has no answer: no such function, no `\\boxed{}`", "code math")
 INFRASTRUCTURE = _declare(
     "infrastructure",
-    "nothing: the grader itself died twice over it; no reward",
+    "not graded: the grader died twice over it; no reward",
     "code math lean",
     is_of_completion=False,
 )
 BAD_PROBLEM = _declare(
     "bad_problem",
-    "nothing: its problem cannot be graded; no reward; of `rapid grade` alone",
+    "not graded: its problem is at fault; no reward; only in `rapid grade`",
     "code lean",
     is_of_completion=False,
 )

@@ -1,4 +1,4 @@
-"""docs/extending.md to the letter: its five diffs are applied to a copy of the tree, which is run."""
+"""The six diffs of docs/extending.md are applied to a copy of the tree, which is run."""
 
 import json
 import re
@@ -58,7 +58,7 @@ def apply(folder: Path, name: str, *options: str) -> None:
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory, toy_model) -> Path:
-    """A copy of the tree with all five diffs."""
+    """A copy of the tree with all six diffs."""
     folder = tmp_path_factory.mktemp("extended")
     copy_checkout(folder)
     for name in NAMES:

@@ -1,9 +1,9 @@
-"""The fault suite's table: `make test-faults`.
+"""Count the faults that the suite injects: `make test-faults`.
 
-A test of a fault carries `@pytest.mark.fault("name of the fault")`, with `times=N` if it injects
-the fault N times. It passes if the outcome that docs/reliability.md defines came about: then all of
-its injections have survived, else they are lost. What is skipped cannot be injected here.
-`--record-faults` writes the table where docs/reliability.md takes it from.
+A test of a fault has the mark `@pytest.mark.fault("area: fault")`, with `times=N` if it injects the
+fault N times. If the test passes, the outcome was the one that docs/reliability.md defines, and all
+injections count as survived, else as lost. A fault that cannot be injected here is skipped.
+`--record-faults` writes the counts to the file from which docs/reliability.md takes its table.
 """
 
 import json
@@ -18,7 +18,7 @@ from rapid.text import align_columns
 from tests.conftest import ROOT
 
 FAULTS = "performance/results/faults.jsonl"
-COLUMNS = ("fault", "injected", "survived", "lost", "skipped")
+COLUMNS = ("fault", "injected", "survived", "lost", "skipped")  # keys of that file
 CODE = get_commit()  # of what is tested; the tree may move on meanwhile
 OUTCOMES: dict[str, tuple[str, str, int]] = {}  # of each test: its fault, the column, how often
 

@@ -16,10 +16,10 @@ from rapid.config.params import load
 from rapid.config.specs import BASE, Run
 from rapid.freshness import Job
 from tests.conftest import default_values
-from tests.reports.conftest import Runs
+from tests.reports.conftest import RunFiles
 
 SAMPLES, PROBLEMS, STEPS = 8, 4, 3
-RUNS = Runs(Path())
+RUNS = RunFiles(Path())
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
@@ -88,8 +88,8 @@ def write_run(folder: Path, run: Run, rng: random.Random) -> None:
     rewards = [rng.random() for _ in range(STEPS)]
     figures = {"reward_first": rewards[0], "reward_last": rewards[-1], "optimizer_steps": STEPS}
     figures |= {name: rng.random() / 10 for name in shares}
-    RUNS.summary(run, runtime=runtime, **figures)
-    RUNS.steps(run, rewards)
+    RUNS.write_summary(run, runtime=runtime, **figures)
+    RUNS.write_steps(run, rewards)
     if "rapid" in run.algorithm:
         weights = TokenWeights(
             tokens=["a", "b"], log_weights=[0, rng.random()], H=2, step=1, benchmark="math", id="p0"
@@ -99,7 +99,7 @@ def write_run(folder: Path, run: Run, rng: random.Random) -> None:
 
 def write_evaluation(folder: Path, run: Run, rng: random.Random) -> None:
     """Write the files of a run's evaluation."""
-    RUNS.scored(run, [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)], SAMPLES)
+    RUNS.write_scores(run, [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)], SAMPLES)
     if run.algorithm != BASE and "snapshots" in run.algorithm:
         point = CurvePoint(step=2, seconds=1.5, pass_at={1: rng.random()})
         write_jsonl(folder / "curve.jsonl", [point])

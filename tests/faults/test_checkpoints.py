@@ -42,7 +42,7 @@ DAMAGED_FILES += [
 DAMAGED_FILES += [(DIGESTS, lambda _: b"{}", ", ".join(sorted(FILES)))]
 
 
-@pytest.mark.fault("checkpoint damaged")
+@pytest.mark.fault("checkpoints: file damaged")
 @pytest.mark.parametrize(("name", "change", "message"), DAMAGED_FILES)
 def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     checkpoints, capsys, name, change, message
@@ -61,7 +61,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     assert newest_checkpoint(checkpoints, discard=True) is None
 
 
-@pytest.mark.fault("checkpoints of another run", times=20)
+@pytest.mark.fault("checkpoints: of another run", times=20)
 def test_checkpoints_belong_to_the_code_inputs_and_libraries_of_a_run(
     tmp_path, monkeypatch, capsys
 ):

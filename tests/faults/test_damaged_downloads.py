@@ -17,7 +17,7 @@ from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages.fetch import BadModel, fetch
 from tests.faults.finished_pipeline import flip_bit, truncate
 from tests.grading.lean.test_install import empty, package  # noqa: F401
-from tests.stages.test_fetch import tiny_llama, write_gguf
+from tests.stages.test_fetch import make_tiny_llama, write_gguf
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 TIMES = 20
@@ -97,24 +97,24 @@ def assert_refused(source: Path, folder: Path, *names: str) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.fault("a published model damaged")
+@pytest.mark.fault("downloads: model damaged")
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_model_is_refused_and_leaves_nothing(toy_model, tmp_path, damage):
     shutil.copytree(toy_model, source := tmp_path / "source")
     assert_refused(source, tmp_path / "models/mine", str(source), damage(source))
 
 
-@pytest.mark.fault("a GGUF file damaged", times=TIMES)
+@pytest.mark.fault("downloads: GGUF file damaged", times=TIMES)
 def test_a_damaged_gguf_file_is_refused_and_leaves_nothing(tmp_path):
     path = tmp_path / "tiny.gguf"
-    write_gguf(tiny_llama(), path)
+    write_gguf(make_tiny_llama(), path)
     whole = path.read_bytes()
     for seed in range(TIMES):
         path.write_bytes(truncate(whole, random.Random(seed)) if seed else b"")
         assert_refused(path, tmp_path / "models/mine", "tiny.gguf is not a model")
 
 
-@pytest.mark.fault("an image of Lean's memory damaged", times=TIMES)
+@pytest.mark.fault("downloads: image of Lean's memory damaged", times=TIMES)
 def test_a_damaged_image_is_deleted(tmp_path):
     content, image = random.Random(0).randbytes(1000), tmp_path / "image"
     whole = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
@@ -129,7 +129,7 @@ def test_a_damaged_image_is_deleted(tmp_path):
             assert image.exists() == is_whole
 
 
-@pytest.mark.fault("Lean's install damaged", times=TIMES)
+@pytest.mark.fault("downloads: Lean installation damaged", times=TIMES)
 def test_a_damaged_install_is_made_again(package):  # noqa: F811
     folder = ensure_lean().folder
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}

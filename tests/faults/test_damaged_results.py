@@ -100,10 +100,10 @@ def delete(content: bytes, rng: random.Random) -> None:
 
 
 FILE_HARMS = {
-    "a byte of a result flipped": flip_bit,
-    "a result cut off": truncate,
-    "a result edited by hand": edit_digit,
-    "a result deleted": delete,
+    "results: bit flipped": flip_bit,
+    "results: file truncated": truncate,
+    "results: file edited": edit_digit,
+    "results: file deleted": delete,
 }
 DAMAGED_MANIFESTS = [b"", b"[]", b"{}", b"null", b"{", b'"spec"', b"\xff\x00", b'{"spec": {}}']
 DAMAGED_MANIFESTS += [b'{"spec": {}, "inputs": {}, "outputs": {"a/b": "", "/c": ""}}', b"DIRECTORY"]
@@ -167,10 +167,13 @@ def add_file_of_another_run(number: int) -> list[Path]:
 
 
 MADE_AGAIN = {name: partial(harm_result, harm) for name, harm in FILE_HARMS.items()}
-MADE_AGAIN |= {"two runs' results swapped": swap_results, "a manifest damaged": damage_manifest}
+MADE_AGAIN |= {
+    "results: files of two runs swapped": swap_results,
+    "results: manifest damaged": damage_manifest,
+}
 REFUSED = {
-    "two runs' folders swapped": swap_folders,
-    "files put into a job's folder": add_file_of_another_run,
+    "results: folders of two runs swapped": swap_folders,
+    "results: file of another run added": add_file_of_another_run,
 }
 
 
@@ -255,7 +258,7 @@ FORGERIES = [
     edit_fields("summary", algorithm="pg"),
     pytest.param("summary", lambda document: document.pop("algorithm"), id="no algorithm"),
 ]
-FORGED = pytest.mark.fault("a result edited with its manifest")
+FORGED = pytest.mark.fault("results: file edited together with its manifest")
 
 
 @FORGED
@@ -309,7 +312,7 @@ def list_jobs() -> list[tuple[list[Path], Callable]]:
     ]
 
 
-@pytest.mark.fault("an input changed before its job", times=2 * TIMES)
+@pytest.mark.fault("workflow: input changed before its job", times=2 * TIMES)
 def test_a_job_refuses_an_input_that_was_changed_since_it_was_made(enter_copy):
     for seed in range(2 * TIMES):
         enter_copy()
@@ -322,7 +325,7 @@ def test_a_job_refuses_an_input_that_was_changed_since_it_was_made(enter_copy):
         assert not Path("out").exists()
 
 
-@pytest.mark.fault("leftovers of an interrupted job", times=TIMES)
+@pytest.mark.fault("workflow: leftovers of an interrupted job", times=TIMES)
 def test_leftovers_of_an_interrupted_job_are_removed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spec = PrepareSpec(benchmark="math", data_seed=0, train=4, test=4, demonstrations=4)

@@ -39,8 +39,8 @@ from reports.plots import style
 from reports.plots.figures import tokens
 from reports.render import latex
 from tests.conftest import ROOT, default_values
-from tests.reports.conftest import Runs, small_values
-from tests.reports.render.test_html import Reader, write
+from tests.reports.conftest import RunFiles, small_values
+from tests.reports.render.test_html import Reader, write_page
 from tests.subprocesses import python
 from tests.training.conformance.test_resume import build
 from tests.training.loops import COMMON
@@ -73,7 +73,7 @@ def rename(place: str, name: str) -> dict:
 PLACES = ["experiment", "model", "teacher", "study", "algorithm", "variant", "benchmark"]
 
 
-@pytest.mark.fault("a name that leaves its folder or reaches a shell", times=len(NAMES))
+@pytest.mark.fault("parameters: name with path or shell syntax", times=len(NAMES))
 @pytest.mark.parametrize("place", PLACES)
 def test_a_name_has_to_be_that_of_a_file(place):
     for name in [*NAMES, "tokenizer" if place == "model" else "small.yaml"]:
@@ -82,7 +82,7 @@ def test_a_name_has_to_be_that_of_a_file(place):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a path with signs of a shell")
+@pytest.mark.fault("parameters: file path with shell syntax")
 def test_a_path_reaches_a_job_unchanged(tmp_path):
     name = "$(touch PWNED) `touch PWNED` 'q' \"r\"; touch PWNED & * # ~ é.jsonl"
     rows = [
@@ -203,7 +203,7 @@ DOORS = [sample_from, fetch_model, train_by_rl, train_by_sft]
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a model's folder with code in it")
+@pytest.mark.fault("downloads: code in a model's folder")
 @pytest.mark.parametrize(("door", "trap"), itertools.product(DOORS, TRAPS))
 def test_no_code_of_a_model_runs(toy_model, tmp_path, monkeypatch, door, trap):
     monkeypatch.chdir(tmp_path)
@@ -219,7 +219,7 @@ def test_no_code_of_a_model_runs(toy_model, tmp_path, monkeypatch, door, trap):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a pickle in a checkpoint", times=7)
+@pytest.mark.fault("checkpoints: malicious pickle", times=7)
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payload):
     monkeypatch.chdir(tmp_path)
@@ -261,7 +261,7 @@ def open_terminal():
         yield out, lambda: sent.read(10_000).decode().replace("\r\n", "\n")
 
 
-@pytest.mark.fault("a completion that gives a terminal orders", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: terminal escapes in a completion", times=len(WRITTEN))
 def test_rapid_ask_sends_a_terminal_no_control_characters(toy_model, monkeypatch, capsys):
     for text in WRITTEN:
         answer = [SimpleNamespace(text=text)]
@@ -275,7 +275,7 @@ def test_rapid_ask_sends_a_terminal_no_control_characters(toy_model, monkeypatch
         assert capsys.readouterr().out == f"{text}\n"  # into a file it goes unchanged
 
 
-@pytest.mark.fault("an error that gives a terminal orders", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: terminal escapes in an error message", times=len(WRITTEN))
 def test_an_error_about_a_file_has_no_control_characters(tmp_path, capsys):
     problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
     problem = {"problem": "1 + 1", "solution": r"\boxed{2}", "answer": "2", "unique_id": "a"}
@@ -289,7 +289,7 @@ def test_an_error_about_a_file_has_no_control_characters(tmp_path, capsys):
         assert not has_control_characters(message)
 
 
-@pytest.mark.fault("text that gives TeX orders", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: TeX commands", times=len(WRITTEN))
 def test_escaped_text_has_no_tex_commands():
     escapes = [*latex._ESCAPES.values(), "{}", r"\allowbreak "]
     pattern = "|".join(map(re.escape, sorted(escapes, key=len, reverse=True)))
@@ -300,22 +300,22 @@ def test_escaped_text_has_no_tex_commands():
 
 
 @pytest.fixture
-def hostile_runs(tmp_path) -> Runs:
+def hostile_runs(tmp_path) -> RunFiles:
     """Runs that have all of WRITTEN in every field that a report shows."""
-    runs = Runs(tmp_path)
-    runs.all(load(small_values()))
+    runs = RunFiles(tmp_path)
+    runs.write_all(load(small_values()))
     for number, text in enumerate(WRITTEN):
         algorithm = ("pg", "grpo", "dapo")[number % 3]
         run = Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=number % 2)
-        runs.summary(run, hardware=" ".join(WRITTEN), commit=text)
-        runs.evaluation(run, status="unavailable", note=" ".join(WRITTEN))
+        runs.write_summary(run, hardware=" ".join(WRITTEN), commit=text)
+        runs.write_evaluation(run, status="unavailable", note=" ".join(WRITTEN))
     return runs
 
 
-@pytest.mark.fault("a report of what models have written", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: hostile text in a report", times=len(WRITTEN))
 def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
     values, root = small_values(), hostile_runs.root
-    page = Reader(write(values, root).read_text())
+    page = Reader(write_page(values, root).read_text())
     assert page.open == [] and "script" not in page.tags
     assert not [link for link in page.links if link.startswith(("javascript", "x"))]
     assert not has_control_characters("".join(page.text))
@@ -328,7 +328,7 @@ def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
         assert file.suffix != ".tex" or (r"\input" not in text and r"\immediate" not in text)
 
 
-@pytest.mark.fault("a figure of what models have written", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: hostile text in a figure", times=len(WRITTEN))
 def test_text_of_a_completion_becomes_no_tag_of_a_figure():
     place = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
     record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **place)

@@ -77,7 +77,7 @@ def grade(name: str, rows: list[tuple], killing: bool) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a process of a grader killed", times=KILLS)
+@pytest.mark.fault("killed jobs: grader process", times=KILLS)
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_kills_at_random_moments_change_no_verdict(name, double):  # noqa: F811
     """Two over one completion would be one too many."""

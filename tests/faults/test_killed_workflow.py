@@ -120,11 +120,11 @@ def kill_youngest(command: subprocess.Popen) -> None:
 
 
 KILLED = {
-    "workflow, snakemake killed": subprocess.Popen.kill,
-    "workflow, all processes killed": send_signal(signal.SIGKILL),
-    "workflow, all processes told to end": send_signal(signal.SIGTERM),
-    "workflow, Ctrl-C": send_signal(signal.SIGINT),
-    "workflow, a job killed": kill_youngest,
+    "workflow: SIGKILL to Snakemake": subprocess.Popen.kill,
+    "workflow: SIGKILL to all processes": send_signal(signal.SIGKILL),
+    "workflow: SIGTERM to all processes": send_signal(signal.SIGTERM),
+    "workflow: Ctrl-C": send_signal(signal.SIGINT),
+    "workflow: job killed": kill_youngest,
 }
 
 
@@ -157,7 +157,7 @@ def test_a_killed_workflow_is_resumed(fresh_checkout, undisturbed, left_behind, 
 
 
 @pytest.mark.slow
-@pytest.mark.fault("report, ended by SIGKILL or SIGTERM", times=KILLS)
+@pytest.mark.fault("killed jobs: report by SIGKILL or SIGTERM", times=KILLS)
 def test_a_killed_report_is_made_again(undisturbed, tmp_path):
     folder, kills = tmp_path / "checkout", 0
     shutil.copytree(undisturbed[0], folder)

@@ -57,11 +57,11 @@ def fault_cases(fault: str, seed: int, end, *names: str) -> list:
     return [pytest.param(name, end, seed, marks=marks) for name in names]
 
 
-EITHER_SIGNAL = "evaluation, ended by SIGKILL or SIGTERM"
+EITHER_SIGNAL = "killed jobs: evaluation by SIGKILL or SIGTERM"
 KILLED = [
-    *fault_cases("training, ended by SIGKILL", 1, psutil.Process.kill, RAPID, DAPO, SFT),
-    *fault_cases("training, ended by SIGTERM", 2, psutil.Process.terminate, RAPID, DAPO, SFT),
-    *fault_cases("training, no more memory (ulimit -v)", 3, limit_memory, RAPID),
+    *fault_cases("killed jobs: training by SIGKILL", 1, psutil.Process.kill, RAPID, DAPO, SFT),
+    *fault_cases("killed jobs: training by SIGTERM", 2, psutil.Process.terminate, RAPID, DAPO, SFT),
+    *fault_cases("killed jobs: training out of memory (ulimit -v)", 3, limit_memory, RAPID),
     *fault_cases(EITHER_SIGNAL, 5, psutil.Process.kill, EVALUATION),
     *fault_cases(EITHER_SIGNAL, 5, psutil.Process.terminate, EVALUATION),
 ]
@@ -94,7 +94,7 @@ def test_a_killed_job_has_the_results_of_an_undisturbed_one(workshop, name, end,
 
 
 @pytest.mark.slow
-@pytest.mark.fault("training in two processes, ended by SIGKILL and by SIGTERM", times=2)
+@pytest.mark.fault("killed jobs: training in two processes", times=2)
 @pytest.mark.skipif(len(list_usable_cores()) < 2, reason="two processes want two cores")
 def test_a_run_of_two_processes_is_resumed(workshop):
     command, out = workshop.train(RAPID, processes=2), "two"
@@ -113,7 +113,7 @@ def test_a_run_of_two_processes_is_resumed(workshop):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("training, ended by SIGTERM between checkpoints", times=KILLS)
+@pytest.mark.fault("killed jobs: training by SIGTERM between checkpoints", times=KILLS)
 def test_a_run_saves_before_sigterm_ends_it(workshop, monkeypatch):
     """No step is lost, though the next checkpoint is far; and the time is that of the steps."""
     monkeypatch.setitem(workshop.environment, CHECKPOINT_VARIABLE, "1000")
@@ -137,7 +137,7 @@ def test_a_run_saves_before_sigterm_ends_it(workshop, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a run started twice", times=4)
+@pytest.mark.fault("workflow: same run started twice", times=4)
 def test_a_second_command_for_a_run_is_refused_at_once(workshop):
     out, name = "twice", SFT
     first = workshop.start(workshop.commands[name], out)

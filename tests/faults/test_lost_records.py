@@ -66,7 +66,7 @@ def set_eta(value: float) -> None:
     PARAMS[0].write_text(yaml.safe_dump(values, sort_keys=False))
 
 
-@pytest.mark.fault("Snakemake's records and times of files lost")
+@pytest.mark.fault("workflow: Snakemake's records and file times lost")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_snakemake_s_records_only_lost_files_are_made(pipeline, seed):
     """`cp -r` and a checkout leave files in no order of times."""
@@ -80,7 +80,7 @@ def test_without_snakemake_s_records_only_lost_files_are_made(pipeline, seed):
     assert sorted(planned_rules(TABLES)) == ["evaluate"] * 3 + ["report"] + ["train"] * 3
 
 
-@pytest.mark.fault("results of other parameters than Snakemake's records")
+@pytest.mark.fault("workflow: Snakemake's records do not match results")
 @pytest.mark.parametrize("seed", SEEDS[:4])
 def test_manifests_decide_about_parameters(pipeline, seed):
     """`dvc exp apply`, or `git checkout` with `dvc checkout`, leave such results, forth and back."""
@@ -102,7 +102,7 @@ def test_manifests_decide_about_parameters(pipeline, seed):
     assert planned_rules() == []
 
 
-@pytest.mark.fault("a file dated in the future", times=TIMES)
+@pytest.mark.fault("workflow: file dated in the future", times=TIMES)
 def test_files_from_the_future_do_not_keep_the_report_from_being_made(pipeline):
     rng = random.Random(0)
     files = [path for room in RESULT_FOLDERS for path in Path(room).rglob("*.json*")]
@@ -116,7 +116,7 @@ def test_files_from_the_future_do_not_keep_the_report_from_being_made(pipeline):
     assert upkeep.verify(PARAMS) == 0
 
 
-@pytest.mark.fault("clock that goes back while a job runs", times=TIMES)
+@pytest.mark.fault("machine: clock set back during a job", times=TIMES)
 def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
     """Snakemake deletes the outputs of a job whose inputs are younger."""
     spec = TokenizerSpec(benchmarks=["math"], vocabulary=300)
@@ -134,7 +134,7 @@ def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
         assert all(path.stat().st_mtime <= time.time() for path in [inputs[0], *manifests])
 
 
-@pytest.mark.fault("an environment of another clone", times=2)
+@pytest.mark.fault("workflow: environment of another clone", times=2)
 def test_rapid_runs_the_code_of_the_clone_in_which_it_is_started(tmp_path):
     copy_checkout(tmp_path, "rapid", "Snakefile", "params.yaml", "docs")
     init = tmp_path / "rapid/__init__.py"

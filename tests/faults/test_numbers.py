@@ -44,7 +44,7 @@ def train(toy_model, tmp_path, objective, workers):
     return train
 
 
-@with_every_loss("an infinite reward", times=3)
+@with_every_loss("training values: infinite reward", times=3)
 def test_an_infinite_reward_ends_the_run(train):
     for reward in (float("inf"), -float("inf"), 1e300):
 
@@ -57,7 +57,7 @@ def test_an_infinite_reward_ends_the_run(train):
         assert "at step 1, " in end.value.__notes__[-1]
 
 
-@with_every_loss("a reward function that raises", times=3)
+@with_every_loss("training values: exception in a reward function", times=3)
 def test_an_error_of_a_reward_function_names_step_and_sample(train, workers):
     for failing_step in range(3):
 
@@ -74,7 +74,7 @@ def test_an_error_of_a_reward_function_names_step_and_sample(train, workers):
         assert bool(sample_notes) == bool(workers)
 
 
-@with_every_loss("a learning rate that blows weights up", times=2)
+@with_every_loss("training values: diverging learning rate", times=2)
 def test_weights_that_blow_up_end_the_run(train):
     for rate, steps in ((1e10, 3), (1e300, 1)):  # also in the last step, which no other follows
         with pytest.raises(FloatingPointError, match=r"loss is|weights have|probabilities") as end:
@@ -84,7 +84,7 @@ def test_weights_that_blow_up_end_the_run(train):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a learning rate that blows weights up", times=3)
+@pytest.mark.fault("training values: diverging learning rate", times=3)
 def test_weights_of_sft_that_blow_up_end_the_run(toy_model, tmp_path):
     demonstration = Demonstration(id="a", prompt="a", message="a", completion="b")
     settings = {"output_dir": str(tmp_path), "save_strategy": "no", "use_cpu": True, "bf16": False}
@@ -94,7 +94,7 @@ def test_weights_of_sft_that_blow_up_end_the_run(toy_model, tmp_path):
             sft_trainer(toy_model, [demonstration], params, settings | {"report_to": []}).train()
 
 
-@with_every_loss("a loss that is infinite or NaN", times=3)
+@with_every_loss("training values: infinite or NaN loss", times=3)
 def test_a_loss_that_is_not_finite_ends_the_run(train):
     """Also where the gradient and the weights are finite."""
     for offset in NOT_FINITE:
@@ -107,14 +107,14 @@ def test_a_loss_that_is_not_finite_ends_the_run(train):
             train(trainer=OffsetLoss)
 
 
-@pytest.mark.fault("a reward of a benchmark's grader outside [0, 1]", times=20)
+@pytest.mark.fault("training values: grader's reward outside [0, 1]", times=20)
 def test_a_verdict_is_from_0_to_1():
     for reward in [*NOT_FINITE, *(n / 7 for n in range(8, 16)), *(-n / 7 for n in range(1, 10))]:
         with pytest.raises(ValidationError):
             Verdict(reward=reward, reason="passed")
 
 
-@pytest.mark.fault("weights that are NaN or infinite from the beginning", times=20)
+@pytest.mark.fault("training values: infinite or NaN weights at the start", times=20)
 def test_a_model_without_probabilities_is_not_sampled_from(toy_model, tmp_path):
     copytree(toy_model, tmp_path, dirs_exist_ok=True)
     model = AutoModelForCausalLM.from_pretrained(toy_model)
@@ -129,7 +129,7 @@ def test_a_model_without_probabilities_is_not_sampled_from(toy_model, tmp_path):
         tensor.data = whole
 
 
-@pytest.mark.fault("a prompt longer than the model's context", times=20)
+@pytest.mark.fault("training values: prompt longer than the context", times=20)
 def test_a_prompt_that_leaves_no_room_is_not_sampled_from(toy_model, tmp_path):
     copytree(toy_model, tmp_path, dirs_exist_ok=True)
     config = AutoConfig.from_pretrained(toy_model)

@@ -45,9 +45,9 @@ NUMBERS = [path for path, value in LEAVES.items() if type(value) in (int, float)
 LISTS = {path: value[0] for path, value in LEAVES.items() if isinstance(value, list)}
 KEYS = [path for path in LEAVES if path and not any(type(part) is int for part in path)]
 REFUSED = {
-    "a parameter that is infinite or NaN": [*product(NUMBERS, NOT_FINITE)],
-    "true or false for a number": [*product(NUMBERS, (True, False))],
-    "a list with something twice": [
+    "parameters: infinity or NaN": [*product(NUMBERS, NOT_FINITE)],
+    "parameters: true or false for a number": [*product(NUMBERS, (True, False))],
+    "parameters: duplicate list item": [
         (path, [first, again])
         for path, first in LISTS.items()
         for again in (first, float(first) if type(first) is int else first)
@@ -67,7 +67,7 @@ def nested_lines(path: tuple) -> list[str]:
     return [f"{'  ' * depth}{key}:" for depth, key in enumerate(path)]
 
 
-@pytest.mark.fault("a key given twice", times=20)
+@pytest.mark.fault("parameters: duplicate key", times=20)
 def test_a_repeated_key_is_named_with_its_line(tmp_path):
     file = tmp_path / "mine.yaml"
     for path in random.Random(0).sample(KEYS, 20):
@@ -78,7 +78,7 @@ def test_a_repeated_key_is_named_with_its_line(tmp_path):
         assert str(refusal.value).startswith(f"{file}:{len(path) + 1}: {path[-1]}")
 
 
-@pytest.mark.fault("a wrong value in an overlay", times=20)
+@pytest.mark.fault("parameters: wrong value in an overlay", times=20)
 def test_a_wrong_value_of_an_overlay_is_named_with_its_line(tmp_path):
     file = tmp_path / "mine.yaml"
     for path in random.Random(1).sample(NUMBERS, 20):
@@ -93,7 +93,7 @@ ODD = [None, True, -1, 0, 1.5, 10**400, 5e-324, 1e308, "", "1" * 5000, "\0", "a\
 ODD += [[], [[1]], {}, {1: 2}, {"a": {"b": 1}}, [None], b"x", {1}, *NOT_FINITE]
 
 
-@pytest.mark.fault("a value of another kind", times=20)
+@pytest.mark.fault("parameters: value of another type", times=20)
 def test_a_value_of_any_kind_is_taken_or_refused_in_lines():
     rng = random.Random(2)
     params = read(ROOT / "params.yaml", ROOT / "experiments/arena.yaml")
@@ -129,7 +129,7 @@ UNREADABLE_FILES = {
 }
 
 
-@pytest.mark.fault("a file of parameters that is none", times=len(UNREADABLE_FILES))
+@pytest.mark.fault("parameters: unreadable file", times=len(UNREADABLE_FILES))
 def test_an_unreadable_file_is_named(tmp_path, capsys):
     file = tmp_path / "mine.yaml"
     for name, content in UNREADABLE_FILES.items():
@@ -141,7 +141,7 @@ def test_an_unreadable_file_is_named(tmp_path, capsys):
         assert "\x1b" not in message
 
 
-@pytest.mark.fault("a wrong value at each door", times=4)
+@pytest.mark.fault("parameters: wrong value in each command", times=4)
 @pytest.mark.parametrize("value", [float("inf"), True, 0, "two", None])
 def test_every_command_refuses_alike(value, tmp_path, capsys):
     """Also a file on one line, as JSON, in which Snakemake passes parameters to jobs."""

@@ -23,7 +23,7 @@ from rapid.config.specs import FetchSpec
 from rapid.errors.shortages import describe_shortage
 from tests.conftest import ROOT, save_qwen2
 from tests.processes.test_fork_server import run_rapid
-from tests.stages.test_ungraded import training
+from tests.stages.test_ungraded import make_train_spec
 from tests.subprocesses import ending, wait_for
 
 # Root may write everywhere; without its capabilities the modes of files hold for it too.
@@ -121,7 +121,7 @@ class TestTraining:
         data = tmp_path_factory.mktemp("data") / "train.jsonl"
         exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 0, {"train": 4})["train"]
         write_jsonl(data, [exercise.problem for exercise in exercises])
-        spec = training()
+        spec = make_train_spec()
         run = spec.run.model_copy(update={"benchmark": "mbpp_plus"})
         spec = spec.model_copy(update={"run": run})
         command = ["train", "--spec", spec.model_dump_json(), "--data", str(data)]
@@ -138,7 +138,7 @@ class TestTraining:
         return sha256_file(out / "model" / WEIGHTS), size
 
     @pytest.mark.slow
-    @pytest.mark.fault("disk full")
+    @pytest.mark.fault("machine: disk full")
     @pytest.mark.parametrize("n", TWENTY)
     def test_a_full_disk_is_named_and_the_job_can_be_repeated(
         self, socket, command, undisturbed, tmp_path, n
@@ -168,7 +168,7 @@ class TestTraining:
         return save_qwen2(folder, tokenizer, **shape, vocab_size=len(tokenizer))
 
     @pytest.mark.slow
-    @pytest.mark.fault("memory limit reached")
+    @pytest.mark.fault("machine: memory limit reached")
     @pytest.mark.parametrize("n", TWENTY)
     def test_a_limit_on_memory_is_named(
         self, socket, command, larger_model, tmp_path, monkeypatch, n
@@ -182,7 +182,7 @@ class TestTraining:
         assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.fault("disk full", times=8)
+@pytest.mark.fault("machine: disk full", times=8)
 def test_every_error_of_torch_on_a_full_disk_is_recognized(tmp_path):
     """It depends on which write was the first that failed."""
     with mounted(tmp_path / "disk", "size=4096"):
@@ -200,7 +200,7 @@ def powerless_socket(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("no permission to write")
+@pytest.mark.fault("machine: no permission to write")
 @pytest.mark.parametrize("inside", ["", "data/math"])
 @pytest.mark.parametrize("wall", WALLS)
 def test_a_folder_without_permission_is_named(powerless_socket, tmp_path, wall, inside):
@@ -312,7 +312,7 @@ def check_refused(name: str, out: Path, ended: subprocess.CompletedProcess) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.fault("hub that answers wrongly, slowly or not at all", times=len(WRONG))
+@pytest.mark.fault("machine: hub answers wrongly, slowly or never", times=len(WRONG))
 def test_a_hub_that_gives_no_model_is_named(fetch, tmp_path):
     """All at once, as most of the time is spent waiting."""
     with ThreadPoolExecutor(len(WRONG)) as pool:
@@ -322,7 +322,7 @@ def test_a_hub_that_gives_no_model_is_named(fetch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("no network")
+@pytest.mark.fault("machine: no network")
 def test_a_missing_network_is_named(fetch, tmp_path):
     """The way to the hub is a proxy at which nobody listens."""
     proxy = {"http_proxy": "http://127.0.1.1:9", "no_proxy": "", "NO_PROXY": ""}
@@ -330,7 +330,7 @@ def test_a_missing_network_is_named(fetch, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.fault("cache that cannot be written")
+@pytest.mark.fault("machine: cache not writable")
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("wall", WALLS)
 def test_a_model_is_fetched_without_a_cache(fetch, toy_model, tmp_path, cache, wall):

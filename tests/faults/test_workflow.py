@@ -60,7 +60,7 @@ def leftovers(tmp_path) -> list[Path]:
     return paths
 
 
-@pytest.mark.fault("lock of a dead workflow")
+@pytest.mark.fault("workflow: lock of a killed workflow")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_dead_workflow_s_lock_is_removed(tmp_path, leftovers, seed):
     """It is killed while another process tries for the lock."""
@@ -85,7 +85,7 @@ def test_a_lock_of_another_machine_stays(tmp_path, leftovers):
     assert all(path.exists() for path in leftovers)
 
 
-@pytest.mark.fault("workflow killed while it starts a job")
+@pytest.mark.fault("workflow: killed while starting a job")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_job_ends_with_its_workflow(tmp_path, seed):
     mark = f"job-{tmp_path}"
@@ -188,7 +188,7 @@ def quote(command: str) -> str:
     return "'" + command.replace("'", "'\\''").replace("{log}", "'{log}'") + "'"
 
 
-@pytest.mark.fault("job that fails")
+@pytest.mark.fault("workflow: job fails")
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failure_has_at_most_ten_lines_at_the_end(console_log, name):
     _, ending, last_line = FAILURES[name]
@@ -201,7 +201,7 @@ def test_a_failure_has_at_most_ten_lines_at_the_end(console_log, name):
     assert all(char.isprintable() for line in lines for char in line)
 
 
-@pytest.mark.fault("job beside one that fails")
+@pytest.mark.fault("workflow: job independent of a failed one")
 @pytest.mark.parametrize("n", range(20))
 def test_a_job_that_depends_on_no_failed_one_is_made_and_has_a_line(console_log, n):
     [line] = [line for line in console_log.splitlines() if f" good good/{n}: " in line]
@@ -235,7 +235,7 @@ def start_snakemake(folder: Path, experiment: str, *targets: str, **options) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.fault("disk full")
+@pytest.mark.fault("machine: disk full")
 def test_snakemake_names_a_full_disk(tmp_path):
     folder, target = tmp_path / "disk", "experiments/ci/data/math/manifest.json"
     with mounted(folder, "size=48m"):

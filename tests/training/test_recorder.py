@@ -22,7 +22,7 @@ from rapid.stages.train import select_token_weights, train
 from rapid.training.clock import PhaseClock
 from rapid.training.recorder import Snapshots, StepRecorder
 from rapid.training.usage import Usage
-from tests.stages.test_ungraded import RAPID, evaluation, training
+from tests.stages.test_ungraded import RAPID, make_evaluate_spec, make_train_spec
 
 
 class Disk(type(Path())):
@@ -123,7 +123,9 @@ def trained(toy_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     made = draw_exercises(BENCHMARKS["math"], 0, {"train": 10})["train"]
     write_jsonl(folder / "train.jsonl", [exercise.problem for exercise in made])
-    spec = training(f"{RAPID[0]},snapshots=1").model_copy(update={"snapshots": 1, "problems": 8})
+    spec = make_train_spec(f"{RAPID[0]},snapshots=1").model_copy(
+        update={"snapshots": 1, "problems": 8}
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rapid.grading.math.grader.MathGrader.grade", half_right())
         clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
@@ -194,7 +196,7 @@ def test_token_weights_are_of_a_completion_that_counts(trained, learned, shown):
 
 
 def test_a_curve_has_a_point_for_each_snapshot(trained, toy_model):
-    spec = evaluation().model_copy(update={"snapshots": 1})
+    spec = make_evaluate_spec().model_copy(update={"snapshots": 1})
     folder = trained / "evaluation"
     evaluate(spec, trained / "run/model", trained / "train.jsonl", folder)
     (point,) = read_jsonl(folder / CURVE, CurvePoint)

@@ -1,4 +1,4 @@
-"""report.html: complete, honest about gaps, and good without a network."""
+"""report.html: it is complete, names what is missing, and needs no network."""
 
 import functools
 import json
@@ -16,11 +16,11 @@ from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style
 from reports.render import html
-from tests.reports.conftest import Runs, small_values
+from tests.reports.conftest import RunFiles, small_values
 
 
 class Reader(HTMLParser):
-    """Collects the text that is seen, links, ids, and whether tags are closed."""
+    """Parser that collects visible text, links, ids, and tags that are still open."""
 
     VOID = ("meta", "img", "br", "link")
 
@@ -48,8 +48,8 @@ class Reader(HTMLParser):
             self.text.append(data)
 
 
-def write(values, root: Path) -> Path:
-    """Figures are drawn in test_figures and test_command; here they are only put into the page."""
+def write_page(values, root: Path) -> Path:
+    """Write report.html with placeholders for figures, which other tests draw."""
     page = root / "out" / "report.html"
     arguments = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
     with pytest.MonkeyPatch.context() as patch:
@@ -60,52 +60,56 @@ def write(values, root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Write a kind of page once, and return where it is."""
-    return functools.cache(lambda kind: made(kind, Runs(tmp_path_factory.mktemp("page"))))
+    """Return a function that writes each kind of page once and returns its path."""
+    return functools.cache(
+        lambda kind: write_page_of(kind, RunFiles(tmp_path_factory.mktemp("page")))
+    )
 
 
-def made(kind: str, runs: Runs) -> Path:
-    """The page of runs of which some may be missing."""
+def write_page_of(kind: str, runs: RunFiles) -> Path:
+    """Write a page of this kind and return its path."""
     values = small_values()
     if kind == "one seed":
         values["tables"]["main"]["seeds"] = [0]
     params = load(values)
     if kind != "no runs":
-        runs.all(params)
+        runs.write_all(params)
     if kind == "some runs":
         for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
             if number % 3 == 0:
                 note = "no Lean & <none>"
-                runs.evaluation(run, status="unavailable", note=note)
+                runs.write_evaluation(run, status="unavailable", note=note)
                 if run.algorithm != "base":
-                    runs.summary(run, status="unavailable", note=note, runtime=None)
+                    runs.write_summary(run, status="unavailable", note=note, runtime=None)
             elif number % 3 == 1:
-                runs.drop(runs.root / run.evaluation / "evaluation.json")
-                runs.drop(runs.root / run.folder / "steps.jsonl")
-    return write(values, runs.root)
+                runs.delete(runs.root / run.evaluation / "evaluation.json")
+                runs.delete(runs.root / run.folder / "steps.jsonl")
+    return write_page(values, runs.root)
 
 
 KINDS = pytest.mark.parametrize("kind", ["all runs", "some runs", "no runs", "one seed"])
 
 
 @KINDS
-def test_the_page_is_whole_and_says_what_is_missing(pages, kind):
+def test_page_is_well_formed_and_names_what_is_missing(pages, kind):
     reader = Reader(pages(kind).read_text())
-    seen = " ".join(" ".join(reader.text).split())
+    visible_text = " ".join(" ".join(reader.text).split())
     assert reader.open == []
-    assert not re.search(r"\b(nan|none|inf|undefined)\b", seen.replace("& <none>", ""), re.I)
+    assert not re.search(
+        r"\b(nan|none|inf|undefined)\b", visible_text.replace("& <none>", ""), re.I
+    )
     assert len(reader.ids) == len(set(reader.ids))
     assert set(reader.targets) <= set(reader.ids)
     assert "script" not in reader.tags
-    assert ("Nothing: every evaluation" in seen) == (kind in ("all runs", "one seed"))
+    assert ("Nothing: every evaluation" in visible_text) == (kind in ("all runs", "one seed"))
     if kind == "some runs":
-        assert "not trained: no Lean & <none>" in seen
-        assert "not evaluated: no evaluation.json of a finished job" in seen
-    assert {f"Table {n}." for n in range(1, 12)} <= set(re.findall(r"Table \d+\.", seen))
+        assert "not trained: no Lean & <none>" in visible_text
+        assert "not evaluated: no evaluation.json of a finished job" in visible_text
+    assert {f"Table {n}." for n in range(1, 12)} <= set(re.findall(r"Table \d+\.", visible_text))
 
 
 @KINDS
-def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
+def test_every_link_leads_to_an_id_or_an_existing_file(pages, kind):
     path = pages(kind)
     reader = Reader(path.read_text())
     assert reader.links
@@ -120,23 +124,23 @@ def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
 def test_every_run_is_listed_with_its_figures_and_files(pages):
     text = pages("some runs").read_text()
 
-    def shown(run: str) -> list[str]:
+    def row_texts(run: str) -> list[str]:
         (row,) = re.findall(rf'<th scope="row">{run}</th>(.*?)</tr>', text)
         return re.findall(r">([^<>]*[^<> ])[^<>]*<", row)
 
     no_file, no_lean = "no evaluation.json of a finished job", "no Lean &amp; &lt;none&gt;"
-    assert shown("math/tiny_qwen/base/seed0") == ["Pass@1 60.6%", "—", "—", "evaluation"]
-    assert shown("mbpp_plus/tiny_qwen/base/seed1") == ["—"] * 3 + [f"not evaluated: {no_file}"]
-    assert shown("mbpp_plus/tiny_qwen/sft/seed1") == ["—"] * 3 + [
+    assert row_texts("math/tiny_qwen/base/seed0") == ["Pass@1 60.6%", "—", "—", "evaluation"]
+    assert row_texts("mbpp_plus/tiny_qwen/base/seed1") == ["—"] * 3 + [f"not evaluated: {no_file}"]
+    assert row_texts("mbpp_plus/tiny_qwen/sft/seed1") == ["—"] * 3 + [
         f"not trained: {no_lean}; not evaluated: {no_lean}"
     ]
-    printed = ["1h46m", "0123456789ab", "summary"]
-    assert shown("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *printed, f"not evaluated: {no_file}"]
-    printed = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
-    assert shown("mbpp_plus/tiny_qwen/grpo/seed1") == printed
+    texts = ["1h46m", "0123456789ab", "summary"]
+    assert row_texts("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *texts, f"not evaluated: {no_file}"]
+    texts = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
+    assert row_texts("mbpp_plus/tiny_qwen/grpo/seed1") == texts
 
 
-def test_facts_are_of_runs_that_were_trained():
+def test_facts_are_those_of_trained_runs():
     names = ["algorithm", "seed", "commit", "hardware", "no_summary"]
     rows = [
         ("pg", 10, "0123456789abcdef", "a CPU", ""),
@@ -154,17 +158,18 @@ def test_facts_are_of_runs_that_were_trained():
     assert html.list_facts(frame[2:])[0] == ("Commits", "—")
 
 
-def test_figures_of_a_cell_are_those_of_the_linked_files(pages):
+def test_sources_of_a_cell_have_the_values_of_the_linked_files(pages):
     path = pages("all runs")
-    box = re.search(r'<div popover id="tab-main-4-0-0".*?</div>', path.read_text(), re.S)  # of PG
-    pairs = re.findall(r'<a href="([^"]+)">([^<]+)</a>', box[0])
-    assert len(pairs) == 2
-    for link, shown in pairs:
+    pg_cell = r'<div popover id="tab-main-4-0-0".*?</div>'
+    popover = re.search(pg_cell, path.read_text(), re.S)
+    links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', popover[0])
+    assert len(links) == 2
+    for link, printed_accuracy in links:
         document = json.loads((path.parent / unquote(link)).read_text())
         assert document["algorithm"] == "pg"
-        assert shown == percent(document["pass_at"]["1"])
+        assert printed_accuracy == percent(document["pass_at"]["1"])
 
 
-def test_the_same_runs_give_the_same_bytes(values, runs, pages):
-    runs.all(load(values))
-    assert write(values, runs.root).read_bytes() == pages("all runs").read_bytes()
+def test_same_runs_give_the_same_bytes(values, runs, pages):
+    runs.write_all(load(values))
+    assert write_page(values, runs.root).read_bytes() == pages("all runs").read_bytes()
