@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 Cells = dict[tuple[int, int, int], list[str]]  # table, row, column -> strings of the cell
-LABELS = {1: "tab:main", 3: "tab:staleness", 4: "tab:ninf-corrs"}
+LABELS = {1: "rapid:tab:main", 3: "rapid:tab:staleness", 4: "rapid:tab:ninf-corrs"}
 
 
 def recomputed(root: Path, params: dict) -> Cells:
@@ -33,13 +33,16 @@ def recomputed(root: Path, params: dict) -> Cells:
         runs = {name: _runs(root, benchmark, spec, name) for name in {*names, *sweep}}
         metrics = [(f"pass@{k}", _percent) for k in sizes["pass_at"]]
         for table, rows, more in (
-            (1, names, [("runtime", _clock)]),
-            (3, sweep, [("runtime", _clock), ("staleness", _two_digits)]),
+            (1, names, [("runtime", None)]),
+            (3, sweep, [("runtime", None), ("staleness", _two_digits)]),
         ):
             for metric, show in metrics + more:
+                values = {name: [run[metric] for run in runs[name]] for name in rows}
+                if metric == "runtime":
+                    known = [statistics.mean(v) for v in values.values() if None not in v]
+                    show = _clock(known)
                 for row, name in enumerate(rows):
-                    values = [run[metric] for run in runs[name]]
-                    cells[table, row, columns[table]] = _cell(values, show)
+                    cells[table, row, columns[table]] = _cell(values[name], show)
                 columns[table] += 1
         points = [(h, run) for name, h in sweep.items() for run in runs[name]]
         for metric, _ in metrics:
@@ -85,13 +88,19 @@ def _percent(share: Fraction, mean: Fraction) -> str:
     return f"{math.floor(1000 * share + Fraction(1, 2)) / 10:.1f}%"
 
 
-def _clock(seconds: float, mean: float) -> str:
-    """In the unit of the mean; a deviation of less than an hour in minutes at most."""
-    if round(mean, 1) < 60:
-        return f"{seconds:.1f}s"
-    if round(mean / 60, 1) < 60 or (seconds < mean and seconds < 3600):
-        return f"{seconds / 60:.1f}m"
-    return f"{round(seconds / 60) // 60}h{round(seconds / 60) % 60:02d}m"
+def _clock(means: list[float]):
+    """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
+    if max(means) < 0.1:
+        name, unit = "ms", 0.001
+    elif max(means) < 600:
+        name, unit = "s", 1
+    elif max(means) < 36000:
+        name, unit = "min", 60
+    else:
+        name, unit = "h", 3600
+    digits_before = len(str(int(min(means) / unit))) if min(means) >= unit else 0
+    decimals = min(3, max(0, 3 - digits_before))
+    return lambda seconds, mean: f"{seconds / unit:,.{decimals}f}{name}"
 
 
 def _two_digits(value: float, mean: float) -> str:

@@ -19,6 +19,7 @@ SMALLER = 0.8  # the size of further lines of a cell, in sizes of the table's ty
 RULES = 16.0  # points that the rules of a tabular take, with the space around them
 # Sizes of type for tables, largest first: name, and share of the text's size.
 SIZES = {"small": 0.9, "footnotesize": 0.8}
+LEGEND = " " * 90  # as long as what the template says of marks, at the end of a caption
 FILLED = 0.85  # of a page by its largest float
 
 
@@ -60,7 +61,8 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
     line = LINE * style.type_size
     floats = [Float(environment, size)]
     page = FILLED * style.text_height * POINTS_PER_INCH
-    room = page - _measure_paragraph(table.full_caption, style.type_size, width)
+    caption = [table.full_caption, LEGEND, *(table.notes if style.notes == "caption" else [])]
+    room = page - _measure_paragraph(" ".join(caption), style.type_size, width)
 
     def turn_page() -> float:
         """Begin a piece, and return the room on its page below the line that names the table."""

@@ -95,8 +95,8 @@ def test_parameters_from_a_file_and_from_json_give_the_same_tables(
         outputs.append([output.with_name(name).read_text() for name in ("t.tex", "appendix.tex")])
     texts, texts_by_json = outputs
     assert texts == texts_by_json
-    assert [text.count(r"\begin{table}") for text in texts] == [4, 7]
-    assert len(set(re.findall(r"\\label{(.*?)}", "".join(texts)))) == 11
+    assert [text.count(r"\caption{") for text in texts] == [4, 7]
+    assert len(set(re.findall(r"\\label{(rapid:.*?)}", "".join(texts)))) == 11
 
 
 @pytest.mark.parametrize(

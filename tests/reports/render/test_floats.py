@@ -8,7 +8,7 @@ from rapid.config.sections import ReportParams
 from reports.paper_style import PaperStyle, load_styles
 from reports.render.floats import Note, lay_out
 from reports.tables.table import Cell, Group, Row, Table
-from tests.reports.conftest import MADE
+from tests.reports.conftest import MADE_PROBLEMS
 
 ICML = PaperStyle.from_params(ReportParams(style="icml"))
 ICLR = PaperStyle.from_params(ReportParams(style="iclr"))
@@ -24,7 +24,7 @@ def make_table(columns: int = 3, rows: int = 5, groups: int = 1) -> Table:
         groups=[Group(f"MATH {group}", ["Pass@1"] * columns) for group in range(groups)],
         rows=[Row(f"RAPID (H={row})", cells) for row in range(rows)],
         notes=[],
-        problems=[MADE],
+        problems=[MADE_PROBLEMS],
     )
 
 
