@@ -142,9 +142,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     add = parser.add_argument
     add("table", choices=[*MEASURES], help="what to measure")
-    add("--out", type=Path, help="file of the figures (default: the one in results/)")
-    add("--only", default="", help="rows with this in their labels, such as a model's name")
-    add("--resume", action="store_true", help="measure what the file does not have yet")
+    add("--out", type=Path, help="file to write the figures to (default: the one in results/)")
+    add("--only", default="", help="only rows with this in their labels, such as a model's name")
+    add("--resume", action="store_true", help="measure only what the file does not contain yet")
     options = parser.parse_args(arguments)
     default, measure = MEASURES[options.table]
     path = options.out or default

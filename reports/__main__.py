@@ -40,12 +40,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if not any(getattr(options, output) for output in OUTPUTS):
-        parser.error("nothing to do: give --output, --html, --figures or --text, or several")
+        parser.error("nothing to do: give at least one of --output, --html, --figures and --text")
     kind = options.kind
     try:
         params = load_files(*options.config)
         if kind != "report" and not getattr(params, kind):
-            raise BadParams(f"--{kind}: params name no {kind}")
+            raise BadParams(f"--{kind}: the parameters have no section {kind}")
         select_runs, *files = KINDS[kind]
         measured = Measured.read(params, options.root, select_runs(params))
         inputs = _input_digests(measured, kind, *files)
@@ -126,19 +126,17 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m reports", description=__doc__)
     parser.set_defaults(kind="report")
     add = parser.add_argument
-    help = "params as YAML or JSON, later files over earlier; or one JSON text, as Snakemake's "
-    help += "merged config"
+    help = "parameters: YAML or JSON files, later ones over earlier ones, or one JSON text"
     add("--config", nargs="+", required=True, metavar="FILE", help=help)
-    add("--root", type=Path, default=Path("."), help="folder that holds runs/")
-    help = "where to write tables.tex; tables.txt, appendix.tex, appendix.txt and manifest.json "
-    help += "go beside it"
+    add("--root", type=Path, default=Path("."), help="folder that contains runs/")
+    help = "where to write tables.tex, and beside it tables.txt, appendix.* and manifest.json"
     add("--output", type=Path, help=help)
     add("--html", type=Path, help="where to write report.html, one file that opens offline")
     add("--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG")
     for kind in ("studies", "arena"):
         help = f"report the {kind} instead of the paper's tables"
         add(f"--{kind}", action="store_const", dest="kind", const=kind, help=help)
-    help = "print the tables to standard output, messages go to standard error"
+    help = "print the tables to standard output, and messages to standard error"
     add("--text", action="store_true", help=help)
     return parser
 

@@ -102,7 +102,7 @@ def run_prepare(spec, out, status=0):
 
 def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
     failed = run_prepare(json.dumps(SPEC | {"source": "nowhere"}), tmp_path / "out", status=2)
-    assert "no such file or folder" in failed.stderr
+    assert "nor an existing file or folder" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
@@ -164,16 +164,16 @@ def test_an_unknown_model_is_named_beside_those_known(values, tmp_path, monkeypa
     ):
         for folder in ("models/typo", "typo"):
             assert run([*arguments, "--model", folder]) == 2
-            message = f"--model {folder}: there is no such folder; known models: models/a\n"
+            message = f"--model {folder}: the folder does not exist; models here: models/a\n"
             assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize(
     ("existing", "message", "status"),
     [
-        ([], "go to the folder that you cloned", 2),
+        ([], "change to the folder of your clone", 2),
         (["params.yaml"], "No results yet: `make tables`", 0),
-        (["params.yaml", "runs/x"], "`make tables` goes on", 0),
+        (["params.yaml", "runs/x"], "`make tables` runs the others", 0),
         (["params.yaml", "runs/x", "reports/report.html"], "    reports/report.html", 0),
         (["params.yaml", "experiments/a/reports/report.html"], "    experiments/a/reports", 0),
     ],

@@ -101,7 +101,7 @@ def add_a_source(jobs):
 
 
 WROTE, READ, DEPENDS = (
-    "what it wrote has changed: ", "what it read has changed: ", "what it read is not up to date: ",
+    "its output has changed: ", "its input has changed: ", "its input is not up to date: ",
 )  # fmt: skip
 AFTER_B = {"c/d": f"{DEPENDS}b/out", "reports": f"{DEPENDS}b/out"}
 AFTER_A = {"b": f"{DEPENDS}a/out"} | AFTER_B
@@ -232,14 +232,14 @@ class TestCode:
         stale = {jobs[1]: "made with other code: new.py, two.py", jobs[2]: f"{DEPENDS}b/out"}
         assert examine_jobs(jobs).stale == stale
         print_changed_code(planned("X"))
-        assert "one.py (own code of 1 job" in capsys.readouterr().err
+        assert "one.py (used by 1 job" in capsys.readouterr().err
 
     def test_a_manifest_without_code_is_stale(self, planned):
         manifest = json.loads(Path("a/manifest.json").read_text())
         del manifest["spec"]["code"], manifest["code"]
         Path("a/manifest.json").write_text(json.dumps(manifest))
         jobs = planned()
-        assert "other code: code that its manifest" in examine_jobs(jobs).stale[jobs[0]]
+        assert "other code: files that its manifest" in examine_jobs(jobs).stale[jobs[0]]
 
     def test_accepted_code_is_current_and_the_manifest_says_since_when(self, planned):
         jobs = planned("X")

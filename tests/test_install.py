@@ -288,8 +288,8 @@ def test_an_environment_that_is_shared_by_a_link_is_kept(make, tmp_path):
         ([], dict.fromkeys(("3.13", "3.12", "3.11", "3"), "exit 1"), "none is a Python 3.11 to"),
         (["PYTHON=python0"], {}, "python0: none is a Python 3.11 to 3.13"),
         (["PYTHON="], {}, "python3.12 python3.11 python3: none is a Python"),
-        (["PYTHON=./python"], {"uname": "echo Darwin"}, "this is Darwin: take the container"),
-        (["PYTHON=./python"], {"uname": "echo MINGW64_NT"}, "this is MINGW64_NT: take the cont"),
+        (["PYTHON=./python"], {"uname": "echo Darwin"}, "this is Darwin: use the container"),
+        (["PYTHON=./python"], {"uname": "echo MINGW64_NT"}, "this is MINGW64_NT: use the cont"),
     ],
 )
 def test_the_newest_python_that_runs_is_taken_or_the_error_says_what_to_do(

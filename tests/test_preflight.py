@@ -79,7 +79,7 @@ def test_gpus_are_counted_and_measured(values, monkeypatch):
     ):
         set_gpus(monkeypatch, count, memory_mb)
         assert find_missing(values) == expected
-    assert "3, the largest job leases 4" in str(run_checks(values)["GPUs"])
+    assert "3 visible, the largest job needs 4" in str(run_checks(values)["GPUs"])
     set_gpus(monkeypatch, 0)
     assert find_missing(values, machine=False) == set()
 
@@ -120,7 +120,7 @@ def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, mon
     assert "1,000,000 MB" in run_checks(values)["models.published"].finding
     values["models"]["published"]["revision"] = "another"  # so that it is fetched
     check = run_checks(values)["models.published"]
-    assert "nobody/nothing@another cannot be had" in str(check)  # offline, as all tests are
+    assert "nobody/nothing@another is not available" in str(check)  # offline, as all tests are
     assert "gated" in check.advice
 
 
@@ -131,7 +131,7 @@ def test_the_command_prints_each_check_and_its_status_is_1(values, tmp_path, cap
     assert run(["preflight", "--configfile", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("MISSING")] == [
-        "MISSING benchmarks.math.source: no /nowhere.jsonl. Give a file or folder that is there, or hub."
+        "MISSING benchmarks.math.source: /nowhere.jsonl does not exist. Set it to an existing file or folder, or to hub."
     ]
     assert lines[-1] == "1 missing"
     values["benchmarks"]["math"]["source"] = "embedded"
@@ -187,12 +187,12 @@ def test_runs_too_large_for_the_gpus_are_named_with_advice(monkeypatch):
         return {
             check.subject: check
             for check in machine_checks
-            if check.subject.startswith("memory of")
+            if check.subject.startswith("GPU memory of")
         }
 
     assert check_memory(48_000) == {}
-    large = check_memory(48_000, micro_batch=12)["memory of Qwen2.5-0.5B, sft"]
-    assert large.advice == "Make sft.micro_batch smaller, or auto."
-    assert "are more than 92% of 48 GB" in large.finding
+    large = check_memory(48_000, micro_batch=12)["GPU memory of Qwen2.5-0.5B, sft"]
+    assert large.advice == "Lower sft.micro_batch, or set it to auto."
+    assert "needed, more than 92% of 48 GB" in large.finding
     advice = {check.advice for check in check_memory(8_000).values()}
-    assert "A pass is one completion already: set sft.checkpointing to true." in advice
+    assert "A micro-batch is one completion already, so set sft.checkpointing to true." in advice

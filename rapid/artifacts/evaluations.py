@@ -62,13 +62,14 @@ class Evaluation(Record):
         ids = {score.id for score in self.scores}
         if not ids or not len(ids) == len(self.scores) == self.problems:
             raise ValueError(
-                f"problems: {self.problems}, but {len(self.scores)} scores of {len(ids)} problems"
+                f"problems: {self.problems}, but there are {len(self.scores)} scores of "
+                f"{len(ids)} different problems"
             )
         for score in self.scores:
             if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {score.correct} of {score.samples} completions of {score.id} are "
-                    f"correct, of {self.samples} that were sampled"
+                    f"scores: {score.id} has {score.correct} correct completions of "
+                    f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
         counted = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
@@ -78,11 +79,11 @@ class Evaluation(Record):
         }  # fmt: skip
         for kind, (expected, verdicts) in counted.items():
             if verdicts != expected:
-                raise ValueError(f"reasons: of {verdicts} {kind}, but there are {expected}")
+                raise ValueError(f"reasons: they count {verdicts} {kind} instead of {expected}")
         for k, share in self.pass_at.items():
             recomputed = mean_pass_at_k(self.scores, k)
             if recomputed is None or not abs(recomputed - share) < ROUNDING:
-                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {recomputed}")
+                raise ValueError(f"pass_at: {share} at k = {k}, but the scores give {recomputed}")
         return self
 
 

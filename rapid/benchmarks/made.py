@@ -41,10 +41,10 @@ def draw_exercises(
             if fruitless > DRAWS_PER_EXERCISE:
                 sizes = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(
-                    f"{benchmark.name}: {len(seen)} different problems were made, "
-                    f"{sum(counts.values())} were asked for ({sizes}): lower what params.yaml has "
-                    "for the largest, such as benchmarks' train and test, pretraining's or sft's "
-                    "demonstrations"
+                    f"{benchmark.name}: {sum(counts.values())} problems are needed "
+                    f"({sizes}), but only {len(seen)} different ones could be made. Lower "
+                    "the largest of these numbers in params.yaml: train and test of "
+                    "benchmarks, demonstrations of pretraining or sft"
                 )
             if not fruitless:
                 seen.add(key)

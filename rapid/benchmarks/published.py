@@ -43,7 +43,7 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
             raise BadFile(f"{path}:{number}: a second problem with the id {problem.id!r}")
         problems[problem.id] = problem
     if not problems:
-        raise BadFile(f"{path}: no problems in it")
+        raise BadFile(f"{path}: contains no problems")
     return problems
 
 
@@ -61,8 +61,8 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
         rows = _read_file(benchmark, path)
     else:
         raise BadInput(
-            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and "
-            "there is no such file or folder"
+            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, "
+            "nor an existing file or folder"
         )
     seen: set[str] = set()
     for split, problem in rows:
@@ -102,8 +102,8 @@ def select_problems(
     for part, problems in parts.items():
         if len(problems) < counts[part]:
             raise BadInput(
-                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} asked for, there are "
-                f"{len(problems):,}{_describe_dropped(published)}"
+                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} problems are asked "
+                f"for, but there are {len(problems):,}{_describe_dropped(published)}"
             )
         if len(problems) > counts[part]:
             parts[part] = rng.sample(problems, counts[part])
@@ -160,9 +160,9 @@ def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Prob
         splits = load_dataset(name, revision=revision)
     except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds
         raise BadInput(
-            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: {error}\n"
-            "Without a way to the hub, set source to a file with the problems, or to a folder with "
-            "a copy of the dataset."
+            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: "
+            f"{error}\nWithout access to the hub, set source to a file with the problems, "
+            "or to a folder with a copy of the dataset."
         ) from error
     for split, rows in splits.items():
         for number, row in enumerate(rows):

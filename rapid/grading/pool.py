@@ -96,10 +96,11 @@ class SteadyGrader:
             ungraded, total = self.reasons[verdicts.INFRASTRUCTURE], self.reasons.total()
         if ungraded > max(1, MOST_UNGRADED * total):
             raise GradingFailed(
-                f"the grader of {self.name} died twice over each of {ungraded} of {total} "
-                f"completions, which is more than {MOST_UNGRADED:.0%}; the last time: "
-                f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), at free "
-                "memory, and for whoever ends processes here"
+                f"the grader of {self.name} died twice on each of {ungraded} of {total} "
+                f"completions, which is more than {MOST_UNGRADED:.0%}; the last death: "
+                f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), "
+                "check the free memory, and find out whether something ends processes on "
+                "this machine"
             )
         return verdict
 
@@ -129,5 +130,5 @@ class SteadyGrader:
         try:
             return ask()
         except GraderDied as error:
-            log.warning("the grader of %s died, and is asked again: %s", self.name, error)
+            log.warning("the grader of %s died, and is started again: %s", self.name, error)
         return ask()

@@ -29,7 +29,7 @@ class Worker(subprocess.Popen):
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
-            raise TypeError(f"the memory of this command is not limited: {command}")
+            raise TypeError(f"the memory of this command cannot be limited: {command}")
         self._owner = os.getpid()
         self.connection, far_end = socket.socketpair()
         with far_end:

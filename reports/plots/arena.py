@@ -40,10 +40,11 @@ def _first_figure(outcomes: FieldOutcomes) -> Figure:
     return Figure(
         title=f"{outcomes.label}: time until {level:g} % are reached, and accuracy at the end",
         caption=(
-            f"Left: seconds over {REFERENCE}'s, paired by seed, with the 95 % interval; "
-            f"further left is sooner. Right: accuracy after equal completions less {REFERENCE}'s. "
-            "RAPID is red. What is at the edge, as a triangle, lies beyond it or never gets there. "
-            "What has no marker differs in no score, or has no runs."
+            f"Left: training time divided by {REFERENCE}'s, paired by seed, with 95 % "
+            "intervals; further left is faster. Right: accuracy after equally many "
+            f"completions minus {REFERENCE}'s. RAPID is red. A triangle at the edge "
+            "stands for a value beyond it, or for runs that never reach the accuracy. An "
+            f"algorithm without a marker has no runs, or the same scores as {REFERENCE}."
         ),
         draw=lambda: _draw_first(outcomes),
         problems=[outcomes.measured.problems[outcomes.benchmark]],
@@ -116,9 +117,9 @@ def _map_figure(measured: Measured) -> Figure:
     return Figure(
         title="Where H pays",
         caption=(
-            "RAPID with H beside RAPID with the first H at the same N_step. Above: time of "
-            "training that it saves. Below: accuracy that it gains, in points, with half of the "
-            "95 % interval's width. Means over seeds; blue is better for the larger H."
+            "RAPID at each H compared with RAPID at the first H and the same N_step. "
+            "Above: training time saved. Below: accuracy gained, in points, with half "
+            "the width of the 95 % interval. Means over seeds; blue favours the larger H."
         ),
         draw=lambda: _draw_map(maps, cells, measured.label),
         problems=[measured.problems[name] for name in maps],

@@ -57,10 +57,10 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
         draw_curves,
         share_y=True,
         title=title,
-        caption="Mean reward of the mini-batches, a moving mean over an eighth of the steps; lines "
-        "are means over seeds, as far as every seed goes, bands one standard deviation. DAPO "
-        "replaces groups that are all right or all wrong, so that its mini-batches' rewards do "
-        "not compare with the others'.",
+        caption="Mean reward of the mini-batches, as a moving mean over an eighth of the "
+        "steps. Lines are means over seeds, up to the last step that every seed has; "
+        "bands are one standard deviation. DAPO replaces groups that are all right "
+        "or all wrong, so its rewards are not comparable with the others'.",
         missing=missing,
         sources=sources,
     )

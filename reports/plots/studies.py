@@ -87,10 +87,10 @@ def _curves_figure(study: StudyRuns) -> Figure:
     return Figure(
         title="Accuracy by time of training, and time by accuracy",
         caption=(
-            f"{study.metric.capitalize()} on the test problems of models kept on the way. Left: "
-            "means over seeds as far as every run goes, bands one standard deviation. Right: the "
-            "time until an accuracy is first reached, mean over seeds, as far as all of them reach "
-            "it; thin lines are single runs."
+            f"{study.metric.capitalize()} on the test problems, of models saved during "
+            "training. Left: means over seeds, as far as every run goes; bands are one "
+            "standard deviation. Right: time until an accuracy is first reached, mean "
+            "over seeds, as far as all of them reach it; thin lines are single runs."
         ),
         draw=lambda: _draw_curves(study),
         problems=[study.contest.problems],

@@ -35,8 +35,8 @@ FILE = Path(__file__).with_name("claims.yaml")
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "fails", "open", "not tested here"
 COUNTED = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
 TOO_FEW = "too few runs for an interval"
-TOO_NOISY = "too noisy to decide: the interval has both sides of the limit"
-TOO_MANY = "not certain after Holm's adjustment, though its own interval is on one side"
+TOO_NOISY = "undecided: the interval contains the limit"
+TOO_MANY = "not significant after Holm's adjustment, although its own interval excludes the limit"
 LENGTH = Column("", "completion_length", formats.plain, paired=RATIO)
 Tests = Sequence[tuple[float, str]]  # the p of each test of a claim, and the verdict if it is small
 

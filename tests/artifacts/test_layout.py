@@ -89,5 +89,5 @@ def test_folder_is_parsed_into_the_names_of_its_job(folder, names):
 
 
 def test_folder_of_no_job_is_an_error():
-    with pytest.raises(ValueError, match="no job lies in such a folder"):
+    with pytest.raises(ValueError, match="is not the folder of a job"):
         parse_folder("runs/math/m/pg")

@@ -295,7 +295,7 @@ def test_without_lean_the_task_says_why(monkeypatch):
 def test_the_hub_s_problems_need_mathlib():
     if shutil.which("lean"):
         pytest.skip("a native Lean may have Mathlib")
-    with pytest.raises(LeanUnavailable, match=r"imports Mathlib: .* To grade problems of Mathlib"):
+    with pytest.raises(LeanUnavailable, match=r"imports Mathlib: .* To grade Mathlib problems"):
         BENCHMARKS["minif2f"].try_hub(STRICT)
 
 

@@ -210,7 +210,9 @@ class TestSelection:
         assert after["test"] == before["test"]
         assert after["train"] == before["train"][1:]
         assert published.dropped == {weak[0]: "not trained on: its tests accept True"}
-        with pytest.raises(BadInput, match=r"6 asked for, there are 5; left out: Mbpp/90"):
+        with pytest.raises(
+            BadInput, match=r"6 problems are asked for, but there are 5; left out: Mbpp/90"
+        ):
             select_problems(published, MBPP_PLUS, counts, 0)
 
     def test_whole_parts_keep_their_order(self, math_folder):
@@ -226,6 +228,6 @@ class TestSelection:
     def test_more_than_there_are_says_how_many_there_are_and_what_was_left_out(self, tmp_path):
         write(tmp_path / "train.jsonl", [question(0), question(1, answer="")])
         write(tmp_path / "test.jsonl", [question(2)])
-        message = r"math\.train: 2 asked for, there are 1; left out: test/1\.json \(empty"
+        message = r"math\.train: 2 problems are asked for, but there are 1; left out: test/1\.json \(empty"
         with pytest.raises(BadInput, match=message):
             select_problems(load_source(MATH, str(tmp_path)), MATH, {"train": 2, "test": 1}, 0)

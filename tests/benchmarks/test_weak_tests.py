@@ -47,7 +47,7 @@ def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, ca
     assert main([str(path)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "weak f: True, 1, argument 1",
-        "1 of 2 tasks accept a constant or an argument",
+        "the tests of 1 of 2 tasks accept a constant or an argument",
     ]
     monkeypatch.setattr(MbppPlus, "weak", {"weak": "True"})
     assert main([str(path)]) == 0
@@ -62,4 +62,4 @@ def test_a_file_that_is_not_there_is_named_with_where_it_is_to_be_had(tmp_path, 
     with pytest.raises(SystemExit) as stop:
         main([str(tmp_path / "MbppPlus.jsonl.gz")])
     assert stop.value.code == 2
-    assert "EvalPlus publishes it: https://" in capsys.readouterr().err
+    assert "Download it from EvalPlus: https://" in capsys.readouterr().err

@@ -49,14 +49,14 @@ def test_tuning_tries_all_rates_except_for_borrowed_h(values):
     names = ("pg", "pg,n_step=8")
     tuned_rates = ("0.00001", "0.01")
     assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in names for r in tuned_rates}
-    with pytest.raises(BadParams, match="rates for math too"):
+    with pytest.raises(BadParams, match="learning rates that include math"):
         arena_seeds(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
 
 
 def test_comparison_with_a_record_runs_selected_algorithms_with_pg_and_no_map(values):
     seeds = arena_seeds(values, only=["pg", "grpo-H2"], record="results.csv")
     assert [*seeds.values()] == [[1, 2], [1, 2]]
-    with pytest.raises(BadParams, match="pg among them"):
+    with pytest.raises(BadParams, match="a list with pg"):
         arena_seeds(values, only=["grpo-H2"], record="results.csv")
 
 
@@ -75,7 +75,7 @@ def test_map_without_a_rate_takes_that_of_pg(values):
     cells = {name: value for name, value in MAP.items() if name != "rate"}
     arena = {"fields": {"math": FIELD}, "maps": {"math": cells}}
     assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
-    with pytest.raises(BadParams, match="a rate, or a field"):
+    with pytest.raises(BadParams, match="a learning rate, unless arena"):
         load(values | {"arena": {"maps": {"math": cells}}})
 
 
@@ -87,11 +87,14 @@ def test_variant_is_parsed_as_it_was_formatted(rate):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
-        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
+        (
+            {"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]},
+            "learning rates that include dapo",
+        ),
+        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "learning rates that include pg"),
         (
             {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
-            "expect: 'same' is not allowed; allowed: better, where it is by seconds",
+            "expect: 'same' is not allowed; allowed: better, as the claim is by seconds",
         ),
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],

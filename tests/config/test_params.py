@@ -28,18 +28,22 @@ def set_key(values: dict, key: str, value) -> None:
         ("compute.threads", "two", "valid integer"),
         ("tables.main.algorithms", ["ppo"], "one of sft, grpo, "),
         ("tables.main.seeds", [], "at least 1 item"),
-        ("tables.main.model", "gpt", "a model of models: "),
-        ("teacher", "nobody", "a model of models: "),
-        ("benchmarks.math.n_step", 6, "a multiple of the group size of grpo, 4"),
+        ("tables.main.model", "gpt", "one of models: "),
+        ("teacher", "nobody", "one of models: "),
+        ("benchmarks.math.n_step", 6, "a multiple of 4, the group size of grpo"),
         ("benchmarks.math.train", 12, "at least 16, the prompts of an inference batch of rapid-"),
-        ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most evaluation.samples, 8"),
+        ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most 8, which is evaluation.samples"),
         ("training.micro_batch", 0, "greater than 0"),
         ("naive_grpo.sampling_batch", 0, "greater than 0"),
         ("models.teacher.hidden", 100, "multiple of 64"),
         ("models.teacher.error_rate", [0.5, 0.5], "valid number"),
         ("training.start", "nobody", "base, or one of sft, "),
         ("training.start", "rapid", "base, or one of sft, "),
-        ("training.start", "rapid-H4", "base, sft, or what is not run on mbpp_plus anyway"),
+        (
+            "training.start",
+            "rapid-H4",
+            "base, sft, or an algorithm that is not run on mbpp_plus otherwise",
+        ),
     ],
 )
 def test_invalid_value_is_refused_with_key_value_and_allowed_values(values, key, value, allowed):
@@ -132,7 +136,7 @@ def test_missing_key_is_named(values):
 
 def test_template_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("data_seed: 1\n__use_yte__: true\n")
-    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not read"):
+    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not supported"):
         read(tmp_path / "a.yaml")
 
 

@@ -96,11 +96,11 @@ def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, ca
     assert lines[-2].startswith("[1/4] evaluate evaluations/base: pass@1 12.5% (20.0s")
     assert lines[-1].startswith(f"[2/4] train {RUN}: reward 50.0%, 8.0 s of training (20.0s")
 
-    Path("3.log").write_text("no room on the disk\n")
+    Path("3.log").write_text("no space left on the disk\n")
     add_event("job_error", 23.0, jobid=3, rule_name="train", output=["runs/other/x"], log=["3.log"])
     lines = read_lines(monkeypatch, capsys, 24.0)
     assert lines[0] == "4 jobs: 2 done, 0 running, 1 waiting, 1 failed"
-    assert "  | no room on the disk" in lines
+    assert "  | no space left on the disk" in lines
 
     start_job(add_event, 3, 24.0, "train", "runs/other")  # a second attempt
     add_event("job_finished", 25.0, job_id=3)
@@ -153,7 +153,7 @@ def test_a_living_workflow_is_preferred_to_one_that_ended_later(add_event, monke
 
 def test_a_folder_without_a_workflow_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInput, match="no workflow has begun in this folder"):
+    with pytest.raises(BadInput, match="no workflow was started in this folder"):
         watch.watch_workflow(once=True)
 
 

@@ -58,7 +58,7 @@ def test_a_failed_job_that_succeeds_on_retry_is_no_failure(console):
     message = "Command 'x > 1.log 2>&1' returned non-zero exit status 3."
     assert send_record(console, "error", message=message) == ""
     assert send_record(console, "job_error", **job) == "FAILED train runs/1 (0.0s, exit status 3)"
-    assert "1 failed:" in console.render_failures()
+    assert "1 job(s) failed:" in console.render_failures()
     start_job(console, 1)
     assert send_record(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
     assert console.render_failures() == ""

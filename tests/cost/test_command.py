@@ -33,7 +33,7 @@ def test_plan_from_runs_uses_their_rates_unless_options_override_them(
     assert re.search(r"no runs of .*tiny-gemma3.*: planned by size", text)
     assert "20% of groups with a signal, 60% with a reward" in text  # the runs showed 60% and 80%
     assert "math 9" in text
-    assert "the memory is not known (--memory)" in text
+    assert "the largest micro-batch is unknown: set --memory" in text
 
 
 def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
@@ -54,8 +54,8 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--calibrate", "nowhere"], "no run with a runtime"),
-        (["--gpu", "abacus"], "no published rates"),
+        (["--calibrate", "nowhere"], "no run, with a runtime"),
+        (["--gpu", "abacus"], "its rates are not known"),
         (["--gpu", "a6000", "--report", "arena"], "the parameters have no section arena"),
         (["--gpu", "a6000", "--config", "nobody=x.json"], "no such model"),
         (["--gpu", "a6000", "--config", "teacher=nowhere.json"], "nowhere.json"),

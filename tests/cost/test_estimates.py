@@ -93,7 +93,7 @@ def test_snapshots_add_disk_space_and_evaluations(paper_values):
 @pytest.mark.parametrize(
     ("job", "memory", "settings", "remedy"),
     [
-        ("grpo", 24e9, {"micro_batch": 8}, "training.micro_batch smaller, or auto"),
+        ("grpo", 24e9, {"micro_batch": 8}, "lower training.micro_batch, or set it to auto"),
         ("grpo", 6e9, {"micro_batch": 1}, "set training.checkpointing to true"),
         ("grpo", 6e9, {"micro_batch": "auto"}, "set training.checkpointing to true"),
         ("grpo", 3e9, {"micro_batch": 1, "checkpointing": True}, "larger GPUs"),
@@ -114,7 +114,7 @@ def test_experiments_of_the_paper_fit_four_gpus_and_not_two(paper, gpu, memory):
     costs = estimate_jobs(estimator)
     assert find_problems(estimator, costs, 4) == []
     problems = find_problems(estimator, costs, 2)
-    assert any("takes 4 GPUs, and there are 2" in line for line in problems)
+    assert any("needs 4 GPUs, but there are 2" in line for line in problems)
 
 
 def test_auto_is_the_largest_micro_batch_that_fits(paper):

@@ -199,7 +199,7 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
     assert sorted(rule_names(output)) == sorted(expected)
     jobs = [line for line in output.splitlines() if line.startswith("rule ")]
     assert jobs and all("/math" in line or "reports" in line for line in jobs)
-    assert f"made with other code: {PROMPT}" in output
+    assert f"code has changed: {PROMPT}" in output
 
 
 def test_an_accepted_change_of_code_plans_the_report_alone(checkout, tmp_path):

@@ -40,7 +40,9 @@ def test_an_error_that_a_user_can_correct_is_one_line(error, status, capsys):
 def test_a_full_disk_is_reported_with_the_folder(tmp_path, capsys):
     write = make_raising_action(OSError(errno.ENOSPC, "full"))
     assert run_command("train", write, tmp_path) == 1
-    assert capsys.readouterr().err.startswith(f"rapid train: {tmp_path}: no room on the disk: ")
+    assert capsys.readouterr().err.startswith(
+        f"rapid train: {tmp_path}: no space left on the disk: "
+    )
 
 
 def test_a_mistake_of_this_program_keeps_its_traceback():

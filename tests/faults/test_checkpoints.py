@@ -53,7 +53,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     if data is not None:
         path.write_bytes(data)
     assert newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
-    assert f"checkpoint-10 is damaged, and left out: {message}\n" in capsys.readouterr().err
+    assert f"checkpoint-10 is damaged, and skipped: {message}\n" in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
     assert newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
     assert not (checkpoints / "checkpoint-10").exists()
@@ -81,4 +81,4 @@ def test_checkpoints_belong_to_the_code_inputs_and_libraries_of_a_run(
         assert find_folder(main=False) != current and current.exists()  # the main process deletes
         assert not capsys.readouterr().err
         assert find_folder() != current and not current.exists()
-        assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
+        assert f"{tmp_path}/run: its checkpoints are of other parameters" in capsys.readouterr().err

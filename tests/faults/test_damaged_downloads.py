@@ -111,7 +111,7 @@ def test_a_damaged_gguf_file_is_refused_and_leaves_nothing(tmp_path):
     whole = path.read_bytes()
     for seed in range(TIMES):
         path.write_bytes(truncate(whole, random.Random(seed)) if seed else b"")
-        assert_refused(path, tmp_path / "models/mine", "tiny.gguf is not a model")
+        assert_refused(path, tmp_path / "models/mine", "tiny.gguf cannot be read as a model")
 
 
 @pytest.mark.fault("downloads: image of Lean's memory damaged", times=TIMES)

@@ -42,7 +42,7 @@ from tests.conftest import ROOT, default_values
 from tests.reports.conftest import RunFiles, small_values
 from tests.reports.render.test_html import Reader, write_page
 from tests.subprocesses import python
-from tests.training.conformance.test_resume import build
+from tests.training.conformance.test_resume import build_trainer
 from tests.training.loops import COMMON
 
 # Names -------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_no_code_of_a_model_runs(toy_model, tmp_path, monkeypatch, door, trap):
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payload):
     monkeypatch.chdir(tmp_path)
-    build(toy_model, tmp_path / "run", H=1, max_steps=2).train()
+    build_trainer(toy_model, tmp_path / "run", H=1, max_steps=2).train()
     whole, checkpoint = tmp_path / "run/checkpoint-1", tmp_path / "copy/checkpoint-1"
     names = [path.name for path in whole.iterdir() if path.suffix in (".pt", ".pth", ".bin")]
     assert len(names) >= 4
@@ -233,7 +233,7 @@ def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payloa
         if name == "pytorch_model.bin":
             (checkpoint / SAFE).unlink()
         try:
-            build(toy_model, tmp_path / "copy", H=1, max_steps=2).train(str(checkpoint))
+            build_trainer(toy_model, tmp_path / "copy", H=1, max_steps=2).train(str(checkpoint))
         except Exception as error:
             assert "PWNED" not in str(error)
         assert not [*tmp_path.rglob("PWNED")]

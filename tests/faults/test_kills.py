@@ -105,8 +105,10 @@ def test_a_run_of_two_processes_is_resumed(workshop):
         assert launcher.wait(PATIENCE) == status, workshop.log(out)[-4000:]
         assert not workshop.left_behind()
     workshop.finish(command, out, forked=False)
-    assert re.search(r"SIGTERM: ended after step \d+ of 8\. The same command", workshop.log(out))
-    assert "going on from here" in workshop.log(out)
+    assert re.search(
+        r"SIGTERM: ended after step \d+ of 8\. To resume, run the same command", workshop.log(out)
+    )
+    assert "resuming from here" in workshop.log(out)
     assert workshop.summary(out).interrupted == 2  # without the fork server there is one attempt
     workshop.finish(command, "two-undisturbed", forked=False)
     assert workshop.results(out) == workshop.results("two-undisturbed")
@@ -148,6 +150,6 @@ def test_a_second_command_for_a_run_is_refused_at_once(workshop):
         assert workshop.start(workshop.commands[name], out, forked).wait(PATIENCE) == 2
     output = workshop.log(out)
     job.resume()
-    assert output.count(f"rapid train: {out}: process {job.pid} of ") == 4, output[-4000:]
+    assert output.count(f"rapid train: {out}: in use by process {job.pid} on ") == 4, output[-4000:]
     assert first.wait(PATIENCE) == 0
     assert workshop.results(out) == workshop.results(name)

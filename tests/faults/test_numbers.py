@@ -19,7 +19,7 @@ from rapid.grading.verdicts import Verdict
 from rapid.sampling import sample
 from rapid.training.sft import sft_trainer
 from tests.conftest import default_values
-from tests.training.loops import run
+from tests.training.loops import train_rapid
 
 NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
 OBJECTIVES = ["rapid", "pg", "grpo", "dapo", "trl"]
@@ -37,9 +37,9 @@ def with_every_loss(fault: str, times: int):
 def train(toy_model, tmp_path, objective, workers):
     """Return a function that trains for three steps."""
 
-    def train(reward="digits_sum", **settings):
+    def train(reward="text_sum_reward", **settings):
         sizes = {"max_steps": 3, "H": 1, "grading_workers": workers}
-        return run(toy_model, tmp_path, objective, reward, **sizes | settings)
+        return train_rapid(toy_model, tmp_path, objective, reward, **sizes | settings)
 
     return train
 

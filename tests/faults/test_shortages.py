@@ -148,7 +148,7 @@ class TestTraining:
         with mounted(tmp_path / "disk", f"size={max(4096, size * n // 20 - 4096)}"):
             out = tmp_path / "disk/run"
             line = error_line(run_rapid(socket, *command, str(out)), "train")
-            assert f"{out}: no room on the disk: " in line and "Free some" in line
+            assert f"{out}: no space left on the disk: " in line and "Free some" in line
             assert not (out / "manifest.json").exists()
             if n % 5 == 0:
                 resize = ["mount", "-o", "remount,size=0", str(tmp_path / "disk")]
@@ -178,7 +178,9 @@ class TestTraining:
         monkeypatch.setenv("FAULT_MEMORY", str(500_000 * n))
         ended = run_rapid(socket, *command, str(out), "--model", str(larger_model))
         assert ended.returncode and not (out / "manifest.json").exists()
-        assert "no memory: " in ended.stderr or "memory ran out" in ended.stderr, ended.stderr
+        assert "out of memory: " in ended.stderr or "ran out of memory" in ended.stderr, (
+            ended.stderr
+        )
         assert "Traceback" not in ended.stderr
 
 
@@ -189,7 +191,7 @@ def test_every_error_of_torch_on_a_full_disk_is_recognized(tmp_path):
         for size in range(3000, 7000, 500):
             with pytest.raises(RuntimeError) as refusal:
                 torch.save("x" * size, tmp_path / "disk/file")
-            assert describe_shortage(refusal.value).startswith("no room on the disk: ")
+            assert describe_shortage(refusal.value).startswith("no space left on the disk: ")
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +213,7 @@ def test_a_folder_without_permission_is_named(powerless_socket, tmp_path, wall, 
         ended = run_rapid(powerless_socket, "prepare", "--spec", spec, "--out", str(place / inside))
     line = error_line(ended, "prepare")
     assert str(place) in line
-    assert ("in the way: " if wall == "a file" else "not allowed: ") in line
+    assert ("in the way: " if wall == "a file" else "permission denied: ") in line
     assert not list(tmp_path.rglob("manifest.json"))
 
 

@@ -120,21 +120,25 @@ FAILURES = {
     "status1": ("echo wrong >&2; exit 1", "exit status 1", "wrong"),
     "status2": ("echo '2 of 3' >&2; exit 2", "exit status 2", "2 of 3"),
     "status127": ("no-such-command", "exit status 127", "no-such-command"),
-    "status255": ("exit 255", "exit status 255", "says nothing"),
-    "SIGKILL": ("kill -9 $$", "killed by SIGKILL; if nobody did that, memory ran out", "nothing"),
+    "status255": ("exit 255", "exit status 255", "is empty"),
+    "SIGKILL": (
+        "kill -9 $$",
+        "killed by SIGKILL; if nobody did that, the machine ran out",
+        "is empty",
+    ),
     "SIGSEGV": ("echo so far; kill -SEGV $$", "killed by SIGSEGV", "so far"),
-    "SIGABRT": ("kill -ABRT $$", "killed by SIGABRT", "says nothing"),
-    "SIGTERM": ("kill -TERM $$", "killed by SIGTERM", "says nothing"),
-    "SIGBUS": ("kill -BUS $$", "killed by SIGBUS", "says nothing"),
+    "SIGABRT": ("kill -ABRT $$", "killed by SIGABRT", "is empty"),
+    "SIGTERM": ("kill -TERM $$", "killed by SIGTERM", "is empty"),
+    "SIGBUS": ("kill -BUS $$", "killed by SIGBUS", "is empty"),
     "long": ("seq 1000; exit 1", "exit status 1", "1000"),
     "wide": (f"printf 'x%.0s' $(seq {LONG}); exit 1", "exit status 1", "xxx..."),
     "bar": (r"printf '1/9\r5/9\r9/9'; exit 3", "exit status 3", "9/9"),
     "escapes": (f"printf '{ESCAPES}'; exit 1", "exit status 1", "red"),
     "binary": (r"printf '\377\376\000end'; exit 1", "exit status 1", "end"),
-    "blank": (r"printf '\n\n\n'; exit 1", "exit status 1", "says nothing"),
+    "blank": (r"printf '\n\n\n'; exit 1", "exit status 1", "is empty"),
     "unicode": ("echo 'größer — 雪'; exit 1", "exit status 1", "größer — 雪"),
     "traceback": ("python -c 'raise ValueError(7)'", "exit status 1", "ValueError: 7"),
-    "nolog": ("rm {log}; exit 1", "exit status 1", "says nothing"),
+    "nolog": ("rm {log}; exit 1", "exit status 1", "is empty"),
     "percent": ("echo '100% {{x}} %s'; exit 1", "exit status 1", "100% {x} %s"),
     "late": ("sleep 0.5; echo late; exit 1", "exit status 1", "late"),
 }
@@ -192,7 +196,7 @@ def quote(command: str) -> str:
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failure_has_at_most_ten_lines_at_the_end(console_log, name):
     _, ending, last_line = FAILURES[name]
-    _, _, summary = console_log.partition("20 failed:")
+    _, _, summary = console_log.partition("20 job(s) failed:")
     [block] = [part for part in summary.split("\n\n") if part.startswith(f"FAILED bad_{name} ")]
     lines = block.splitlines()
     assert len(lines) <= 10 and max(map(len, lines)) < 170
@@ -244,7 +248,7 @@ def test_snakemake_names_a_full_disk(tmp_path):
         (folder / "fill").write_bytes(bytes((free.f_bavail - 2) * free.f_bsize))  # but for its log
         full = start_snakemake(folder, "ci", target)
         output, _ = full.communicate()
-        assert full.returncode and "Snakemake: no room on the disk: " in output, output
+        assert full.returncode and "Snakemake: no space left on the disk: " in output, output
         assert "Traceback" not in output
         (folder / "fill").unlink()
         again = start_snakemake(folder, "ci", target)

@@ -161,7 +161,7 @@ class TestDeaths:
         with pytest.raises(GradingFailed) as raised:
             grade(graders, deadly[-1])
         total = graded + most + 1
-        assert f"grader of math died twice over each of {most + 1} of {total} " in str(raised.value)
+        assert f"grader of math died twice on each of {most + 1} of {total} " in str(raised.value)
         assert f"over a: dead {most}" in str(raised.value)
 
     def test_a_job_that_has_failed_fails_in_every_thread(self):
@@ -194,7 +194,7 @@ def test_rapid_grade_says_what_was_not_graded_until_it_is_too_much(doomed, capsy
     assert run(doomed(2)) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "died twice over each of 2 of 2 completions" in printed.err
+    assert "died twice on each of 2 of 2 completions" in printed.err
     assert "killed in a test" in printed.err
     assert run(doomed(1)) == 0
     printed = capsys.readouterr()

@@ -63,7 +63,7 @@ def test_the_last_words_of_a_worker_are_heard():
 
 
 def test_no_worker_is_started_whose_memory_is_not_limited():
-    with pytest.raises(TypeError, match="not limited"):
+    with pytest.raises(TypeError, match="cannot be limited"):
         Worker([sys.executable, "-c", "pass"])
 
 

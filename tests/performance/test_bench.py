@@ -98,7 +98,7 @@ def test_loop_that_is_not_ready_in_time_is_ended(monkeypatch):
 
 
 def test_failing_loop_gives_the_reason(workload):
-    with pytest.raises(RuntimeError, match="make it a multiple of 4"):
+    with pytest.raises(RuntimeError, match="set it to a multiple of 4"):
         start_loop(workload, Setting(n_step=6))
 
 

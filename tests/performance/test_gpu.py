@@ -99,6 +99,6 @@ def test_missing_gpu_or_package_is_an_error_with_a_remedy(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_worker_of_the_suite_runs_on_a_cpu(toy_model, tmp_path):
-    [outcome] = suite.run(toy_model, tmp_path, bf16=True, use_cpu=True)
+    [outcome] = suite.train_in_processes(toy_model, tmp_path, bf16=True, use_cpu=True)
     assert outcome["device"] == "cpu" and outcome["peak_gb"] == 0
-    suite.check(outcome | {"device": "cuda:0"})
+    suite.check_outcome(outcome | {"device": "cuda:0"})

@@ -222,7 +222,7 @@ def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
     assert lent == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
     killed = ended[-2]
     assert killed.returncode == 128 + signal.SIGKILL
-    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in killed.stderr
+    assert "the job was killed by SIGKILL; if nobody did that, the machine ran out" in killed.stderr
     returned = ["back: well True", "back: failed False", "back: killed False"]
     assert server.stdout.read().splitlines() == returned
 
@@ -237,7 +237,10 @@ def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
         third = run_rapid(path, "third")
     os.close(writing)
     assert [job.returncode for job in (first, second, third)] == [1, 1, 0]
-    assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
+    assert (
+        first.stderr
+        == "rapid: the fork server cannot start this job: [Errno 12] Cannot allocate memory\n"
+    )
     returned = [f"back: {name} True" for name in ("first", "second", "third")]
     assert server.stdout.read().splitlines() == returned
 

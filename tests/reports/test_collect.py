@@ -86,12 +86,12 @@ def test_evaluation_must_match_the_prepared_problems_and_its_run(params, runs):
     runs.seal(prepared / "manifest.json", spec={"test": 2})
     collect(params, runs.root)
     runs.seal(prepared / "manifest.json", spec={"test": 3})
-    with pytest.raises(BadFile, match="problems: 2, but its job was to have 3"):
+    with pytest.raises(BadFile, match="problems: 2 is not what its job was asked for, 3"):
         collect(params, runs.root)
     runs.write_evaluation(RUN, status="unavailable", note="no Lean")
     assert select_row(collect(params, runs.root), RUN).no_evaluation == "not evaluated: no Lean"
     runs.edit(path, lambda document: document.update(seed=0))
-    with pytest.raises(BadFile, match="seed: 0, but its job was to have 1"):
+    with pytest.raises(BadFile, match="seed: 0 is not what its job was asked for, 1"):
         collect(params, runs.root)
 
 
@@ -117,5 +117,5 @@ def test_demonstrations_newer_than_a_run_are_an_error(params, runs):
     path = runs.seal(runs.write_summary(SFT), inputs=hash_files(demonstrations))
     collect(params, runs.root)
     runs.seal(path, inputs={name: "another digest"})
-    with pytest.raises(BadFile, match=f"manifest.json: its job read another {name} than there is"):
+    with pytest.raises(BadFile, match=f"manifest.json: its job read another version of {name}"):
         collect(params, runs.root)

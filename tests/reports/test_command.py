@@ -105,7 +105,7 @@ def test_parameters_from_a_file_and_from_json_give_the_same_tables(
         ("no-such.yaml", [], "no-such.yaml: cannot be read: No such file"),
         ("{not json", [], "Expecting property name"),
         ("{}", [], "data_seed: is missing"),
-        ({}, ["--arena"], "--arena: params name no arena"),
+        ({}, ["--arena"], "--arena: the parameters have no section arena"),
         # Named parameters share jobs with those of the folder's params.yaml.
         ({"name": "mine"}, [], "params.yaml:1: data_seed: -1 is not allowed"),
     ],

@@ -74,7 +74,7 @@ def test_arena_tables_are_numbered_in_order(measured):
 def test_comparisons_are_paired_by_seed_and_need_two(measured):
     (field,) = fields(measured)
     one_pair = field.compare("grpo", "pg", "seconds")
-    assert one_pair.reason == "1 seeds have both, and it needs two"
+    assert one_pair.reason == "only 1 seeds have both, but a comparison needs two"
     assert field.compare("dapo", "pg", "accuracy").value == pytest.approx(0.05)
     assert field.compare("grpo", "pg", "accuracy").value == pytest.approx(0.1)
     assert field.compare("dapo", "pg", "accuracy_in_time").value == pytest.approx(0.1)

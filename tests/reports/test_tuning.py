@@ -91,7 +91,10 @@ def test_trials_decide_the_rates_and_the_accuracy_to_reach(values, runs, monkeyp
 def test_parameters_without_a_tuning_are_refused(values, tmp_path, capsys):
     del values["arena"]["tuning"]
     config, record = tmp_path / "params.yaml", str(tmp_path / "trials.csv")
-    for text, message in ((yaml.safe_dump(values), "tune nothing"), ("a: [", "params.yaml:1: ")):
+    for text, message in (
+        (yaml.safe_dump(values), "have no arena.tuning"),
+        ("a: [", "params.yaml:1: "),
+    ):
         config.write_text(text)
         with pytest.raises(SystemExit):
             main(["--configfile", str(config), "--record", record, "--write", record])

@@ -171,7 +171,9 @@ def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
 
 def test_too_few_gpus_are_refused_with_advice(tmp_path, monkeypatch):
     monkeypatch.setattr("rapid.resources.leases.list_visible_gpus", lambda: GPUS[:1])
-    with pytest.raises(BadInput, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
+    with pytest.raises(
+        BadInput, match=r"needs 2 GPU\(s\), but 1 can be used. Lower compute.processes"
+    ):
         lease_gpus(2, tmp_path)
 
 

@@ -75,7 +75,10 @@ def test_a_job_s_resources_are_divided_among_its_nodes(values):
 @pytest.mark.parametrize(
     "compute, message",
     [
-        ({"processes": 3, "nodes": 2}, "compute.processes: 3 .* a multiple of compute.nodes, 2"),
+        (
+            {"processes": 3, "nodes": 2},
+            "compute.processes: 3 .* a multiple of 2, which is compute.nodes",
+        ),
         ({"processes": 16}, "compute.processes: 16 .* a divisor of 8, the completions"),
         (GPU | {"nodes": 2}, "compute.nodes: 2 .* 1 with naive-grpo, whose vLLM server"),
     ],

@@ -43,7 +43,7 @@ def test_source_inside_the_output_folder_is_refused_and_kept(tmp_path, monkeypat
     files = [tmp_path / "mine" / name for name in ("model.safetensors", "tiny.gguf")]
     for file in files:
         file.touch()
-    with pytest.raises(BadModel, match=r"models\.mine\.source: the source is mine, or in it"):
+    with pytest.raises(BadModel, match=r"models\.mine\.source: the source is in mine"):
         fetch(make_spec(source), Path("mine"))
     assert all(file.exists() for file in files)
 
@@ -61,8 +61,8 @@ def test_working_directory_is_not_emptied(toy_model, tmp_path, monkeypatch):
     [
         ("pypi:thing", "allowed: pypi:NAME==VERSION"),
         ("pypi:rapid no==1", "allowed: pypi:NAME==VERSION"),
-        ("no/such.gguf", "there is no file no/such.gguf"),
-        ("not a name", "neither a folder or file here nor a name on the hub"),
+        ("no/such.gguf", "the file no/such.gguf does not exist"),
+        ("not a name", "neither an existing folder or file nor a name on the hub"),
         ("someone/something", "someone/something at main cannot be downloaded"),
     ],
 )

@@ -78,7 +78,10 @@ def test_code_is_graded_with_and_without_a_fence(write_files, capsys):
     ("line", "message"),
     [
         ('{"id": "train/algebra/1"}', "completions:2: completion: Field required"),
-        ('{"id": "train/algebra/9", "completion": ""}', "completions:2: id: no problem"),
+        (
+            '{"id": "train/algebra/9", "completion": ""}',
+            "completions:2: id: 'train/algebra/9' is not the id",
+        ),
         ('{"id": 1, "completion": ""}', "completions:2: id: "),
         ('{"id": "train/algebra/1", "completion": null}', "completions:2: completion: "),
         ("{", "completions:2: the line: Invalid JSON"),
@@ -110,7 +113,7 @@ def test_unpaired_surrogate_fails_only_its_own_completion(write_files, capsys, t
     [
         ([PROBLEMS["math"][0]] * 2, "problems:2: a second problem with the id"),
         ([{"unique_id": "a", "answer": "1"}], "problems:1: problem: Field required"),
-        ([], "problems: no problems in it"),
+        ([], "problems: contains no problems"),
     ],
 )
 def test_invalid_problems_are_named(write_files, capsys, problems, message):
@@ -136,7 +139,9 @@ def test_ungradable_problems_are_listed_and_the_rest_is_graded(write_files, caps
         refused, (1.0, "passed"), refused, refused, (1.0, "passed"),
     ]  # fmt: skip
     message = captured.err[captured.err.index("rapid grade: ") :].splitlines()
-    assert message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion:"
+    assert (
+        message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion is:"
+    )
     assert [line.split(": ")[0] for line in message[1:]] == ["  Mbpp/two", "  Mbpp/one"]
 
 

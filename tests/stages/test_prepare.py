@@ -39,7 +39,7 @@ def test_source_inside_the_output_folder_is_refused_and_kept(source, tmp_path):
     (tmp_path / "math/test.jsonl").unlink()
     (tmp_path / "math/pretrain.jsonl").unlink()
     (tmp_path / "math/manifest.json").unlink()
-    with pytest.raises(BadInput, match="is where this job writes: move it"):
+    with pytest.raises(BadInput, match="is in the folder that this job writes: move it elsewhere"):
         prepare(make_spec("math", source=str(tmp_path / "math" / source)), tmp_path / "math")
     assert file.read_bytes() == before
 
@@ -84,13 +84,13 @@ def make_problem(id: str, text: str) -> MathProblem:
 @pytest.mark.parametrize("second", ["What is 1?", "what  is 1? ", "What\nis 1?"])
 def test_leak_is_refused_despite_other_ids_and_spaces(second):
     parts = {"train": [make_problem("a", "What is 1?")], "test": [make_problem("b", second)]}
-    with pytest.raises(BadInput, match="train a is test b"):
+    with pytest.raises(BadInput, match="train a equals test b"):
         refuse_leaks(parts)
 
 
 def test_leaks_are_listed_and_counted():
     parts = {part: [make_problem(f"{part}{n}", f"{n}?") for n in range(30)] for part in "ab"}
-    with pytest.raises(BadInput, match=r"a a0 is b b0; a a1 is b b1; .* and 10 more"):
+    with pytest.raises(BadInput, match=r"a a0 equals b b0; a a1 equals b b1; .* and 10 more"):
         refuse_leaks(parts)
 
 
@@ -126,7 +126,7 @@ class TestPublished:
 
     def test_problem_in_both_parts_is_an_error_and_nothing_is_written(self, source, tmp_path):
         write_jsonl(source / "test.jsonl", [make_problem("b", "3?")])
-        with pytest.raises(BadInput, match="test b is train a3"):
+        with pytest.raises(BadInput, match="test b equals train a3"):
             self.prepare_source(source, tmp_path / "out", test=1)
         assert not (tmp_path / "out").exists()
 

@@ -136,7 +136,10 @@ def test_failing_reporter_is_left_out(capsys):
     for step in (1, 2):
         log_step([reports], step)
     assert len(calls) == 3 and calls[1:] == ["working", "working"]
-    assert "Failing is left out from here on: OSError('no service')" in capsys.readouterr().out
+    assert (
+        "Failing failed, and the run goes on without it: OSError('no service')"
+        in capsys.readouterr().out
+    )
 
 
 def test_environment_decides_where_a_run_reports(values, tmp_path, monkeypatch):

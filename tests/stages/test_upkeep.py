@@ -43,7 +43,7 @@ def test_accepted_jobs_are_listed_with_the_changed_code(default, capsys):
     assert accept_all() == 0
     printed = capsys.readouterr()
     assert "accepted: data/math" in printed.out
-    assert "made with other code: rapid/stages/prepare.py" in printed.err
+    assert "code has changed: rapid/stages/prepare.py" in printed.err
     assert "/rapid-H16,eta=1/" not in printed.out
 
 
@@ -82,14 +82,14 @@ def test_restore_pulls_nothing_without_results_in_dvc_lock(default, pulls, capsy
     if lock is not None:
         Path("dvc.lock").write_text(lock)
     assert upkeep.restore([Path("params.yaml")], force=True) == 1
-    assert "dvc.lock: this commit has no results to pull" in capsys.readouterr().err
+    assert "dvc.lock: it lists no results to pull" in capsys.readouterr().err
     assert pulls == []
 
 
 def test_restore_replaces_files_only_with_force(default, pulls, capsys):
     Path("dvc.lock").write_text("stages: {data: {cmd: make}}")
     assert upkeep.restore([Path("params.yaml")]) == 1
-    assert "rapid restore --force replaces them" in capsys.readouterr().err
+    assert "`rapid restore --force` replaces them" in capsys.readouterr().err
     assert upkeep.restore([Path("params.yaml")], force=True) == 1
     assert "--force" not in capsys.readouterr().err
     assert pulls == [["pull"], ["pull", "--force"]]

@@ -89,19 +89,19 @@ def main(arguments: list[str] | None = None) -> int:
     command = "python -m rapid.benchmarks.mbpp_plus.weak_tests"
     parser = Parser(prog=command, description=__doc__.splitlines()[0])
     parser.add_argument("problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds per program")
     args = parser.parse_args(arguments)
     benchmark = MbppPlus()
     try:
         problems = read_problems(args.problems, benchmark)
     except FileNotFoundError:
-        parser.error(f"there is no file {args.problems}. EvalPlus publishes it: {RELEASES}")
+        parser.error(f"{args.problems} does not exist. Download it from EvalPlus: {RELEASES}")
     except BadInput as error:
         parser.error(str(error))
     weak = find_weak_tasks(list(problems.values()), args.timeout, os.cpu_count() or 1)
     for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
-    print(f"{len(weak)} of {len(problems)} tasks accept a constant or an argument")
+    print(f"the tests of {len(weak)} of {len(problems)} tasks accept a constant or an argument")
     return 0 if weak.keys() <= benchmark.weak.keys() else 1
 
 

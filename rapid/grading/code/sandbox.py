@@ -71,9 +71,9 @@ def f(paths):
 ADVICE = (
     "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
     "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
-    "kernel.apparmor_restrict_unprivileged_userns), or take a kernel with Landlock (Linux 5.13) "
-    "and seccomp. To grade without walls: --unsafe-sandbox of rapid grade, grading.unsafe_sandbox "
-    "in params.yaml"
+    "kernel.apparmor_restrict_unprivileged_userns), or use a kernel with Landlock (Linux "
+    "5.13) and seccomp. To grade without a sandbox: --unsafe-sandbox of rapid grade, "
+    "grading.unsafe_sandbox in params.yaml"
 )
 
 
@@ -230,7 +230,7 @@ class Sandbox:
                 self.layer = layer  # for good: a restart must not weaken the walls
                 return
         raise SandboxError(
-            f"nothing can be walled off from completions here ({'; '.join(failures)}). {ADVICE}"
+            f"completions cannot be sandboxed here ({'; '.join(failures)}). {ADVICE}"
         )
 
     def _launch(self, layer: str) -> None:

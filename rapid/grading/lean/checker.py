@@ -48,7 +48,7 @@ class LeanChecker:
         self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
         if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}, which is no time")
+            raise ValueError(f"timeout is {timeout}; allowed: greater than 0")
         self.timeout = timeout
         self.header = header
         self.backend = backend
@@ -216,7 +216,7 @@ class LeanChecker:
                 return process
             self._stop(role)
         raise GraderDied(
-            f"the {role} of {self.backend} was ended {limits.LEAN_STARTS} times before a question"
+            f"the {role} of {self.backend} died {limits.LEAN_STARTS} times before it could answer"
         )
 
     def _start(self) -> None:

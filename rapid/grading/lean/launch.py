@@ -30,8 +30,8 @@ from rapid.grading.memory import LimitedCommand, limit_memory
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
 ADVICE = (
-    "Install bubblewrap. To check proofs without walls, so that they can do what the user can: "
-    "--unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
+    "Install bubblewrap. To check proofs without it, so that they can do whatever you "
+    "can: --unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
 )
 
 # A Lean that is busy with a proof does not notice its owner's end. So a shell stands beside it in
@@ -108,8 +108,8 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
         except (NoBox, OSError, subprocess.SubprocessError) as error:
             why = (getattr(error, "stderr", "") or "").strip() or error  # of bubblewrap
             raise LeanUnavailable(
-                f"{backend} may not run without walls, and bubblewrap makes none here: {why}. "
-                f"{ADVICE}"
+                f"{backend} has to run in a sandbox, and bubblewrap does not work here: "
+                f"{why}. {ADVICE}"
             ) from error
         walls = "bubblewrap: no network, no home, no other process, nothing written"
     return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), walls)

@@ -119,7 +119,7 @@ class MathGrader:
         if not reply:
             raise GraderDied("the math worker died, or does not respond")
         if reply == verdicts.INFRASTRUCTURE:
-            raise GraderDied("somebody killed the process that compares answers")
+            raise GraderDied("the process that compares answers was killed")
         return reply
 
     def _start(self) -> None:

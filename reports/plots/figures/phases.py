@@ -29,9 +29,10 @@ def figure(measured: Measured) -> Figure:
             for name in _algorithms(contest)
         ],
         title="Where the time goes: naive GRPO and RAPID",
-        caption="Seconds of the training loop in inference (sampling, grading), backpropagation "
-        "and the rest (weight synchronization, what remains), means over seeds; whiskers are one "
-        "standard deviation of the whole. The paper's Figure 1.",
+        caption="Seconds of the training loop in inference (sampling, grading), "
+        "backpropagation and the rest (weight synchronization and what remains), "
+        "means over seeds; whiskers are one standard deviation of the total. The "
+        "paper's Figure 1.",
     )
 
 

@@ -150,7 +150,7 @@ class TestBox:
 class TestWithout:
     @pytest.mark.parametrize(
         ("program", "message"),
-        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "makes none here")],
+        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
     )
     def test_without_a_bubblewrap_that_works_it_refuses(
         self, backend, monkeypatch, program, message

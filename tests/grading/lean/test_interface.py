@@ -244,7 +244,7 @@ def test_statement_and_proof_are_joined_with_space_between(fake, sent):
 
 
 def test_a_proof_has_some_time():
-    with pytest.raises(ValueError, match="no time"):
+    with pytest.raises(ValueError, match="allowed: greater than 0"):
         LeanChecker(timeout=0)
 
 

@@ -57,7 +57,7 @@ def test_a_lean_is_started_twice_and_with_mathlib(lean):
     assert status == 0 and lean.started == [("", False)] * 2 + [("import Mathlib\n", False)]
     assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in printed
     for why, says in (
-        ("unknown module prefix 'Mathlib'", "not found. To grade problems of Mathlib"),
+        ("unknown module prefix 'Mathlib'", "not found. To grade Mathlib problems"),
         ("too slow", "cannot be used: too slow"),
     ):
         lean.mathlib = why

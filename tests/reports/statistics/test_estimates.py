@@ -38,7 +38,7 @@ def test_correlation_equals_the_value_by_hand_without_missing_runs():
 @pytest.mark.parametrize(
     ("x", "y", "reason"),
     [
-        ([1, 2], [1, 2], "2 runs with a value, and a correlation needs 3"),
+        ([1, 2], [1, 2], "2 runs with a value, but a correlation needs 3"),
         ([4, 4, 4], [1, 2, 3], "all runs have the same H: no correlation"),
         ([1, 2, 3], [0, 0, 0], "all runs have the same value: no correlation"),
     ],

@@ -110,7 +110,7 @@ def test_time_to_an_accuracy_equals_values_by_hand(params, complete):
     pg = reach.rows[0].cells[0]
     assert [cell.text for cell in pg] == ["10.0s", "20.0s", "27.5s", "35.0s", "—", "—"]
     assert pg[2].deviation == "3.5s"  # that of 30 and 25
-    assert pg[4].reason == "1 of 2 runs did not get there"
+    assert pg[4].reason == "1 of 2 runs did not reach it"
     complete.delete(complete.root / PG / "seed1/curve.jsonl")
     reach = build_tables(params, complete)[2]
     assert reach.rows[0].cells[0][2].text == "30.0s"  # seed 0 alone
