@@ -332,7 +332,7 @@ def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
 def test_text_of_a_completion_becomes_no_tag_of_a_figure():
     place = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
     record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **place)
-    figure = style.Figure(title="a", caption="b", problems=(), draw=lambda: tokens._draw(record))
+    figure = style.Figure(title="a", caption="b", problems=(), draw=partial(tokens._draw, record))
     image = style.render(figure, ["svg"])["svg"]
     tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(image).iter()}
     assert tags.isdisjoint({"script", "img", "a", "foreignObject"})

@@ -79,9 +79,9 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
 def test_only_what_is_asked_for_is_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
     drawn, out = set(), tmp_path / "out"
 
-    def render(figure, kinds):
+    def render(figure, kinds, page):
         drawn.update(kinds)
-        return dict.fromkeys(kinds, b"<svg/>")
+        return dict.fromkeys(kinds, b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>')
 
     monkeypatch.setattr(style, "render", render)
     place = out / "page" if option == "--html" else out

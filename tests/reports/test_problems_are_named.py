@@ -14,11 +14,11 @@ from rapid.config.specs import arena_runs, prepare_spec, study_runs
 from reports import contents, plots
 from reports.__main__ import main
 from reports.measured import Measured
-from reports.plots import style
 from reports.render import latex, text
 from reports.tables.table import Table
 from tests.conftest import ROOT
 from tests.reports.conftest import Runs, run_of, small_values
+from tests.reports.plots.drawn import draw
 
 MADE = "Made problems in the format of {}, not the published ones"
 # Sources of MBPP+ and MATH, and what is to be read in what is about both.
@@ -135,24 +135,15 @@ def test_every_table_says_it_in_its_caption_and_wherever_it_names_a_benchmark(ki
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_drawing_says_it(kind, read_report, monkeypatch):
+def test_every_drawing_says_it(kind, read_report):
     """In a line above its panels, and a panel of one benchmark in its title."""
     _, measured = read_report(kind)
     for name, figure in plots.build("report", measured).items():
-        drawn = drawing(figure, monkeypatch)
+        drawn = draw(figure)
         said = flat(drawn.get_suptitle())
         assert said == flat(figure.full_caption.removeprefix(figure.caption)), name
         titles = {axes.get_title(loc="left") for axes in drawn.axes}
         assert name == "tokens" or titles == labelled(SOURCES[kind][0])
-
-
-def drawing(figure: style.Figure, monkeypatch):
-    """Return a figure as it is rendered."""
-    drawn, close = [], style.plt.close
-    with monkeypatch.context() as patch:
-        patch.setattr(style.plt, "close", lambda canvas: (drawn.append(canvas), close(canvas)))
-        style.render(figure, ["svg"])
-    return drawn[-1]
 
 
 OTHERS = {
@@ -163,7 +154,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_studies_arena_and_tuning_say_it(kind, tmp_path, monkeypatch):
+def test_studies_arena_and_tuning_say_it(kind, tmp_path):
     trained, files = OTHERS[kind]
     files = files if "params.yaml" in files else ["params.yaml", *files]
     params = load(read(*(ROOT / file for file in files)))
@@ -175,7 +166,7 @@ def test_studies_arena_and_tuning_say_it(kind, tmp_path, monkeypatch):
         check_table(table)
     for figure in plots.build(report, measured).values():
         assert "Made problems in the format of" in figure.full_caption
-        drawn = drawing(figure, monkeypatch)
+        drawn = draw(figure)
         assert "Made problems in the format of" in flat(drawn.get_suptitle())
 
 

@@ -2,6 +2,7 @@
 
 import matplotlib
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
 from rapid.algorithms.names import parse
@@ -12,9 +13,11 @@ from rapid.config.specs import BASE
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
+from reports.plots.lettering import POINTS_PER_INCH, printable
 from reports.plots.style import Figure
 
-COLUMNS = 86  # characters a line
+LINES = 20  # of a completion that are drawn
+ADVANCE = 0.602  # width of a character, in its size
 LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
 
 
@@ -39,7 +42,7 @@ def figure(measured: Measured) -> Figure:
             f"weight (up: more likely now than when sampled); their sum, the completion's, "
             f"is {total}."
         ),
-        draw=lambda: _draw(record),
+        draw=lambda width: _draw(record, width),
         problems=[measured.problems[record.benchmark]],
         sources=[path],
     )
@@ -54,17 +57,20 @@ def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
     return next(((path, record) for path, record in records if record), ("", None))
 
 
-def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
-    """Return line, column and printed text of each token.
+def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
+    """Return line, column and printed text of each token that is in the first LINES lines.
 
-    Lines break at COLUMNS and after a newline.
+    Lines break at `columns` and after a newline.
     """
+    font = FontProperties(family=["monospace"])
     line = column = 0
     placed_tokens = []
     for token in tokens:
-        text = show_token(token)
-        if column and column + len(text) > COLUMNS:
+        text = show_token(token, font)[:columns]
+        if column and column + len(text) > columns:
             line, column = line + 1, 0
+        if line == LINES:
+            break
         placed_tokens.append((line, column, text))
         column += len(text)
         if "\n" in token:
@@ -72,30 +78,38 @@ def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
     return placed_tokens
 
 
-def show_token(token: str) -> str:
-    """Return a token with signs for spaces and newlines; what has no glyph is a middle dot."""
+def show_token(token: str, font: FontProperties) -> str:
+    """Return a token with signs for spaces and newlines."""
     text = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
-    return "".join(c if c.isprintable() else "\u00b7" for c in text)[:COLUMNS] or "\u2205"
+    return printable(text, font) or "\u2205"
 
 
-def _draw(record: TokenWeights):
-    placed_tokens = place_tokens(record.tokens)
+def _draw(record: TokenWeights, width: float):
+    size = style.note_font().get_size_in_points()
+    columns = int((width - style.MARGIN) * POINTS_PER_INCH / (ADVANCE * size))
+    placed_tokens = place_tokens(record.tokens, columns)
     lines = placed_tokens[-1][0] + 1
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.create_canvas(0.75 + 0.34 * lines)
-    for (line, column, text), weight in zip(placed_tokens, record.log_weights, strict=True):
+    canvas, ((axes,),) = style.create_canvas(width, 0.75 + 0.34 * lines)
+    for (line, column, text), weight in zip(placed_tokens, record.log_weights, strict=False):
         y, color = -LINE * line, colors(norm(weight))
         box = Rectangle((column, y - 0.5), len(text), 1, facecolor=color, edgecolor="white", lw=0.4)
         axes.add_patch(box)
         dark = sum(color[:3]) < 1.3
         axes.text(
-            column + len(text) / 2, y, text, family="monospace", fontsize=6.4, ha="center",
-            va="center", color="white" if dark else "black", parse_math=False,
+            column + len(text) / 2, y, text, family="monospace", fontsize=size, ha="center",
+            va="center", color="white" if dark else "black",
         )  # fmt: skip
         height = BAR * weight / largest
         axes.add_patch(Rectangle((column, y + 1.05), len(text), height, color="black", lw=0))
-    axes.set(xlim=(0, COLUMNS), ylim=(-LINE * lines + 1, 1.8))
+    shown, all_tokens = len(placed_tokens), len(record.tokens)
+    if shown < all_tokens:
+        text = f"\u2026 {shown:,} of {all_tokens:,} tokens are shown"
+        axes.text(0, -LINE * lines, text, fontsize=size, va="center", color=style.GREY)
+        style.add_lines(canvas, 2)
+        lines += 1
+    axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, 1.8))
     axes.axis("off")
     bar = canvas.colorbar(
         matplotlib.cm.ScalarMappable(norm, colors), ax=axes, orientation="horizontal",
@@ -105,8 +119,8 @@ def _draw(record: TokenWeights):
     return canvas
 
 
-def _draw_placeholder():
-    canvas, ((axes,),) = style.create_canvas(0.8)
+def _draw_placeholder(width: float):
+    canvas, ((axes,),) = style.create_canvas(width, 0.8)
     axes.spines[:].set_visible(False)
     style.draw_empty(axes, f"not drawn: no run wrote {FILE}")
     return canvas

@@ -229,7 +229,7 @@ def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
             complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
     measured = read(params, complete)
     (outcomes,) = arena.fields(measured)
-    left, _ = figures(measured)["arena-math"].draw().axes
+    left, _ = figures(measured)["arena-math"].draw(5.5).axes
     row = [arena.order(outcomes).index("grpo")]
     assert [one.get_marker() for one in left.lines if [*one.get_ydata()] == row] == [">"]
 
