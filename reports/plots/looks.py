@@ -17,6 +17,7 @@ from rapid.algorithms.names import parse
 from rapid.config.specs import BASE
 from reports.measured import Measured
 
+UNKNOWN = Look("#555555", "*")
 DARKEST = 0.6  # share of black in a shade, or of white
 GOLDEN = 0.618034  # its multiples, modulo 1, lie far from each other
 LUMA = 0.299, 0.587, 0.114  # of red, green and blue
@@ -59,7 +60,10 @@ class SeriesLook:
 
 def declared_look(name: str) -> Look:
     """Return the look that an algorithm declares with its H; its variants have it too."""
-    parsed = parse(name)
+    try:
+        parsed = parse(name)
+    except ValueError:  # an algorithm that the project does not have
+        return UNKNOWN
     return parsed.algorithm.get_look(parsed.H)
 
 

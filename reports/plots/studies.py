@@ -66,7 +66,8 @@ def _draw_variants(study: StudyRuns, width: float):
         axes.plot(100 * runs[metric], [row] * len(runs), "x", color=color, ms=3.5, alpha=0.6)
         if (mean := pairs.accuracy(runs, metric)) is None:
             place = {"transform": axes.get_yaxis_transform(), "va": "center"}
-            axes.text(0.02, row, "no runs", color=style.GREY, backgroundcolor="white", **place)
+            white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+            axes.text(0.03, row, "no runs", color=style.GREY, bbox=white, **place)
             continue
         error = [[100 * (mean.value - mean.low)], [100 * (mean.high - mean.value)]]
         axes.errorbar(

@@ -1,6 +1,7 @@
 """The token-level log importance weight of one completion, as a coloured strip with its text."""
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
@@ -17,6 +18,7 @@ from reports.plots.lettering import POINTS_PER_INCH, printable
 from reports.plots.style import Figure
 
 LINES = 20  # of a completion that are drawn
+HEIGHT = 0.29  # inches of a line
 ADVANCE = 0.602  # width of a character, in its size
 LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
 
@@ -88,25 +90,15 @@ def _draw(record: TokenWeights, width: float):
     size = style.note_font().get_size_in_points()
     columns = int((width - style.MARGIN) * POINTS_PER_INCH / (ADVANCE * size))
     placed_tokens = place_tokens(record.tokens, columns)
-    lines = placed_tokens[-1][0] + 1
+    lines, shown, total = placed_tokens[-1][0] + 1, len(placed_tokens), len(record.tokens)
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.create_canvas(width, 0.75 + 0.34 * lines)
-    for (line, column, text), weight in zip(placed_tokens, record.log_weights, strict=False):
-        y, color = -LINE * line, colors(norm(weight))
-        box = Rectangle((column, y - 0.5), len(text), 1, facecolor=color, edgecolor="white", lw=0.4)
-        axes.add_patch(box)
-        dark = sum(color[:3]) < 1.3
-        axes.text(
-            column + len(text) / 2, y, text, family="monospace", fontsize=size, ha="center",
-            va="center", color="white" if dark else "black",
-        )  # fmt: skip
-        height = BAR * weight / largest
-        axes.add_patch(Rectangle((column, y + 1.05), len(text), height, color="black", lw=0))
-    shown, all_tokens = len(placed_tokens), len(record.tokens)
-    if shown < all_tokens:
-        text = f"\u2026 {shown:,} of {all_tokens:,} tokens are shown"
-        axes.text(0, -LINE * lines, text, fontsize=size, va="center", color=style.GREY)
+    canvas, ((axes,),) = style.create_canvas(width, 0.75 + HEIGHT * lines)
+    for place, weight in zip(placed_tokens, record.log_weights, strict=False):
+        _draw_token(axes, place, colors(norm(weight)), BAR * weight / largest)
+    if shown < total:
+        note = f"\u2026 {shown:,} of {total:,} tokens are shown"
+        axes.text(0, -LINE * lines, note, fontsize=size, va="center", color=style.GREY)
         style.add_lines(canvas, 2)
         lines += 1
     axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, 1.8))
@@ -117,6 +109,19 @@ def _draw(record: TokenWeights, width: float):
     )  # fmt: skip
     bar.set_label("log importance weight of the token")
     return canvas
+
+
+def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: float) -> None:
+    """Draw a token in a box of this colour, with a bar of this height above it."""
+    line, column, text = place
+    y, width = -LINE * line, len(text)
+    box = Rectangle((column, y - 0.5), width, 1, facecolor=color, edgecolor="white", lw=0.4)
+    axes.add_patch(box)
+    axes.add_patch(Rectangle((column, y + 1.05), width, bar, color="black", lw=0))
+    axes.text(
+        column + width / 2, y, text, family="monospace", ha="center", va="center",
+        fontsize=style.note_font().get_size(), color="white" if sum(color[:3]) < 1.3 else "black",
+    )  # fmt: skip
 
 
 def _draw_placeholder(width: float):

@@ -101,7 +101,7 @@ def test_no_token_is_lost_and_lines_fit():
 def test_a_long_completion_is_cut_and_says_so(params, runs, text):
     weights(runs, tokens=[text] * 5000, log_weights=[0.1] * 5000)
     canvas = draw(build(params, runs)["tokens"])
-    assert canvas.get_figheight() < style.PLAIN_PAGE.text_height
+    assert canvas.get_figheight() < style.PLAIN_PAGE.text_height - 1  # for its caption
     (axes, _) = canvas.axes
     (note,) = (text.get_text() for text in axes.texts if "5,000" in text.get_text())
     *shown, _ = (text.get_text() for text in axes.texts)

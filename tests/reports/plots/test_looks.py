@@ -50,6 +50,7 @@ FIGURES = {
     "H of an algorithm": ["pg", *(f"pg-H{h}" for h in range(2, 17))],
     "variants": ["rapid-H4", *(f"rapid-H4,{change}" for change in VARIANTS)],
     "variants and H": [*RAPIDS, *(f"rapid-H8,{change}" for change in VARIANTS), "pg", "grpo"],
+    "algorithms of others": ["pg", "rapid-H4", *(f"their-{number}" for number in range(9))],
     "studies": [
         name
         for study in default_values()["studies"]["compared"].values()

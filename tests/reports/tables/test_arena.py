@@ -23,6 +23,7 @@ from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
 from tests.conftest import ROOT
 from tests.reports.conftest import run_of
+from tests.reports.plots.drawn import draw
 from tests.reports.statistics.rates import noise
 
 SEEDS = range(1, 9)
@@ -229,7 +230,7 @@ def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
             complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
     measured = read(params, complete)
     (outcomes,) = arena.fields(measured)
-    left, _ = figures(measured)["arena-math"].draw(5.5).axes
+    left, _ = draw(figures(measured)["arena-math"]).axes
     row = [arena.order(outcomes).index("grpo")]
     assert [one.get_marker() for one in left.lines if [*one.get_ydata()] == row] == [">"]
 
