@@ -112,7 +112,8 @@ def _write_figures(measured: Measured, content: Content, options: argparse.Names
 
     figures = plots.build(options.kind, measured)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
-    rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
+    page = PaperStyle.from_params(measured.params.report)
+    rendered = {name: style.render(figure, kinds, page) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []
     if options.html:
         images = {name: files["svg"] for name, files in rendered.items()}

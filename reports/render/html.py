@@ -25,6 +25,7 @@ from reports.render import load_template
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
+FIGURE_SCALE = 1.4  # of figures, which are made for print
 VERDICTS = {  # of a claim: the class in report.css, and the sign before the words
     claims.HOLDS: ("holds", "\N{CHECK MARK}"),
     claims.FAILS: ("fails", "\N{MULTIPLICATION X}"),
@@ -41,6 +42,7 @@ def render(
     filters = {
         "symbols": symbols,
         "image": embed_image,
+        "image_size": image_size,
         "is_table": lambda item: isinstance(item, Table),
         "verdict": VERDICTS.get,
         "exists": lambda path: (root / path).is_file(),  # what is missing is not linked
@@ -104,3 +106,13 @@ def symbols(text: str) -> Markup:
 def embed_image(svg: bytes) -> Markup:
     """Return an SVG as the address of an image, which keeps its names apart from other figures'."""
     return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())
+
+
+def image_size(svg: bytes) -> tuple[int, int]:
+    """Return width and height of an SVG on the page, in pixels: its type is as large as a table's.
+
+    matplotlib writes both in points.
+    """
+    sizes = re.findall(rb'(?:width|height)="([\d.]+)pt"', svg[: svg.find(b"viewBox")])
+    width, height = (round(FIGURE_SCALE * float(size) * 4 / 3) for size in sizes)
+    return width, height

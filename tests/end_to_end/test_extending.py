@@ -122,7 +122,7 @@ def test_the_algorithm_trains_and_is_evaluated(run, algorithm):
 def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run, extended):
     assert re.search(r"^  MaxRL +\d", table(run, 1), re.MULTILINE)
     assert re.search(r"^  MaxRL \(H=4\) +\d", table(run, 1), re.MULTILINE)
-    code = "from reports.plots import style; print(style.look('maxrl-H4').color)"
+    code = "from reports.plots import looks; print(looks.declared_look('maxrl-H4').color)"
     assert command(extended, "-c", code).strip() == "#1A10FF"
     assert "MaxRL" in (run / "reports/report.html").read_text(encoding="utf-8")
 

@@ -37,7 +37,7 @@ from rapid.training.sft import sft_trainer
 from reports.__main__ import main as make_report
 from reports.plots import style
 from reports.plots.figures import tokens
-from reports.render import latex
+from reports.render import tex
 from tests.conftest import ROOT, default_values
 from tests.reports.conftest import RunFiles, small_values
 from tests.reports.render.test_html import Reader, write_page
@@ -291,12 +291,19 @@ def test_an_error_about_a_file_has_no_control_characters(tmp_path, capsys):
 
 @pytest.mark.fault("untrusted text: TeX commands", times=len(WRITTEN))
 def test_escaped_text_has_no_tex_commands():
-    escapes = [*latex._ESCAPES.values(), "{}", r"\allowbreak "]
-    pattern = "|".join(map(re.escape, sorted(escapes, key=len, reverse=True)))
+    """Every command in the escaped text is one of our own, whatever commands the text has."""
+    tables = " ".join([*tex._TEXT.values(), *tex._FORMULAS.values()])
+    safe_words = set(re.findall(r"\\([A-Za-z]+)", tables))
+    safe_words |= {"allowbreak", "frac", "mathrm", "texttt", "textsubscript", "textsuperscript"}
+    safe_words |= {tex._name_greek(letter).lstrip("\\") for letter in "αβγδεζηθικλμνξπρστυφχψω"}
+    safe_words |= set(tex._ACCENTS.values())
     for text in [*WRITTEN, *(text * 3 for text in WRITTEN)]:
-        for escaped in (latex.escape(text), latex.symbols(text)):
-            rest = re.sub(pattern, "", escaped.replace("$H$", "H"))
-            assert re.fullmatch(r"[\w .,;:!?()\[\]/=+*@'`-]*", rest, re.ASCII), rest
+        for escaped in (tex.escape(text), tex.symbols(text), tex.prose(text, {})):
+            assert escaped.isascii()
+            words = set(re.findall(r"\\([A-Za-z]+)", escaped))
+            assert words <= safe_words, words - safe_words
+            rest = re.sub(r"\\[A-Za-z]+|\\[{}$&#%_`'^~\"=.]", "", escaped)
+            assert "\\" not in rest
 
 
 @pytest.fixture
@@ -332,7 +339,7 @@ def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
 def test_text_of_a_completion_becomes_no_tag_of_a_figure():
     place = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
     record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **place)
-    figure = style.Figure(title="a", caption="b", problems=(), draw=lambda: tokens._draw(record))
+    figure = style.Figure(title="a", caption="b", problems=(), draw=partial(tokens._draw, record))
     image = style.render(figure, ["svg"])["svg"]
     tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(image).iter()}
     assert tags.isdisjoint({"script", "img", "a", "foreignObject"})

@@ -74,9 +74,9 @@ def test_html_and_figures_are_written_to_the_given_paths(params, config, runs, t
 def test_only_requested_figures_are_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
     drawn_kinds, out = set(), tmp_path / "out"
 
-    def render(figure, kinds):
+    def render(figure, kinds, page):
         drawn_kinds.update(kinds)
-        return dict.fromkeys(kinds, b"<svg/>")
+        return dict.fromkeys(kinds, b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>')
 
     monkeypatch.setattr(style, "render", render)
     target = out / "page" if option == "--html" else out

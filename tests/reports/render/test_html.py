@@ -18,6 +18,8 @@ from reports.plots import style
 from reports.render import html
 from tests.reports.conftest import RunFiles, small_values
 
+SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
+
 
 class Reader(HTMLParser):
     """Parser that collects visible text, links, ids, and tags that are still open."""
@@ -53,7 +55,7 @@ def write_page(values, root: Path) -> Path:
     page = root / "out" / "report.html"
     arguments = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
+        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
         assert main(arguments) == 0
     return page
 
@@ -119,6 +121,14 @@ def test_every_link_leads_to_an_id_or_an_existing_file(pages, kind):
         elif not link.startswith("data:image/svg+xml;base64,"):
             assert not link.startswith(("http", "/", "//"))
             assert (path.parent / unquote(link)).resolve().is_file(), link
+
+
+def test_a_figure_is_as_large_as_its_type_asks_for(pages):
+    """Larger than in print: 8 points of type become 15 pixels."""
+    (size,) = set(
+        re.findall(r'<img [^>]*?(width="\d+" height="\d+")', pages("all runs").read_text())
+    )
+    assert size == 'width="134" height="67"'
 
 
 def test_every_run_is_listed_with_its_figures_and_files(pages):

@@ -23,6 +23,7 @@ from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
+from tests.reports.plots.drawn import draw
 from tests.reports.statistics.rates import four_standard_errors
 
 SEEDS = range(1, 9)
@@ -235,7 +236,7 @@ def test_algorithm_that_never_reaches_the_accuracy_is_drawn_at_the_edge(params, 
             complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
     measured = read_measured(params, complete)
     (outcomes,) = arena.fields(measured)
-    time_axes, _ = figures(measured)["arena-math"].draw().axes
+    time_axes, _ = draw(figures(measured)["arena-math"]).axes
     grpo_row = [arena.order(outcomes).index("grpo")]
     markers = [line.get_marker() for line in time_axes.lines if [*line.get_ydata()] == grpo_row]
     assert markers == [">"]
