@@ -54,6 +54,18 @@ def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
     )
 
 
+def test_files_of_tables_name_the_experiment(values, tmp_path):
+    output = tmp_path / "out" / "tables.tex"
+    arguments = ["--root", str(tmp_path), "--output", str(output)]
+    for name, count in (("mine", 1), (None, 0)):
+        assert main(["--config", json.dumps(values | {"name": name}), *arguments]) == 0
+        for path, line in (
+            (output, "% Experiment: mine"), (output.with_suffix(".txt"), "Experiment: mine"),
+            (output.with_name("appendix.tex"), "% Experiment: mine"),
+        ):  # fmt: skip
+            assert path.read_text().splitlines().count(line) == count, path
+
+
 def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path):
     runs.all(params)
     html, figures = tmp_path / "out" / "report.html", tmp_path / "figures"

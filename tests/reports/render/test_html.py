@@ -1,9 +1,13 @@
 """report.html: complete, honest about gaps, and good without a network."""
 
+import csv
 import functools
+import io
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,6 +21,10 @@ from reports.formats import percent
 from reports.plots import style
 from reports.render import html
 from tests.reports.conftest import Runs, small_values
+
+PHRASING = {  # elements in paragraphs, buttons and captions that the page has
+    "a", "b", "button", "code", "i", "img", "small", "span", "strong", "sup", "u",
+}  # fmt: skip
 
 
 class Reader(HTMLParser):
@@ -44,8 +52,31 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if "style" not in self.open:
+        if not {"style", "script", "pre"} & {*self.open}:
             self.text.append(data)
+
+
+class Tree(HTMLParser):
+    """Collects every element as its tag and the tags of its children."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements = [("page", [])]
+        self.open = [self.elements[0]]
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        element = (tag, [])
+        self.open[-1][1].append(tag)
+        self.elements.append(element)
+        if tag not in Reader.VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag):
+        self.open.pop()
+
+    def children_of(self, *tags: str) -> list[list[str]]:
+        return [children for tag, children in self.elements if tag in tags]
 
 
 def write(values, root: Path) -> Path:
@@ -96,7 +127,6 @@ def test_the_page_is_whole_and_says_what_is_missing(pages, kind):
     assert not re.search(r"\b(nan|none|inf|undefined)\b", seen.replace("& <none>", ""), re.I)
     assert len(reader.ids) == len(set(reader.ids))
     assert set(reader.targets) <= set(reader.ids)
-    assert "script" not in reader.tags
     assert ("Nothing: every evaluation" in seen) == (kind in ("all runs", "one seed"))
     if kind == "some runs":
         assert "not trained: no Lean & <none>" in seen
@@ -168,3 +198,136 @@ def test_figures_of_a_cell_are_those_of_the_linked_files(pages):
 def test_the_same_runs_give_the_same_bytes(values, runs, pages):
     runs.all(load(values))
     assert write(values, runs.root).read_bytes() == pages("all runs").read_bytes()
+
+
+# Valid HTML ---------------------------------------------------------------------------------------
+
+
+@KINDS
+def test_elements_stand_where_html_allows_them(pages, kind):
+    """The Nu HTML checker finds no error in a page that keeps these rules."""
+    tree = Tree(pages(kind).read_text())
+    for children in tree.children_of("figure"):
+        assert "figcaption" not in children[1:-1]
+    for children in tree.children_of("details"):
+        assert children[0] == "summary"
+        assert "summary" not in children[1:]
+    for children in tree.children_of("p", "button", "figcaption", "summary", "h1", "h2", "dt"):
+        assert {*children} <= PHRASING
+    for children in tree.children_of("ul"):
+        assert {*children} == {"li"}
+    for children in tree.children_of("a", "button"):
+        assert not {"a", "button"} & {*children}
+    levels = [int(tag[1]) for tag, _ in tree.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+    assert len(tree.children_of("script")) == 1
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("RAPID (H=8)", "RAPID (<i>H</i>=8)"),
+        ("r(H, Acc) & H", "r(<i>H</i>, Acc) &amp; <i>H</i>"),
+        ("Nemotron-H-8B", "Nemotron-H-8B"),
+        ("my.H model_H NVIDIA H100 H-8B", "my.H model_H NVIDIA H100 H-8B"),
+    ],
+)
+def test_only_an_h_by_itself_is_a_variable(label, shown):
+    assert html.symbols(label) == shown
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("`make <H>` with H", "<code>make &lt;H&gt;</code> with <i>H</i>"),
+        ("See Table\N{NO-BREAK SPACE}8.", 'See <a href="#tab-x">Table\N{NO-BREAK SPACE}8</a>.'),
+        ("See Table\N{NO-BREAK SPACE}9.", "See Table\N{NO-BREAK SPACE}9."),
+        ("the paper's Table 8", "the paper&#39;s Table 8"),
+        ("a lone ` sign", "a lone ` sign"),
+    ],
+)
+def test_notes_have_code_and_links_to_tables(note, shown):
+    assert html.prose(note, {8: "tab-x"}) == shown
+
+
+def test_many_seeds_in_a_row_are_listed_by_their_ends():
+    frame = pd.DataFrame({"seed": [*range(3, 23)] * 2})
+    frame = frame.assign(algorithm="pg", commit="", hardware="", model="m", no_summary="")
+    assert html.list_facts(frame)[-1] == ("Seeds", "3 to 22")
+    assert html.list_facts(frame[frame.seed != 9])[-1][1].startswith("3, 4, 5, 6, 7, 8, 10")
+
+
+# The first screen ---------------------------------------------------------------------------------
+
+
+def first_screen(page: str) -> str:
+    return page[page.index("<header>") : page.index("</header>")]
+
+
+@KINDS
+def test_the_first_screen_has_one_figure_the_findings_and_the_main_claims(pages, kind):
+    page = pages(kind).read_text()
+    screen = first_screen(page)
+    assert re.findall(r'id="figure-([\w-]+)"', screen) == ["tradeoff"]
+    assert page.count('id="figure-tradeoff"') == 1
+    assert screen.count('<p class="lead">') == 3
+    assert len(re.findall(r"<dt>.*?</dt><dd>.*?</dd>", screen, re.S)) >= 9
+    assert "<table" not in screen
+
+
+def test_the_long_table_of_claims_is_folded_and_no_other(pages):
+    folded = re.findall(r'<details class="fold">.*?</details>', pages("all runs").read_text(), re.S)
+    assert [re.findall(r'<figure class="table" id="([\w-]+)"', text) for text in folded] == [
+        ["tab-claims"]
+    ]
+
+
+def test_the_page_names_the_experiment(values, runs):
+    values["name"] = "mine"
+    page = write(values, runs.root).read_text()
+    assert "<title>RAPID, measured: mine</title>" in page
+    assert "Experiment <b>mine</b>" in first_screen(page)
+    assert r"\label{mine:tab:main}" in page
+
+
+# Texts to copy ------------------------------------------------------------------------------------
+
+
+def read_box(page: str, box: str) -> str:
+    (text,) = re.findall(rf'id="{box}" class="box"><pre>(.*?)</pre>', page, re.S)
+    return unescape(text)
+
+
+@pytest.mark.parametrize("kind", ["all runs", "some runs"])
+def test_every_table_can_be_copied_as_latex_markdown_and_csv(pages, kind):
+    page = pages(kind).read_text()
+    keys = re.findall(r'<figure class="table" id="([\w-]+)"', page)
+    assert len(keys) == 11
+    for key in keys:
+        for form in ("latex", "markdown", "csv"):
+            assert page.count(f'<button popovertarget="{key}-{form}">') == 1
+            assert read_box(page, f"{key}-{form}").strip()
+        assert read_box(page, f"{key}-latex").count("\\begin{table") >= 1
+
+
+def test_the_csv_of_a_table_has_the_figures_that_the_page_shows(pages):
+    page = pages("some runs").read_text()
+    start = page.index('id="tab-main"')
+    body = page[start : page.index("</tbody>", start)]
+    shown = []
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.S)[2:]:
+        entries = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)
+        plain = (re.sub(r"<sup.*?</sup>", "", entry).replace("<small>", " ") for entry in entries)
+        shown.append([" ".join(unescape(re.sub(r"<[^>]+>", "", entry)).split()) for entry in plain])
+    head, *rows = csv.reader(io.StringIO(read_box(page, "tab-main-csv")))
+    assert head[:4] == [
+        "Algorithm",
+        *(f"MBPP+ (made): {c}" for c in ("Pass@1", "Pass@8", "Runtime")),
+    ]
+    assert head[-1] == "Problems"
+    assert [row[:-1] for row in rows] == shown

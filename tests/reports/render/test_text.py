@@ -42,6 +42,11 @@ def test_a_wide_table_goes_on_below_and_notes_are_wrapped():
     assert text.render([table]) == PRINTED
 
 
+def test_the_first_line_names_the_experiment():
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], [], [])
+    assert text.render([table], "mine") == f"Experiment: mine\n\n{text.render([table])}"
+
+
 def test_a_table_without_marks_has_no_legend_and_a_path_is_not_broken():
     words = ["x" * 71, "left-over", "/a-path" * 12]
     table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], words, [])
