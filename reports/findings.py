@@ -19,6 +19,8 @@ from reports.tables.notes import run_facts
 from reports.tables.studies import studies
 from reports.tables.table import interval
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
 
 def compare_with_baseline(measured: Measured) -> dict[str, Any]:
     """Return how RAPID, with the paper's H, compares with the baseline on each benchmark."""
@@ -88,7 +90,8 @@ def _describe_known(comparisons: Iterable[Comparison]) -> list[str]:
 
 
 def _show_estimate(comparison: Comparison) -> str:
-    """Return an estimate with its interval: 0.60 [0.49, 0.73]."""
+    """Return an estimate with its interval, which no line breaks: 0.60 [0.49, 0.73]."""
     show, estimate = comparison.column.paired.show, comparison.estimate
-    bounds = interval(show, estimate) or "(one pair of runs, no interval)"
-    return f"{show(estimate.value)} {bounds}"
+    bounds = interval(show, estimate).replace(" ", NO_BREAK)
+    text = show(estimate.value)
+    return f"{text}{NO_BREAK}{bounds}" if bounds else f"{text} (one pair of runs, no interval)"

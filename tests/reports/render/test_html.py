@@ -7,7 +7,6 @@ import json
 import re
 from html import unescape
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,16 +20,11 @@ from reports.formats import percent
 from reports.plots import style
 from reports.render import html
 from tests.reports.conftest import Runs, small_values
-
-PHRASING = {  # elements in paragraphs, buttons and captions that the page has
-    "a", "b", "button", "code", "i", "img", "small", "span", "strong", "sup", "u",
-}  # fmt: skip
+from tests.reports.html_rules import VOID, check_elements
 
 
 class Reader(HTMLParser):
     """Collects the text that is seen, links, ids, and whether tags are closed."""
-
-    VOID = ("meta", "img", "br", "link")
 
     def __init__(self, text: str):
         super().__init__()
@@ -45,7 +39,7 @@ class Reader(HTMLParser):
         self.links += [attributes[name] for name in ("href", "src") if name in attributes]
         self.targets += [attributes["popovertarget"]] if "popovertarget" in attributes else []
         self.ids += [attributes["id"]] if "id" in attributes else []
-        if tag not in self.VOID:
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -54,29 +48,6 @@ class Reader(HTMLParser):
     def handle_data(self, data):
         if not {"style", "script", "pre"} & {*self.open}:
             self.text.append(data)
-
-
-class Tree(HTMLParser):
-    """Collects every element as its tag and the tags of its children."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.elements = [("page", [])]
-        self.open = [self.elements[0]]
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        element = (tag, [])
-        self.open[-1][1].append(tag)
-        self.elements.append(element)
-        if tag not in Reader.VOID:
-            self.open.append(element)
-
-    def handle_endtag(self, tag):
-        self.open.pop()
-
-    def children_of(self, *tags: str) -> list[list[str]]:
-        return [children for tag, children in self.elements if tag in tags]
 
 
 def write(values, root: Path) -> Path:
@@ -200,29 +171,9 @@ def test_the_same_runs_give_the_same_bytes(values, runs, pages):
     assert write(values, runs.root).read_bytes() == pages("all runs").read_bytes()
 
 
-# Valid HTML ---------------------------------------------------------------------------------------
-
-
 @KINDS
 def test_elements_stand_where_html_allows_them(pages, kind):
-    """The Nu HTML checker finds no error in a page that keeps these rules."""
-    tree = Tree(pages(kind).read_text())
-    for children in tree.children_of("figure"):
-        assert "figcaption" not in children[1:-1]
-    for children in tree.children_of("details"):
-        assert children[0] == "summary"
-        assert "summary" not in children[1:]
-    for children in tree.children_of("p", "button", "figcaption", "summary", "h1", "h2", "dt"):
-        assert {*children} <= PHRASING
-    for children in tree.children_of("ul"):
-        assert {*children} == {"li"}
-    for children in tree.children_of("a", "button"):
-        assert not {"a", "button"} & {*children}
-    levels = [int(tag[1]) for tag, _ in tree.elements if re.fullmatch(r"h[1-6]", tag)]
-    assert levels[0] == 1
-    assert levels.count(1) == 1
-    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
-    assert len(tree.children_of("script")) == 1
+    check_elements(pages(kind).read_text())
 
 
 # Text ---------------------------------------------------------------------------------------------

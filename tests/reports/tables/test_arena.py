@@ -23,6 +23,7 @@ from reports.tables import arena
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
 from tests.conftest import ROOT
 from tests.reports.conftest import run_of
+from tests.reports.html_rules import check_elements
 from tests.reports.statistics.rates import noise
 
 SEEDS = range(1, 9)
@@ -87,6 +88,12 @@ def test_verdicts_on_known_differences(params, complete):
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
+    assert arena.headlines(verdicts) == [
+        Headline("Sooner on MATH (made)", [HOLDS, FAILS, OPEN]),
+        Headline("As good on MATH (made)", [HOLDS]),
+        Headline("Better on MATH (made)", [FAILS, OPEN]),
+        Headline("Better in equal time on MATH (made)", [HOLDS]),
+    ]
     nobody = Measured.read(params, complete.root / "none", arena_runs(params))
     assert "number 1" not in arena.summarize(nobody, [])
 
@@ -244,6 +251,7 @@ def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, 
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
     assert main([*arguments, "--figures", str(out / "figures")]) == 0
     html, text = ((out / name).read_text() for name in ("report.html", "tables.txt"))
+    check_elements(html)
     assert "Where H pays" in html and "nan" not in text.lower()
     assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
     if gone != "nothing":
@@ -289,10 +297,11 @@ def test_one_s_own_is_placed_among_those_on_record(params, complete):
             expected = whole.compare(name, "pg", by).value
             assert placed.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
     content = contents.build_arena(read(own, complete))
-    assert content.lead == (
+    assert content.lead == [
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Its learning rate was given, not tuned."
-    )
+    ]
+    assert content.headlines == []
 
     own = beside_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):
