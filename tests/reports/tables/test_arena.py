@@ -20,7 +20,7 @@ from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
-from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide
 from tests.conftest import ROOT
 from tests.reports.conftest import run_of
 from tests.reports.html_rules import check_elements
