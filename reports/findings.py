@@ -59,8 +59,8 @@ def compare_variants(measured: Measured) -> dict[str, Any]:
         for variant in study.contest.algorithms[1:]
     }
     ps = _list_ps(comparisons.values())
-    known = {names: pair.estimate for names, pair in comparisons.items() if pair.estimate}
-    largest = max(known, key=lambda names: abs(known[names].value), default=None)
+    estimates = {names: pair.estimate for names, pair in comparisons.items() if pair.estimate}
+    largest = max(estimates, key=lambda names: abs(estimates[names].value), default=None)
     return {
         "variants": len(comparisons),
         "tested": len(ps),

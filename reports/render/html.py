@@ -75,10 +75,10 @@ def render(
 
 def _render_texts(table: Table, tables: list[Table], params: Params) -> list[tuple[str, str]]:
     """Return what a table is copied as, by the names of the formats."""
-    others = [other for other in tables if other is not table]
+    remaining = [sibling for sibling in tables if sibling is not table]
     style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
     return [
-        ("LaTeX", latex.render([table], style, prefix, others)),
+        ("LaTeX", latex.render([table], style, prefix, remaining)),
         ("Markdown", markdown.render(table)),
         ("CSV", csv.render(table)),
     ]
