@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
-        print(text.render([*content.results, *content.appendix]))
+        print(text.render([*content.results, *content.appendix], params.name))
     if written:
         counts = contents.counts(measured.frame)
         print(f"{written[0].parent}: {len(written)} files from {counts}", file=sys.stderr)
@@ -96,7 +96,7 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
     ):  # fmt: skip
         if tables or path == output:
             write_text(path, latex.render(tables, style, prefix, others))
-            write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
+            write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not measured.params.arena.tuning:
         paths.append(output.with_name(RESULTS))

@@ -48,7 +48,10 @@ def render(
     )
     pieces = [(table, lay_out(table, _notes_below(table, style), style)) for table in tables]
     at_end = _collect_notes(tables) if style.notes == "end" else {}
-    return template.render(pieces=pieces, style=style, labels=labels, at_end=at_end)
+    experiment = prefix if prefix != DEFAULT else ""
+    return template.render(
+        pieces=pieces, style=style, labels=labels, at_end=at_end, experiment=experiment
+    )
 
 
 def _notes_below(table: Table, style: PaperStyle) -> list[Note]:

@@ -159,7 +159,7 @@ def test_the_figure_is_drawn_and_shown(run):
     for kind in ("pdf", "png"):
         assert (run / f"reports/figures/memory.{kind}").stat().st_size
     page = (run / "reports/report.html").read_text(encoding="utf-8")
-    assert '<figure class="picture" id="figure-memory">' in page
+    assert 'id="figure-memory"' in page
 
 
 @pytest.mark.slow

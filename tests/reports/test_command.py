@@ -49,6 +49,18 @@ def test_output_never_contains_nan_or_none(params, config, runs, tmp_path, capsy
     assert f"4 files from {counts[0]} evaluations and {counts[1]} tr" in printed.err
 
 
+def test_files_of_tables_name_the_experiment(values, tmp_path):
+    output = tmp_path / "out" / "tables.tex"
+    arguments = ["--root", str(tmp_path), "--output", str(output)]
+    for name, count in (("mine", 1), (None, 0)):
+        assert main(["--config", json.dumps(values | {"name": name}), *arguments]) == 0
+        for path, line in (
+            (output, "% Experiment: mine"), (output.with_suffix(".txt"), "Experiment: mine"),
+            (output.with_name("appendix.tex"), "% Experiment: mine"),
+        ):  # fmt: skip
+            assert path.read_text().splitlines().count(line) == count, path
+
+
 def test_html_and_figures_are_written_to_the_given_paths(params, config, runs, tmp_path):
     runs.write_all(params)
     html, figures = tmp_path / "out" / "report.html", tmp_path / "figures"

@@ -20,9 +20,10 @@ from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
-from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
+from tests.reports.html_rules import check_elements
 from tests.reports.plots.drawn import draw
 from tests.reports.statistics.rates import four_standard_errors
 
@@ -90,6 +91,12 @@ def test_verdicts_follow_from_known_differences(params, complete):
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
+    assert arena.headlines(verdicts) == [
+        Headline("Sooner on MATH (made)", [HOLDS, FAILS, OPEN]),
+        Headline("As good on MATH (made)", [HOLDS]),
+        Headline("Better on MATH (made)", [FAILS, OPEN]),
+        Headline("Better in equal time on MATH (made)", [HOLDS]),
+    ]
     without_runs = Measured.read(params, complete.root / "none", arena_runs(params))
     assert "number 1" not in arena.summarize(without_runs, [])
 
@@ -252,6 +259,7 @@ def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_pat
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
     assert main([*arguments, "--figures", str(out / "figures")]) == 0
     html, text = ((out / name).read_text() for name in ("report.html", "tables.txt"))
+    check_elements(html)
     assert "Where H pays" in html and "nan" not in text.lower()
     assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
     if missing != "nothing":
@@ -297,10 +305,11 @@ def test_new_runs_are_ranked_among_recorded_ones(params, complete):
             expected = all_outcomes.compare(name, "pg", by).value
             assert outcomes.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
     content = contents.build_arena(read_measured(new_params, complete))
-    assert content.lead == (
+    assert content.lead == [
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Its learning rate was given, not tuned."
-    )
+    ]
+    assert content.headlines == []
 
     new_params = compare_with_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):

@@ -246,7 +246,26 @@ def test_claims_are_not_tested_without_runs(params, runs):
     assert all(reasons.values())
     assert reasons["Clipping crucial"].startswith("needs runs without clipping")
     content = contents.build_report(Measured.read(params, runs.root))
-    assert f"0 hold, 0 fail, 0 are open and {len(rows)} are not tested" in content.lead
+    assert f"0 hold, 0 fail, 0 are open and {len(rows)} are not tested" in content.lead[-1]
+    verdicts = [verdict for headline in content.headlines for verdict, _ in headline.counts]
+    assert {*verdicts} == {UNTESTED}
+
+
+def test_headlines_count_the_verdicts_of_all_rows_of_their_claims(params, runs):
+    for seed in (0, 1):
+        for name, seconds in (("pg", 60), ("naive-grpo", 60), ("rapid-H4", 30), ("rapid-H2", 40)):
+            runs.write_summary(make_run(name, seed), seconds=seconds + seed / 10)
+    table = claims.table(Measured.read(params, runs.root))
+    counts = {headline.text: headline.counts for headline in claims.headlines(table)}
+    assert counts["RAPID is faster than PG"] == [
+        (HOLDS, "1 holds"),
+        (UNTESTED, "3 not tested here"),
+    ]
+    assert counts["It saves 89% of naive GRPO's time"] == [
+        (FAILS, "1 fails"), (UNTESTED, "1 not tested here"),
+    ]  # fmt: skip
+    assert counts["Clipping the weights raises accuracy"] == [(UNTESTED, UNTESTED)]
+    assert claims.Headline("", [OPEN, HOLDS, HOLDS]).counts == [(HOLDS, "2 hold"), (OPEN, "1 open")]
 
 
 def test_every_claim_has_a_row_for_each_benchmark_and_model(params, runs):
