@@ -70,9 +70,11 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     label = measured.label(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
-    made = render_notes(["hardware", "code"], origin_facts(trained.hardware, trained.commit))
+    origin_notes = render_notes(
+        ["hardware", "code"], origin_facts(trained.hardware, trained.commit)
+    )
     problems = describe_sources([measured.problems[benchmark]])
-    return indented([*block.splitlines(), "", problems, *made])
+    return indented([*block.splitlines(), "", problems, *origin_notes])
 
 
 def sweep(text: str, root: Path, *ratios: str) -> str:
@@ -131,9 +133,9 @@ def times(text: str, root: Path) -> str:
             return row[0]
         machines.extend(record["hardware"] for record in records)
         minutes = [round(record["seconds"] / 60) for record in records]
-        least, most = min(minutes), max(minutes)
-        span = f"{least} to {most}" if least != most else str(most)
-        duration = f"{span} minute{'s' * (most != 1)}"
+        shortest, longest = min(minutes), max(minutes)
+        span = f"{shortest} to {longest}" if shortest != longest else str(longest)
+        duration = f"{span} minute{'s' * (longest != 1)}"
         return f"{row[1]} {duration:16} | {max(map(date_and_commit, records)):19} |"
 
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", fill_row, text, flags=re.MULTILINE)
@@ -191,7 +193,7 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
         for line in filter(None, map(jobs_that_train.fullmatch, lines)):
             row = columns_of.setdefault((line[2], line[3]), {})
             row[name] = max(float(line[4]), row.get(name, 0.0))
-        (total,) = (one for one in lines if one.startswith("on 4 GPU"))
+        (total,) = (line for line in lines if line.startswith("on 4 GPU"))
         fits = "all fit" if "Will not work as planned:" not in lines else "some do not fit"
         days.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
     memories = [rates(name).memory / 1e9 for name in gpus]
@@ -203,10 +205,12 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
 def held(text: str, root: Path) -> str:
     """Return a table of what training steps held, beside what the plan has for them."""
     rows = steps.read_tables(steps.HELD)["held"]
-    made = "; ".join(
-        dict.fromkeys(f"{one['hardware']}, {shorten_commit(one['commit'], 7)}" for one in rows)
+    origins = "; ".join(
+        dict.fromkeys(f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows)
     )
-    return f"\n{steps.render_table('held', rows)}\n{textwrap.fill(f'Measured on: {made}.', 100)}\n"
+    return (
+        f"\n{steps.render_table('held', rows)}\n{textwrap.fill(f'Measured on: {origins}.', 100)}\n"
+    )
 
 
 def passes(text: str, root: Path) -> str:
@@ -216,8 +220,8 @@ def passes(text: str, root: Path) -> str:
     commits = dict.fromkeys(
         shorten_commit(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
     )
-    made = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
-    return "\n" + "\n".join([*tables, made]) + "\n"
+    origins = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
+    return "\n" + "\n".join([*tables, origins]) + "\n"
 
 
 def steps_fields(text: str, root: Path) -> str:
@@ -291,9 +295,9 @@ MAKERS = {
 
 def printed(command: Callable, arguments: list[str]) -> list[str]:
     """Return the lines that a command prints."""
-    with redirect_stdout(StringIO()) as said:
+    with redirect_stdout(StringIO()) as output:
         command(arguments)
-    return said.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 def date_and_commit(measured: dict) -> str:

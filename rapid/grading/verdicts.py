@@ -1,8 +1,9 @@
 """The reasons of verdicts: a closed set, declared once.
 
-Every grader uses these and no others, so that the counts in evaluation.json mean the same thing
-for code, mathematics and Lean. The processes of graders say them as text; what each may say follows
-from this list, and tests/grading/test_verdicts.py compares their sources with it.
+All graders use the reasons of this list, so that the counts in evaluation.json mean the same for
+code, mathematics and Lean. The processes of graders, some of which are in JavaScript or Lean, send
+reasons as text. Which reasons a process may send follows from this list, and
+tests/grading/test_verdicts.py compares the sources of the processes with it.
 """
 
 import sys
@@ -19,10 +20,10 @@ class Reason(NamedTuple):
     """A reason of a verdict.
 
     Args:
-        meaning: for documents.
-        graders: the graders that give it.
-        is_of_completion: whether the completion is responsible. Otherwise the grader or the problem
-            is at fault, and there is no reward.
+        meaning: description for the documentation.
+        graders: the graders that use this reason: "code", "math", "lean".
+        is_of_completion: whether the completion caused the verdict. Otherwise the grader or the
+            problem is at fault, and the reward is None.
     """
 
     meaning: str
@@ -30,10 +31,11 @@ class Reason(NamedTuple):
     is_of_completion: bool = True
 
 
-REASONS: dict[str, Reason] = {}  # by name, in the order of documents
+REASONS: dict[str, Reason] = {}  # by name, in the order of the documentation
 
 
 def _declare(name: str, meaning: str, graders: str, is_of_completion: bool = True) -> str:
+    """Add a reason to `REASONS` and return its name. `graders` are separated by spaces."""
     REASONS[name] = Reason(meaning, frozenset(graders.split()), is_of_completion)
     return name
 
@@ -69,7 +71,7 @@ BAD_PROBLEM = _declare(
 
 
 def select_reasons(grader: str, but: Iterable[str] = ()) -> set[str]:
-    """Return the names of the reasons that a completion can bring about in a grader.
+    """Return the names of the reasons that a completion can cause in a grader.
 
     Args:
         grader: "code", "math" or "lean".
@@ -86,8 +88,8 @@ def select_reasons(grader: str, but: Iterable[str] = ()) -> set[str]:
 class Verdict(Record):
     """A grader's verdict on one completion.
 
-    `reward` is 1.0 for a correct completion, 0.0 for any other, and None where the grader died or
-    the problem is at fault.
+    `reward` is 1.0 for a correct completion, 0.0 for an incorrect one, and None if the grader died
+    or the problem is at fault. `reason` is a name of `REASONS`.
     """
 
     reward: float | None = Field(ge=0, le=1)
@@ -95,7 +97,7 @@ class Verdict(Record):
 
 
 def verdict(reason: str) -> Verdict:
-    """Return the verdict with this reason; raise ValueError if it is none of `REASONS`."""
+    """Return the verdict with this reason; raise ValueError if `REASONS` does not have it."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
     reward = float(reason == PASSED) if REASONS[reason].is_of_completion else None

@@ -8,7 +8,7 @@ from rapid.config.params import load
 from reports import contents
 from reports.measured import Measured
 from reports.tables import intervals
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 MADE_ON = "on MATH (made) with H=4"
 
@@ -25,12 +25,12 @@ def with_plain_spaces(paragraphs: list[str]) -> list[str]:
 def leave_pair(runs, seed: int, seconds: tuple[float, float], correct: tuple, **fields) -> None:
     """Leave the runs of PG and of RAPID with the paper's H on MATH."""
     for algorithm, length, scores in zip(("pg", "rapid-H4"), seconds, correct, strict=True):
-        runs.summary(run_of(algorithm, seed), seconds=length, **fields)
-        runs.scored(run_of(algorithm, seed), scores)
+        runs.write_summary(make_run(algorithm, seed), seconds=length, **fields)
+        runs.write_scores(make_run(algorithm, seed), scores)
 
 
 def test_sentences_have_the_estimates_of_the_tables(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     measured = Measured.read(params, runs.root)
     time, accuracy, _ = with_plain_spaces(contents.build_report(measured).lead)
     table = intervals.comparisons(measured)
@@ -88,9 +88,11 @@ def test_studies_say_how_many_variants_differ(params, runs, seeds):
     study = params.studies.compared["clip"]
     for seed in seeds:
         for number, name in enumerate(study.algorithms):
-            run = run_of(name, seed, study.benchmark)
-            runs.scored(run, [8 if number == 1 else 1 + seed % 2, 1] * 16)
-    frame = [run_of(name, seed, study.benchmark) for name in study.algorithms for seed in (1, 2, 3)]
+            run = make_run(name, seed, study.benchmark)
+            runs.write_scores(run, [8 if number == 1 else 1 + seed % 2, 1] * 16)
+    frame = [
+        make_run(name, seed, study.benchmark) for name in study.algorithms for seed in (1, 2, 3)
+    ]
     lead = with_plain_spaces(contents.build_studies(Measured.read(params, runs.root, frame)).lead)
     if not seeds:
         assert re.fullmatch(r"None of \d+ variants can be compared.*: no seed has both\.", lead[1])

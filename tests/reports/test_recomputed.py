@@ -5,7 +5,7 @@ import pytest
 from reports.measured import Measured
 from reports.render import latex
 from reports.tables import RESULTS, build
-from tests.recompute import printed, recomputed
+from tests.recompute import parse_printed_cells, recompute_cells
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def tex(params, runs) -> str:
 
 
 def test_every_cell_of_tables_1_3_and_4_equals_the_recomputation(params, runs, tex):
-    expected = recomputed(runs.root, params.model_dump())
-    assert printed(tex) == expected
+    expected = recompute_cells(runs.root, params.model_dump())
+    assert parse_printed_cells(tex) == expected
     cells_by_table = [sum(key[0] == table for key in expected) for table in (1, 3, 4)]
     assert cells_by_table == [8 * 5, 2 * 7, 3 * 4]
 
@@ -24,7 +24,10 @@ def test_every_cell_of_tables_1_3_and_4_equals_the_recomputation(params, runs, t
 def test_recomputation_detects_a_changed_score(params, runs, tex):
     path = runs.root / "evaluations/mbpp_plus/tiny_qwen/pg/seed0/evaluation.json"
     runs.edit(path, lambda document: document["scores"][-1].update(correct=8))
-    expected, printed_cells = recomputed(runs.root, params.model_dump()), printed(tex)
+    expected, printed_cells = (
+        recompute_cells(runs.root, params.model_dump()),
+        parse_printed_cells(tex),
+    )
     changed_cells = [key for key in expected if expected[key] != printed_cells[key]]
     assert (1, 4, 0) in changed_cells
     assert {key[0] for key in changed_cells} == {1}  # PG is only in Table 1

@@ -45,7 +45,7 @@ def labelled(monkeypatch):
 
 def build(values, runs) -> dict[str, style.Figure]:
     params = load(values)
-    runs.all(params)
+    runs.write_all(params)
     return plots.build("report", Measured.read(params, runs.root))
 
 
@@ -123,9 +123,9 @@ def test_pdfs_have_no_type_3_fonts(figures):
 
 
 def test_markers_of_equal_runtimes_are_within_their_panel(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     for run in table_runs(params):
-        runs.summary(run, seconds=3600.0 + run.seed)
+        runs.write_summary(run, seconds=3600.0 + run.seed)
     canvas = draw(plots.build("report", Measured.read(params, runs.root))["tradeoff"])
     radius = 3 * canvas.dpi / 72
     for axes in canvas.axes:
@@ -135,7 +135,7 @@ def test_markers_of_equal_runtimes_are_within_their_panel(params, runs):
 
 @pytest.mark.parametrize(("name", "unit"), [("learning-by-time", "(h)"), ("learning-by-step", "")])
 def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
-    runs.all(params)
+    runs.write_all(params)
     rows = [
         StepRecord(step=n, seconds=20.0 * n, loss=0.0, gradient_norm=1.0, reward=0.5)
         for n in range(1, 60_000, 600)
@@ -152,10 +152,10 @@ def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
 
 
 def test_a_benchmark_without_runs_leaves_the_scale_of_the_others(params, runs):
-    runs.all(params)
+    runs.write_all(params)
     for run in table_runs(params):
         if run.benchmark == "mbpp_plus":
-            runs.drop(runs.root / run.folder / "steps.jsonl")
+            runs.delete(runs.root / run.folder / "steps.jsonl")
     figures = plots.build("report", Measured.read(params, runs.root))
     first, second = draw(figures["learning-by-step"]).axes
     assert [text.get_text() for text in first.texts] == ["no runs"] and second.lines

@@ -2,7 +2,7 @@
 
 from reports.render import markdown
 from reports.tables.table import Cell, Group, Row, Table
-from tests.reports.conftest import MADE
+from tests.reports.conftest import MADE_PROBLEMS
 
 ROWS = [
     Row("my_*model* | <b>", [[Cell("5%", "1%", "best"), Cell("—", reason="no `lean_4`")], [Cell("1")]]),
@@ -27,7 +27,7 @@ A note by `make x_y`.
 def test_a_table_is_shown_as_it_is_written():
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", ["p"])]
     notes, listed = ["A note by `make x_y`."], [("Lean_4", "it is old.")]
-    table = Table(3, "", "All ~5 $ runs.", "Who", groups, ROWS, notes, [MADE], listed)
+    table = Table(3, "", "All ~5 $ runs.", "Who", groups, ROWS, notes, [MADE_PROBLEMS], listed)
     assert markdown.render(table) == PRINTED.lstrip()
 
 
