@@ -8,7 +8,6 @@ A document marks figures: `<!-- figures: table1 mbpp_plus -->` before them, `<!-
 them. The mark names a maker below and its arguments, and `; by COMMAND` the command whose files it
 reads. A maker returns the text in between as it should be. In prose marked with `within FILE`, a
 figure that does not stand in that file becomes a question mark.
-
 Exit status: 1 if something differs. Figures whose files are missing are listed with their command.
 """
 
@@ -59,7 +58,7 @@ MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
-FIGURES = "reports/figures"  # where a report's lie
+FIGURES = "reports/figures"
 RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 
@@ -96,16 +95,16 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
 
 def plan_rates(text: str, root: Path) -> str:
     """Return what `rapid plan` says of the rates of runs."""
-    runs, config = root / "runs", str(ROOT / "params.yaml")
-    if not runs.is_dir():
+    if not (root / "runs").is_dir():
         return MISSING
-    lines = printed(cli.run, ["plan", "--configfile", config, "--calibrate", str(runs)])
-    notes = lines[lines.index("Rates:") + 1 :]
-    return indented([part for note in notes for part in textwrap.wrap(note.strip(), 96)])
+    files = ["--configfile", str(ROOT / "params.yaml"), "--calibrate", str(root / "runs")]
+    lines = printed(cli.run, ["plan", *files])
+    notes = (note.strip() for note in lines[lines.index("Rates:") + 1 :])
+    return indented([part for note in notes for part in textwrap.wrap(note, 96)])
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
-    """Return the text with how many jobs an experiment has."""
+    """Return the text with the number of jobs of an experiment."""
     count = len(list_jobs(params(overlay)))
     return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
 
@@ -174,7 +173,7 @@ def math_graders(text: str, root: Path) -> str:
         "false positives": "false rewards", "false negatives": "lost", "ms per answer": "ms",
     }  # fmt: skip
     cells = [[str(row[key]) for key in keys_by_head.values()] for row in record["rows"]]
-    table = render_markdown_table([*keys_by_head], cells)
+    table = render_markdown_table(list(keys_by_head), cells)
     command = "python -m tests.beside_math_verify --math train.jsonl --write"
     commit = shorten_commit(record["commit"], 7)
     return f"\n{table}\nMeasured on one core, at commit {commit}, by\n`{command}`.\n"
@@ -205,12 +204,9 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
 def held(text: str, root: Path) -> str:
     """Return a table of what training steps held, beside what the plan has for them."""
     rows = steps.read_tables(steps.HELD)["held"]
-    origins = "; ".join(
-        dict.fromkeys(f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows)
-    )
-    return (
-        f"\n{steps.render_table('held', rows)}\n{textwrap.fill(f'Measured on: {origins}.', 100)}\n"
-    )
+    origins = [f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows]
+    measured_on = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(origins))}.", 100)
+    return f"\n{steps.render_table('held', rows)}\n{measured_on}\n"
 
 
 def passes(text: str, root: Path) -> str:
@@ -252,8 +248,8 @@ def describe_fields(record: type[BaseModel], prefix: str = "") -> Iterator[tuple
 
 
 def render_rows(rows: list[list[str]]) -> str:
-    escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-    return "\n" + "".join(f"| {' | '.join(row)} |\n" for row in escaped)
+    escaped = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows)
+    return "\n" + "".join(f"| {row} |\n" for row in escaped)
 
 
 def within(text: str, root: Path, file: str) -> str:
@@ -261,8 +257,8 @@ def within(text: str, root: Path, file: str) -> str:
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
-    figures = set(NUMBER.findall(path.read_text(encoding="utf-8")))
-    return NUMBER.sub(lambda figure: figure[0] if figure[0] in figures else "?", text)
+    numbers = set(NUMBER.findall(path.read_text(encoding="utf-8")))
+    return NUMBER.sub(lambda number: number[0] if number[0] in numbers else "?", text)
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:
@@ -279,9 +275,9 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
 def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
     """Return the file of a report's figure, and the file that documents show."""
     experiment_params = params(*overlays)
-    prefix = f"{experiment_params.name}-" if experiment_params.name else ""
     drawn = root / build_plan(experiment_params).root / FIGURES / f"{name}.png"
-    return drawn, ROOT / "docs/figures" / f"{prefix}{name}.png"
+    shown = f"{experiment_params.name}-{name}.png" if experiment_params.name else f"{name}.png"
+    return drawn, ROOT / "docs/figures" / shown
 
 
 MAKERS = {
