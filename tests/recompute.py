@@ -39,7 +39,7 @@ def recompute_cells(root: Path, params: dict) -> Cells:
             for metric, format_value in metrics + other_metrics:
                 values = {name: [run[metric] for run in runs[name]] for name in rows}
                 if metric == "runtime":
-                    means = [statistics.mean(runs) for v in values.values() if None not in v]
+                    means = [statistics.mean(v) for v in values.values() if None not in v]
                     format_value = _choose_duration_format(means)
                 for row, name in enumerate(rows):
                     cells[table, row, columns[table]] = _format_cell(values[name], format_value)

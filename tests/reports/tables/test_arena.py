@@ -91,7 +91,7 @@ def test_verdicts_follow_from_known_differences(params, complete):
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
-    assert arena.headlines(verdicts) == [
+    assert arena.headlines(judged_claims) == [
         Headline("Sooner on MATH (made)", [HOLDS, FAILS, OPEN]),
         Headline("As good on MATH (made)", [HOLDS]),
         Headline("Better on MATH (made)", [FAILS, OPEN]),
