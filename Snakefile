@@ -1,14 +1,15 @@
 # The pipeline from params.yaml to the paper's tables.
 #
-#    snakemake --cores 4 reports/tables.tex                            the embedded default
+#    snakemake --cores 4 reports/tables.tex                            the default: params.yaml
 #    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
 #    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
 #    snakemake --list-target-rules                                     other targets
 #
-# Each stage is one rule that calls one subcommand of `rapid`; rapid/config/jobs.py declares the
-# inputs and the parameters of a job. A job's manifest.json has the digests of its large files, and
-# other rules depend on it. {root} is the folder of an experiment, or empty. RAPID_WORKFLOW=$PPID
-# ends a job with the workflow that started it.
+# Each stage is one rule that calls one subcommand of `rapid`. rapid/config/jobs.py declares the
+# inputs and the parameters of a job. The large files of a job are no outputs of its rule: its
+# manifest.json has their digests, and other rules depend on the manifest. {root} is the folder of
+# an experiment with a slash, or empty for the default. RAPID_WORKFLOW=$PPID in a job's command
+# makes the job end with the workflow (rapid/processes/lifetimes.py).
 
 
 configfile: "params.yaml"
@@ -30,7 +31,7 @@ include: "workflow/rules/start.smk"
 
 
 onstart:
-    refuse_to_start_in_vain()
+    check_requirements()
     clamp_future_times(path for job in workflow.dag.jobs for path in job.input)
     remove_start_limit()
     start_fork_server()

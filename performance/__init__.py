@@ -1,6 +1,6 @@
-"""Measures what RapidTrainer and the graders cost: `make bench`, and on a GPU `make gpu`.
+"""Benchmarks RapidTrainer and the graders: `make bench` on a CPU, `make gpu` on a GPU.
 
-Here costs are measured; `rapid/cost/` predicts them for `rapid plan`. parts.yaml declares what is
-measured and how it is shown, measures.py measures it, and results/ has the figures: README.md is
-the page, gpu/README.md that of a GPU.
+This package measures costs; `rapid/cost/` predicts them for `rapid plan`. parts.yaml declares the
+measurements and the tables that show them, and measures.py has the code that measures. Results are
+in results/: README.md is the page for the CPU, gpu/README.md the page for a GPU.
 """

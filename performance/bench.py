@@ -1,8 +1,8 @@
-"""`python -m performance.bench`: measure, write the figures, and the page from them.
+"""`python -m performance.bench`: measure, write the figures, and write the page that shows them.
 
-Nothing else should run on the machine. The command takes a core as the pipeline's jobs do (it waits
-for those that run) and keeps to one thread on it. Parts (j) and (k), which `make gpu` runs, take a
-GPU instead, where there is one.
+Nothing else should run on the machine. The command leases a core like the pipeline's jobs, so it
+waits if running jobs hold all cores, and uses one thread on that core. Parts (j) and (k), which
+`make gpu` runs, lease a GPU instead if there is one.
 """
 
 import os
@@ -23,10 +23,12 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
-    "TQDM_DISABLE": "1",  # in fresh processes: here tqdm is imported already
-    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # a GPU asked for must not spoil later forks
+    "TQDM_DISABLE": "1",  # for child processes; this process has read it when it imported tqdm
+    # `torch.cuda.is_available` then asks the driver's library and does not initialise CUDA, which
+    # would make it unusable in processes that are forked later.
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
-QUICK = ROOT / "benchmarks" / "quick"  # not among the results that are kept
+QUICK = ROOT / "benchmarks" / "quick"  # folder for results of --quick, which are not kept
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,7 +65,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats: int) -> Iterator:
-    """Yield, after each experiment, its part, its rows, what the part lacks, and if it failed."""
+    """Run experiments.
+
+    Args:
+        todo: parts with their experiments.
+        load_subject: returns the model or benchmark of a name (`performance.models.load_subject`).
+        repeats: samples of each side of a comparison.
+
+    Yields:
+        After each experiment its part, its rows, what the part lacks so far, and whether the
+        experiment failed.
+    """
     from performance import measures
     from rapid.artifacts.files import BadInput
 
@@ -81,7 +93,7 @@ def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats
             except BadInput as error:
                 missing[part][experiment.subject] = str(error)
                 _report(f"({part}) {experiment.subject}: {error}")
-            except RuntimeError as error:  # the others can be measured none the less
+            except RuntimeError as error:  # other experiments may still succeed
                 missing[part][experiment.name] = str(error).splitlines()[-1]
                 _report(f"({part}) {experiment.name}: {error}")
                 failed = True
@@ -89,7 +101,7 @@ def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats
 
 
 def _prepare(gpu: bool) -> None:
-    """Take a core, or a GPU, then import what every loop needs."""
+    """Set the environment, lease a core or a GPU, then import what every training loop needs."""
     os.environ |= ENVIRONMENT
     from rapid.resources.gpus import list_visible_gpus
     from rapid.resources.leases import bind_to_cores, lease_cores, lease_gpus
@@ -108,6 +120,7 @@ def _prepare(gpu: bool) -> None:
 
 
 def _report(text: str) -> None:
+    """Print a message about the command's progress."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
@@ -137,4 +150,4 @@ def _make_parser() -> Parser:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # without Python's finalisation, in which libraries complain about one another
+    os._exit(status)  # skip Python's finalisation, in which libraries print warnings

@@ -1,4 +1,4 @@
-"""Checks whether RapidTrainer reaches what parts.yaml declares that it is expected to reach."""
+"""Compares measured figures with the expectations that parts.yaml declares."""
 
 from typing import NamedTuple
 
@@ -6,21 +6,29 @@ from performance.parts import TABLE
 
 
 class Result(NamedTuple):
-    """An expectation, what was measured, and whether it holds; None where nothing was measured."""
+    """The result of an expectation."""
 
-    text: str
-    measured: str = ""
-    holds: bool | None = None
+    text: str  # the expectation
+    measured: str = ""  # the measured figures, as text
+    holds: bool | None = None  # None if nothing was measured
 
 
 def check_expectations(documents: dict[str, dict]) -> list[Result]:
-    """Return the results of all expectations, from the documents of the parts."""
+    """Return the results of all expectations.
+
+    Args:
+        documents: the measurements of each part, as `performance.results.read` returns them.
+    """
     rows = {part: _add_ratios(document["rows"]) for part, document in documents.items()}
     return [_check(rows, **expectation) for expectation in TABLE["expectations"]]
 
 
 def _add_ratios(rows: list[dict]) -> list[dict]:
-    """Return rows with the ratios that are expected: of memory, and of H > 1 to on-policy."""
+    """Return the rows with the ratios for which there are expectations.
+
+    `peak_ratio` is the peak memory of RapidTrainer over that of GRPOTrainer. `over_on_policy` is
+    the time with H = 1, which is on-policy, over the time with a larger H.
+    """
     on_policy = {row["n_step"]: row["seconds_rapid"][0] for row in rows if row.get("H") == 1}
     ratios = []
     for row in rows:
@@ -44,11 +52,17 @@ def _check(
     at_least: bool = False,
     where: dict | None = None,
 ) -> Result:
-    """Return how many rows hold, and the figures of those that do not, or the worst one.
+    """Return the result of one expectation, with the number of rows for which it holds.
+
+    The result names the figures of the rows for which it does not hold, or else the worst figure.
 
     Args:
-        figure: its median is held against the bound.
-        where: the labels of the rows that are checked.
+        text: the expectation in words.
+        parts: letters of the parts whose rows are checked.
+        figure: the name of the figure whose median is compared with the bound.
+        form: how to format the figure.
+        at_least: whether the bound is a lower bound; otherwise it is an upper bound.
+        where: check only rows with these labels.
     """
     checked = [
         (row[figure][0], _label_row(row))
@@ -65,7 +79,7 @@ def _check(
 
 
 def _label_row(row: dict) -> str:
-    """Return what tells a row from the others of its part."""
+    """Return the labels that distinguish a row from the other rows of its part."""
     rate = "real grader" if row["rate"] is None else f"solve rate {row['rate']:.0%}"
     length = f", {row['length']} tokens" if row["fixed_length"] else ""
     return f"{row['workload']}, H={row['H']}, N_step={row['n_step']}, {rate}{length}"

@@ -1,15 +1,16 @@
-"""`make gpu`: the tests that need a GPU, and a benchmark on it, without installing anything.
+"""`make gpu`: run the tests that need a GPU, and a benchmark on it, without installing anything.
 
     python3 -m performance.gpu
 
-runs with the Python that starts it, which has the packages of `INSTALLED` at least. Those of
-`CARRIED` that it lacks are unpacked into .gpu/site from wheels in .gpu/wheels, which are for
-Python 3.12. On a machine with a network
+This uses the Python that starts it, which needs the packages in `INSTALLED`. Missing packages among
+those in `CARRIED` are unpacked into .gpu/site from the wheels in .gpu/wheels, which are for Python
+3.12. On a machine with a network
 
     python -m performance.gpu --wheels [NAME ...]
 
 downloads these wheels. To resume, run the same command again. Other options are those of
-performance.bench: `--part j` is the tests, `--part k --models Qwen2.5-0.5B` one model's benchmark.
+performance.bench: `--part j` runs the tests, `--part k --models Qwen2.5-0.5B` one model's
+benchmark.
 """
 
 import argparse
@@ -27,9 +28,11 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 WHEELS, SITE = ROOT / ".gpu" / "wheels", ROOT / ".gpu" / "site"
+# Packages that the GPU machine's Python must have already.
 INSTALLED = (
     "torch", "transformers", "accelerate", "pandas", "pyarrow", "psutil", "filelock", "jinja2",
 )  # fmt: skip
+# Packages whose wheels are carried to the GPU machine, which may have no network.
 CARRIED = (
     "trl", "datasets", "dill", "multiprocess", "xxhash",
     "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions",
@@ -37,13 +40,18 @@ CARRIED = (
 )  # fmt: skip
 # Wheels for Linux with glibc 2.34 or later.
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(17, 35)] + ["manylinux2014_x86_64"]
-FOR = ["--python-version=3.12", "--implementation=cp", "--only-binary=:all:"]
-FOR += [f"--platform={platform}" for platform in PLATFORMS]
-LIMIT = 60  # 1e6 bytes of wheels
+# Options of `pip download` for that platform.
+PIP_TARGET = ["--python-version=3.12", "--implementation=cp", "--only-binary=:all:"]
+PIP_TARGET += [f"--platform={platform}" for platform in PLATFORMS]
+MAX_WHEELS_MB = 60  # all wheels together, in 1e6 bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command, and return its exit status where it does not become the benchmark."""
+    """Run the command.
+
+    Returns:
+        The exit status if the benchmark cannot start. Otherwise this process is replaced by it.
+    """
     parser = argparse.ArgumentParser(prog="python -m performance.gpu", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
@@ -78,21 +86,25 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def download_wheels(names: list[str]) -> int:
-    """Download wheels into `WHEELS`, say how large they are together; return an exit status."""
+    """Download the wheels of `CARRIED` and of these packages, and print their total size.
+
+    Returns:
+        The exit status: 1 if the wheels are larger than `MAX_WHEELS_MB` together.
+    """
     lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     shutil.rmtree(WHEELS, ignore_errors=True)
     pins = [f"{name}=={versions[name]}" for name in (*CARRIED, *names)]
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]
-    if status := subprocess.run([*pip, *FOR, *pins], check=False).returncode:
+    if status := subprocess.run([*pip, *PIP_TARGET, *pins], check=False).returncode:
         return status
     total = sum(wheel.stat().st_size for wheel in WHEELS.glob("*.whl")) / 1e6
-    print(f"{total:.1f} MB in {WHEELS}, of {LIMIT} MB at most")
-    return int(total > LIMIT)
+    print(f"{total:.1f} MB in {WHEELS}, of {MAX_WHEELS_MB} MB at most")
+    return int(total > MAX_WHEELS_MB)
 
 
 def install_wheels() -> None:
-    """Unpack the wheels of packages that are not installed, or in older versions."""
+    """Unpack wheels into `SITE` if their package is not installed or only in an older version."""
     wheels = []
     for wheel in WHEELS.glob("*.whl"):
         name, carried, *_ = parse_wheel_filename(wheel.name)
@@ -104,14 +116,14 @@ def install_wheels() -> None:
 
 
 def list_requirements() -> list[Requirement]:
-    """Return `INSTALLED`, `CARRIED`, and the requirements of those that are installed."""
+    """Return `INSTALLED`, `CARRIED`, and what the installed packages of `CARRIED` require."""
     lines = [line for name in CARRIED if _find_version(name) for line in requires(name) or []]
     requirements = map(Requirement, (*INSTALLED, *CARRIED, *lines))
     return [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
 def find_lacking() -> list[str]:
-    """Return the requirements that are not installed, or in a version that is not allowed."""
+    """Return the requirements that are not met: not installed, or in another version."""
     lacking = set()
     for requirement in list_requirements():
         installed = _find_version(requirement.name)

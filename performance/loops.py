@@ -1,11 +1,11 @@
-"""Training loops that are measured side by side.
+"""Training loops in processes of their own that are measured in turns.
 
-Each loop lives in a process of its own, forked from one that has imported everything and pinned to
-the same core. It takes as many optimizer steps as it is told to, sends what they took, and waits.
-So two loops take turns (ABAB...), always warm, and neither's memory is the other's.
+Each loop runs in a child process, forked after all imports and bound to the same core. The parent
+tells a loop to take a number of optimizer steps; the loop takes them, sends the measurements, and
+waits. So two loops can take turns (ABAB...) without starting again, and have separate memory.
 
-Sampling is seeded anew for every inference batch, so that both loops sample the same completions as
-long as their policies are about the same.
+Sampling is seeded anew for every inference batch (the completions of H optimizer steps), so that
+both loops sample the same completions as long as their policies are about the same.
 """
 
 import gc
@@ -27,14 +27,15 @@ from performance.utilization import count_operations, measure_peak_rate
 from rapid.artifacts.manifests import peak_memory_mb
 from rapid.training.clock import now
 
-SEED = 1000
-BUILD_SECONDS = 300.0  # a loop that is not ready by then never will be
+SEED = 1000  # plus the number of the optimizer step, for each inference batch
+BUILD_SECONDS = 300.0  # limit for building a trainer; a loop that takes longer has failed
 
 
 class Gate(TrainerCallback):
-    """Holds a training loop until it is told how many steps to take, and measures them.
+    """A callback that stops a training loop until the parent asks for steps, and measures these.
 
-    It receives a number of steps with a solve rate, and sends what the steps took.
+    It receives the number of optimizer steps and a solve rate (the share of completions to reward),
+    and sends the measurements of `_sample`.
     """
 
     def __init__(self, connection: Connection, trainer, setting: Setting):
@@ -64,10 +65,10 @@ class Gate(TrainerCallback):
             self._wait_for_steps()
 
     def _wait_for_steps(self) -> None:
-        """Wait for a number of steps.
+        """Wait until the parent asks for a number of steps.
 
         Raises:
-            SystemExit: the process at the other end is gone.
+            SystemExit: the parent has ended.
         """
         try:
             self._steps, self._reward.rate = self._connection.recv()
@@ -80,13 +81,15 @@ class Gate(TrainerCallback):
         self._cpu_before, self._began = time.process_time(), now()
 
     def _sample(self) -> dict:
-        """Return what the steps took, in seconds of wall-clock time where nothing else is said.
+        """Return the measurements of the steps. Times are in wall-clock seconds.
 
-        `cpu_seconds` are of this process: far below `seconds` where it waited or others used the
-        core. `length` is the mean number of tokens per completion, `solved` the share of
-        completions that were rewarded, `alive` the share of groups with a reward that is not 0.
-        `optimizer` is the optimizer's own step, `phases` are by the clock of RapidTrainer. `memory`
-        is the most that the process has held, 1e6 bytes; on a CPU with what it inherited.
+        `cpu_seconds` is CPU time of this process, far below `seconds` if the process waited or
+        other processes used the core. `length` is the mean number of tokens per completion,
+        `solved` the share of rewarded completions, `alive` the share of groups with a reward that
+        is not 0. `optimizer` is the time of the optimizer's steps; `phases` are the times of
+        RapidTrainer's clock. `memory` is the peak of the process in 1e6 bytes, on a CPU including
+        memory that it shares with its parent. `operations` are counted (`count_operations`), and
+        `peak_rate` is the most operations per second that the processor reaches.
         """
         seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu_before
         trainer, verdicts, group = self._trainer, self._reward.verdicts, self._setting.group
@@ -101,7 +104,7 @@ class Gate(TrainerCallback):
             "alive": fmean(map(any, groups)),
             "optimizer": self._optimizer,
             "phases": {name: after - before.get(name, 0.0) for name, after in phases.items()},
-            "memory": peak_memory_mb(),  # before the matrices that are multiplied next
+            "memory": peak_memory_mb(),  # before `measure_peak_rate`, which needs memory too
             "operations": count_operations(trainer),
             "peak_rate": measure_peak_rate(trainer.accelerator.device, trainer.args.bf16),
         }
@@ -112,17 +115,17 @@ class Gate(TrainerCallback):
 
 
 class Loop:
-    """A training loop in a process of its own; use as a context manager.
+    """A training loop in a child process; use as a context manager.
 
     Args:
-        build: makes the trainer of a setting and a reward; runs in that process.
-        reward: makes the reward; runs there too.
+        build: called in the child with `setting` and `reward`; returns the trainer.
+        reward: called in the child; returns the reward function.
     """
 
     def __init__(self, setting: Setting, build: Callable, reward: Callable[[], Counted]):
         context = multiprocessing.get_context("fork")
         gc.collect()
-        gc.freeze()  # what is shared after the fork stays shared
+        gc.freeze()  # the child's garbage collection then does not copy shared memory
         self._connection, far_end = context.Pipe()
         arguments = (far_end, self._connection, setting, build, reward)
         self._process = context.Process(target=_run_loop, args=arguments, daemon=True)
@@ -130,16 +133,25 @@ class Loop:
         far_end.close()
         try:
             self._receive(BUILD_SECONDS)
-        except RuntimeError:  # or it would go on beside what is measured next
+        except RuntimeError:  # end the child, which would disturb the next measurement
             self.__exit__()
             raise
 
     def run(self, steps: int, rate: float | None = None) -> dict:
-        """Take optimizer steps, at a solve rate if the reward has one; return what they took."""
+        """Take optimizer steps, and return their measurements (`Gate._sample`).
+
+        Args:
+            rate: solve rate, if the reward function has one.
+        """
         self._connection.send((steps, rate or 0.0))
         return self._receive()
 
     def _receive(self, timeout: float | None = None) -> Any:
+        """Return the child's next message.
+
+        Raises:
+            RuntimeError: the child failed, ended, or sent nothing for `timeout` seconds.
+        """
         if not self._connection.poll(timeout):
             raise RuntimeError(f"a training loop was not ready after {timeout:.0f} s")
         try:
@@ -163,8 +175,9 @@ class Failure(str):
 
 
 def _run_loop(connection, near_end, setting: Setting, build, reward) -> None:
-    near_end.close()  # so that this process ends with the one that started it
-    silence = os.open(os.devnull, os.O_WRONLY)  # errors are sent
+    """Train in the child process; send the traceback if that fails."""
+    near_end.close()  # else `recv` would not notice that the parent has ended
+    silence = os.open(os.devnull, os.O_WRONLY)  # discard output; errors are sent to the parent
     os.dup2(silence, 1), os.dup2(silence, 2)
     try:
         trainer = build(setting=setting, reward=reward())

@@ -1,6 +1,7 @@
-"""The measurements of the benchmark: each function here yields the rows of an experiment.
+"""The measurements of the benchmark.
 
-A row has labels and figures, which summary.py computes from samples.
+The functions that parts.yaml names under `measure` yield the rows of an experiment. A row has
+labels and figures; summary.py computes the figures from samples.
 """
 
 import os
@@ -30,7 +31,7 @@ Rows = Iterator[dict]
 
 
 def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
-    """Yield a row for each solve rate: the seconds of training loops that take turns."""
+    """Yield a row for each solve rate, with the seconds of training loops that take turns."""
     setting, graded = experiment.setting, experiment.rates == (None,)
     reward = partial(load_grader, workload) if graded else SolveRate
     with ExitStack() as stack:
@@ -39,7 +40,7 @@ def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> R
             for side in experiment.sides
         }
         for loop in loops.values():
-            loop.run(setting.H)  # warms it up
+            loop.run(setting.H)  # to warm up
         for rate in experiment.rates:
             samples: dict[str, list[dict]] = {side: [] for side in loops}
             for _ in range(repeats):
@@ -50,7 +51,7 @@ def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> R
 
 
 def load_grader(workload: Workload) -> Counted:
-    """Return the reward of the real grader, which ends with the loop's process."""
+    """Return a reward function with the real grader, which ends with the loop's process."""
     grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()
     return Graded(grader, workload.problems)
 
@@ -62,7 +63,7 @@ def _label_row(experiment: Experiment, workload: Workload, rate: float | None) -
 
 
 def measure_memory(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
-    """Yield a row of the peak memory of training, each sample in a fresh process."""
+    """Yield one row with the peak memory of training, each sample from a fresh process."""
     [rate] = experiment.rates
     samples: dict[str, list[dict]] = {side: [] for side in experiment.sides}
     for _ in range(repeats):
@@ -74,7 +75,7 @@ def measure_memory(experiment: Experiment, workload: Workload, repeats: int) -> 
 
 
 def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
-    """Yield a row for solutions and one for mistakes: how long a verdict of a grader takes."""
+    """Yield a row for correct completions and one for mistaken ones, with the times of verdicts."""
     exercises = make_exercises(benchmark, experiment.completions)
     samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
     for kind in samples[0]:
@@ -84,19 +85,22 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
 
 
 def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict]:
-    """Return the `latencies` of verdicts, in seconds, and how many completions were `rewarded`.
+    """Grade two completions of each exercise, one after the other, and time the verdicts.
 
-    Both are of each kind of completion: `correct` is the solution of every exercise, `mistaken` its
-    first mistake. They are graded one after the other. Every problem is prepared first: in a run,
-    too, most of its verdicts come later. No completion comes twice in a sample and every sample has
-    a new grader, so that no verdict comes from a cache.
+    The completions are the correct one and the first mistake. All problems are prepared before the
+    first verdict, as most problems are in a run. The grader is new and each completion different,
+    so that no verdict comes from a cache.
+
+    Returns:
+        For `correct` and `mistaken` completions the `latencies` of verdicts in seconds, and how
+        many completions were `rewarded`.
     """
     task = BENCHMARKS[benchmark]
     kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
     with task.grader(task.usual_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
-        grader.grade(exercises[0].problem, "trivial")  # starts what starts with a first verdict
+        grader.grade(exercises[0].problem, "trivial")  # starts processes that start late
         for exercise in exercises:
             completions = (exercise.correct, exercise.mistakes[0])
             for counted, completion in zip(kinds.values(), completions, strict=True):
@@ -108,7 +112,7 @@ def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict
 
 
 def run_tests(experiment: Experiment, folder: str, repeats: int) -> Rows:
-    """Yield a row for each of the tests that need a GPU, with its outcome."""
+    """Run the tests that need a GPU, and yield a row with the outcome of each."""
     with tempfile.TemporaryDirectory() as temporary:
         path = Path(temporary) / "tests.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", folder]

@@ -1,7 +1,7 @@
-"""The peak memory of a training loop, in a fresh process.
+"""The peak memory of a training loop, measured in a fresh process.
 
-The peak of a loop on a CPU is the kernel's VmHWM. `ru_maxrss` would not do: a child inherits its
-parent's. On a GPU it is the most that tensors have held.
+On a CPU the peak is Linux's VmHWM. `ru_maxrss` cannot be used, because a child process inherits its
+parent's value. On a GPU the peak is torch's maximum of memory allocated for tensors.
 """
 
 import multiprocessing
@@ -22,7 +22,7 @@ from rapid.training.trl import without_vllm
 
 
 def call_in_fresh_process(function: Callable, *arguments) -> Any:
-    """Return what a function returns in a process that has held nothing else."""
+    """Call a function in a new process that has run nothing else, and return its result."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=without_vllm) as fresh:
         return fresh.submit(function, *arguments).result()
@@ -31,12 +31,18 @@ def call_in_fresh_process(function: Callable, *arguments) -> Any:
 def train(
     side: str, workload: Workload, setting: Setting, batches: int, rate: float
 ) -> dict[str, float]:
-    """Train on `batches` inference batches, and return sizes in 1e6 bytes.
+    """Train on `batches` inference batches, and return memory in 1e6 bytes.
 
-    `peak` is the most that was held, `before` the resident size with the model loaded, before
-    training, and `empty` the one before the model was made.
+    `peak` is the peak during training, `before` the resident size with the model loaded and before
+    training, `empty` the resident size before the model was built (on a GPU 0).
+
+    Args:
+        side: the trainer, a key of `SIDES`.
+        rate: share of completions that are rewarded.
     """
-    if workload.shape:  # what transformers imports for a model is none of the model's memory
+    # Build a small model first, so that modules which transformers imports for a model's class are
+    # part of `empty`.
+    if workload.shape:
         replace(workload, shape=replace(workload.shape, layers=1)).load()
     empty = resident_mb("VmRSS")
     trainer = SIDES[side](workload, setting, SolveRate(rate), max_steps=batches * setting.H)
@@ -50,6 +56,6 @@ def train(
 
 
 def resident_mb(field: str) -> float:
-    """Return VmRSS, or the highest that it has been, VmHWM; 1e6 bytes."""
+    """Return this process's resident memory (VmRSS) or its peak (VmHWM) in 1e6 bytes."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024 / 1e6

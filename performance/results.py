@@ -1,7 +1,8 @@
-"""The summary.jsonl of a folder, which has the figures of all parts.
+"""Reads and writes summary.jsonl, which has the figures of all parts of the benchmark.
 
-Each part has a line with the code and the machine that its figures come from, and then one for each
-row of its tables.
+Each part has one line with the commit, the machine and the options of the measurement, followed by
+one line for each row of its tables. In Python a part is a dict of the first line's values (its
+document) with the rows under `rows`.
 """
 
 import json
@@ -15,19 +16,19 @@ from pathlib import Path
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit, get_versions
 
-COMMIT = get_commit()  # of the code that is imported now; the tree may move on while it is measured
-if COMMIT == "unknown":  # a copy without its repository, as it is sent to a machine with a GPU
+COMMIT = get_commit()  # when the code is imported; it may change during a measurement
+if COMMIT == "unknown":  # a copy without .git, for example on a remote machine with a GPU
     COMMIT = os.environ.get("RAPID_COMMIT", COMMIT)
 FOLDER = Path(__file__).parent / "results"
 SUMMARY = "summary.jsonl"
 
 
 def write_part(folder: Path, part: str, rows: list[dict], missing: list[str], options: dict):
-    """Put a part's rows into the summary.
+    """Write a part into the folder's summary, in place of its earlier rows.
 
     Args:
-        missing: what could not be measured, and why.
-        options: those of the command.
+        missing: a line for each thing that could not be measured, and why.
+        options: options of the command that affect the figures.
     """
     date = datetime.now(UTC).isoformat(timespec="seconds")
     document = {"date": date, **_describe_source(options), "missing": missing, "rows": rows}
@@ -35,10 +36,10 @@ def write_part(folder: Path, part: str, rows: list[dict], missing: list[str], op
 
 
 def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
-    """Return a part's rows, if they have the same commit, machine and options.
+    """Return a part's rows if they are of the same commit, machine and options, else [].
 
-    Tests of which one failed are left out, to be run again. Whether files differ from the commit
-    does not matter: those of the results themselves do.
+    [] also if a test failed, so that the tests are run again. The suffix "+dirty" of a commit is
+    ignored, because writing the results themselves changes files of the repository.
     """
     document, source = read(folder).get(part, {"commit": "", "rows": []}), _describe_source(options)
     for origin in (document, source):
@@ -49,14 +50,18 @@ def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
 
 
 def _describe_source(options: dict) -> dict:
-    """Return the code, the machine and the options that figures come from."""
+    """Return the commit, the machine, the versions and the options of a measurement."""
     machine = {"hardware": hardware_in_child(), "versions": get_versions()}
     return {"commit": COMMIT, **machine, "options": options}
 
 
 @cache
 def hardware_in_child() -> str:
-    """Return the hardware, as a child sees it: loops are forked, where CUDA was not used yet."""
+    """Return the hardware as text, found out in a forked child.
+
+    Asking in this process would initialise CUDA, which then could not be used in loops that are
+    forked later.
+    """
     with ProcessPoolExecutor(1, get_context("fork")) as child:
         return child.submit(describe_hardware).result()
 
@@ -72,7 +77,7 @@ def write_summary(folder: Path, documents: dict[str, dict]) -> None:
 
 
 def read(folder: Path) -> dict[str, dict]:
-    """Return the documents of the parts that were measured, each with its `rows`."""
+    """Return the measured parts of a folder by letter, each a document with its `rows`."""
     documents: dict[str, dict] = {}
     path = folder / SUMMARY
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:

@@ -1,6 +1,7 @@
-"""Rewards for measurements: of a set solve rate at no cost, or real ones.
+"""Reward functions for measurements: drawn from a hash at a given solve rate, or real verdicts.
 
-A reward also counts the completions that it judges: their prompts, tokens and verdicts.
+The first kind takes no time. A reward function also records the prompts, the numbers of tokens and
+the verdicts of the completions that it judges.
 """
 
 import zlib
@@ -10,26 +11,26 @@ from collections.abc import Sequence
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import Grader
 
-TIMEOUT = 2.0  # seconds for a verdict, as params.yaml has it for MBPP+
+TIMEOUT = 2.0  # seconds for a verdict, the same as for MBPP+ in params.yaml
 
 
 class Counted(ABC):
-    """A reward function that counts what it has judged since `clear`."""
+    """A reward function that records the completions that it has judged since `clear`."""
 
-    __name__ = "reward"  # TRL names metrics after it
-    rate = 0.0  # the share of different completions that is rewarded, if that can be set
+    __name__ = "reward"  # TRL uses it in names of metrics
+    rate = 0.0  # share of distinct completions that are rewarded, if the class can set it
 
     def __init__(self):
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was judged."""
+        """Forget all recorded completions."""
         self.prompts: list[str] = []
         self.lengths: list[int] = []
         self.verdicts: list[float] = []
 
     def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
-        """Return the rewards, and count."""
+        """Judge completions, record them, and return their rewards."""
         rewards = self.judge(prompts, completions, **columns)
         self.prompts += prompts
         self.lengths += [len(ids) for ids in completion_ids]
@@ -38,14 +39,16 @@ class Counted(ABC):
 
     @abstractmethod
     def judge(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
-        """Return the rewards."""
+        """Return the reward of each completion."""
 
 
 class SolveRate(Counted):
-    """Rewards with a set probability; prompt and completion decide, so both sides get the same.
+    """Rewards a given share of completions, by a hash of prompt and completion.
+
+    So both trainers of a comparison get the same reward for the same completion.
 
     Args:
-        rate: the share of different completions that is rewarded; can be changed while it runs.
+        rate: share of distinct completions that are rewarded; it can be changed during training.
     """
 
     def __init__(self, rate: float = 0.0):
@@ -60,10 +63,12 @@ class SolveRate(Counted):
 
 
 class Graded(Counted):
-    """The real verdicts of a benchmark's grader.
+    """Rewards by the verdicts of a benchmark's grader.
 
     Args:
-        grader: entered already; its processes start with a first verdict, here and now.
+        grader: a grader whose context has been entered. Its first verdict, which starts its
+            processes, is asked for here.
+        problems: in the order of the prompts; the dataset's column `problem` has indices.
     """
 
     def __init__(self, grader: Grader, problems: Sequence[CodeProblem]):

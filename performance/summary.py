@@ -1,4 +1,4 @@
-"""Figures from samples: medians with quartiles, ratios within pairs, and seconds per phase."""
+"""Computes figures from samples: medians with quartiles, ratios within pairs, times by phase."""
 
 import math
 from xml.etree.ElementTree import Element
@@ -10,21 +10,22 @@ PHASES = ("sampling", "grading", "sync", "backpropagation")
 
 
 def round_number(value: float) -> float | None:
-    """Return a value with six significant digits, None for one that is not known."""
+    """Return a value with six significant digits; None for NaN."""
     return None if math.isnan(value) else float(f"{value:.6g}")
 
 
 def spread(values) -> list[float]:
-    """Return the median and the two quartiles."""
+    """Return the median, the lower and the upper quartile."""
     return [round_number(value) for value in np.percentile(values, (50, 25, 75))]
 
 
 def summarize_timing(samples: dict[str, list[dict]]) -> dict:
-    """Return a row's figures. Times are seconds per 1,000 completions.
+    """Return the figures of a row. Times are in seconds per 1,000 completions.
 
     Args:
-        samples: of one training loop, or of two that took turns: the second is compared with the
-            first, pair by pair. Figures that name no loop are of the last.
+        samples: samples of one training loop, or of two that took turns, by side. The second loop
+            is compared with the first, pair by pair. Figures without a side in their names are
+            those of the last loop.
     """
     frames = {side: pd.json_normalize(rows) for side, rows in samples.items()}
     peak = max(frame.peak_rate.max() for frame in frames.values())
@@ -53,9 +54,10 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
 
 
 def _summarize_phases(frame: pd.DataFrame) -> dict:
-    """Return the median of each phase; "other" is all of the time that is in no other phase.
+    """Return the median time of each phase, in seconds per 1,000 completions.
 
-    The trainer's clock has an "other" too, which does not hold what happens outside of its phases.
+    "other" is computed here as the time outside of all other phases. The "other" of the trainer's
+    clock would miss time between its phases.
     """
     columns = [f"phases.{name}" for name in PHASES]
     phases = frame.reindex(columns=columns).fillna(0.0).set_axis(PHASES, axis=1)
@@ -67,7 +69,7 @@ def _summarize_phases(frame: pd.DataFrame) -> dict:
 
 
 def summarize_memory(samples: dict[str, list[dict]]) -> dict:
-    """Return a row's figures: the peak, and how far training raised it; 1e6 bytes."""
+    """Return the figures of a row: peak memory, and its increase by training, in 1e6 bytes."""
     figures = {}
     for side, rows in samples.items():
         frame = pd.DataFrame(rows)
@@ -77,7 +79,7 @@ def summarize_memory(samples: dict[str, list[dict]]) -> dict:
 
 
 def summarize_test(case: Element) -> dict:
-    """Return a row's figures, from a test's element in pytest's report."""
+    """Return the figures of a row from the XML element of a test in pytest's report."""
     words = case.get("name").removeprefix("test_").replace("_", " ")
     problem = next((part for part in case if part.tag in ("skipped", "failure", "error")), None)
     outcome = "passed"
@@ -88,7 +90,7 @@ def summarize_test(case: Element) -> dict:
 
 
 def summarize_verdicts(samples: list[dict]) -> dict:
-    """Return a row's figures: latencies of all verdicts, and the rate of each sample."""
+    """Return the figures of a row: latencies of all verdicts, and verdicts per second by sample."""
     latencies = np.concatenate([sample["latencies"] for sample in samples])
     median, high = np.percentile(1000 * latencies, (50, 95))
     return {

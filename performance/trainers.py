@@ -1,7 +1,7 @@
-"""RapidTrainer and TRL's GRPOTrainer, set alike in everything that they have in common.
+"""Builds RapidTrainer and TRL's GRPOTrainer with equal settings, to compare them.
 
-Both sample with transformers, the same prompts in the same order with the same seeds. GRPOTrainer
-gets the settings that come nearest to RAPID.
+Both sample with transformers, on the same prompts in the same order with the same seeds.
+GRPOTrainer gets the settings that come nearest to RAPID.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ from performance.rewards import Counted
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.sft import ImitatingTrainer
 
-# Of GRPOConfig, beside the sizes: docs/beside-trl.md says what differs from RAPID then, and why.
+# Settings of GRPOConfig that come nearest to RAPID. docs/beside-trl.md says what still differs.
 RECIPE = {
     "loss_type": "vespo",
     "vespo_k_pos": 1.0,
@@ -27,12 +27,12 @@ RECIPE = {
     "scale_rewards": "none",
     "beta": 0.0,
 }
-ENDLESS = 10**6  # optimizer steps: measurements stop the loop
-LEARNING_RATE = 1e-6  # so small that all steps sample from about the same policy
+ENDLESS = 10**6  # optimizer steps; the loop is stopped when the measurements are done
+LEARNING_RATE = 1e-6  # so small that the policy hardly changes during the measurements
 
 
 class ScriptedCompletions:
-    """Part of a trainer whose completions are made up, all of the greatest length."""
+    """Mixin that replaces a trainer's sampling by generated completions of the greatest length."""
 
     def _generate_single_turn(self, prompt_ids, *_, **__):
         length = self.args.max_completion_length
@@ -40,34 +40,37 @@ class ScriptedCompletions:
 
 
 def make_completion(row: int, length: int) -> list[int]:
-    """Return tokens that are words, and others in each of a thousand rows."""
+    """Return the token ids of a completion; they differ between any thousand successive rows.
+
+    None of them is the padding (0) or the end-of-text token (1) of `build_untrained`'s tokenizer.
+    """
     return [2 + (row + position) % 1000 for position in range(length)]
 
 
 def build_stock(workload: Workload, setting: Setting, reward: Counted, **settings) -> GRPOTrainer:
-    """Return TRL's GRPOTrainer; `settings` are further arguments of its configuration."""
+    """Build TRL's GRPOTrainer; `settings` are further arguments of its configuration."""
     accumulation = setting.n_step // setting.micro_batch
     sizes = {
         "per_device_train_batch_size": setting.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
     }
-    loss = {"beta": 0.0} if setting.scripted else RECIPE  # memory is measured of its default loss
+    loss = {"beta": 0.0} if setting.scripted else RECIPE  # memory: TRL's default loss
     return _build_trainer(
         GRPOTrainer, GRPOConfig, workload, setting, reward, sizes | loss | settings
     )
 
 
 def build_rapid(workload: Workload, setting: Setting, reward: Counted, **settings) -> RapidTrainer:
-    """Return RapidTrainer; `settings` are further arguments of its configuration."""
+    """Build RapidTrainer; `settings` are further arguments of its configuration."""
     sizes = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
-    if setting.scripted:  # every pass is measured
+    if setting.scripted:  # train on every micro-batch, as GRPOTrainer does
         sizes["skip_zero_groups"] = False
     return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | settings)
 
 
 def build_imitating(workload: Workload, setting: Setting, _, **settings) -> ImitatingTrainer:
-    """Return the trainer of supervised fine-tuning, on made-up demonstrations."""
+    """Build the trainer of supervised fine-tuning, with generated demonstrations."""
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     prompt = tokenizer(workload.prompts[0])["input_ids"]
     completion = make_completion(0, setting.length)
@@ -83,10 +86,12 @@ def build_imitating(workload: Workload, setting: Setting, _, **settings) -> Imit
     )
 
 
+# The trainers that parts.yaml can name as sides of a comparison.
 SIDES = {"stock": build_stock, "rapid": build_rapid, "sft": build_imitating}
 
 
 def _common_arguments(setting: Setting) -> dict:
+    """Return the training arguments that all sides share."""
     gpu = torch.cuda.is_available()
     return {
         "output_dir": tempfile.gettempdir(),  # nothing is written
@@ -113,7 +118,7 @@ def _build_trainer(kind, config, workload: Workload, setting: Setting, reward, s
     }
     model = workload.load()
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
-    if setting.fixed_length:  # a token that the model does not have would end a completion
+    if setting.fixed_length:  # make a token the end of text that the model cannot sample
         tokenizer.add_special_tokens({"eos_token": "<never>"})
         model.generation_config.eos_token_id = tokenizer.eos_token_id
     if setting.scripted:

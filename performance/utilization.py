@@ -1,19 +1,21 @@
-"""Utilization of the processor by a training loop: operations counted, beside its rate."""
+"""Measures how well a training loop uses the processor: counted operations, and the peak rate."""
 
 import torch
 from torch.utils.benchmark import Timer
 
 from rapid.cost.shapes import Shape, from_values
 
-# Of sampling, and of a forward and a backward pass; the latter multiplies twice as much.
+# The operations on a completion as a multiple of its forward pass: sampling (1), training's forward
+# pass (1) and backward pass (2).
 FORWARD_PASSES = 1 + 1 + 2
-REPEATS = 5
+REPEATS = 5  # of the measurement of the peak rate, of which the fastest counts
 
 
 def count_operations(trainer) -> float:
-    """Return the operations to sample and to train on each completion that was sampled last, once.
+    """Return the operations for sampling and training once on each recorded completion.
 
-    What a trainer leaves out of that counts too, what it adds does not.
+    The count does not depend on the trainer: operations that a trainer skips are included, and
+    operations that it repeats are not.
     """
     reward = trainer.reward_funcs[0]
     shape = from_values(trainer.model.config.to_dict(), "the model's config")
@@ -25,18 +27,22 @@ def count_operations(trainer) -> float:
 def count_forward(shape: Shape, prompt: int, completion: int) -> float:
     """Return the operations of one sequence's forward pass, 2 for each multiply-add.
 
-    The output layer is needed for the completion's tokens only. Attention is causal.
+    The output layer is counted for the completion's tokens only. Attention is causal.
+
+    Args:
+        prompt, completion: numbers of tokens.
     """
     head = shape.vocabulary * shape.hidden
     total = prompt + completion
-    # Scores, and weighted values, of each token with itself and those before it.
+    # The attention scores and the weighted sum of values, of each token with itself and all before.
     attention = 2 * shape.layers * shape.query_width * total * (total + 1) / 2
     return 2 * ((shape.multiplied - head) * total + head * completion + attention)
 
 
 def measure_peak_rate(device: torch.device, bf16: bool) -> float:
-    """Return the operations per second of one large product of matrices."""
-    size = 8192 if device.type == "cuda" else 128  # some CPUs have no bfloat16
+    """Measure the operations per second of one large matrix product."""
+    # On a CPU the matrices are small, because CPUs without bfloat16 instructions are very slow.
+    size = 8192 if device.type == "cuda" else 128
     values = torch.randn(2, size, size, device=device, dtype=torch.bfloat16 if bf16 else None)
     product = Timer("x @ y", globals=dict(zip("xy", values, strict=True)))
     return 2 * size**3 / min(product.timeit(10).mean for _ in range(REPEATS))

@@ -1,7 +1,8 @@
-"""RAPID: large inference batches, several off-policy policy-gradient steps on each.
+"""RAPID: sample a large inference batch, then take several policy-gradient steps on it.
 
-`from rapid import RapidConfig, RapidTrainer` is the trainer on its own; the rest of the package are
-the stages of the pipeline that the `rapid` command runs.
+An inference batch holds the completions of H optimizer steps, so all steps but the first are
+off-policy. `from rapid import RapidConfig, RapidTrainer` imports the trainer, which needs nothing
+else of this package. The other modules are the stages of the pipeline and the `rapid` command.
 """
 
 from importlib import import_module
@@ -13,7 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from rapid.training.config import RapidConfig
     from rapid.training.trainer import RapidTrainer
-else:  # torch and TRL take seconds to import: only who asks for the trainer pays for them
+else:  # importing torch and TRL takes seconds, so the trainer is imported when it is first used
 
     def __getattr__(name: str):
         home = {"RapidConfig": "config", "RapidTrainer": "trainer"}.get(name)

@@ -1,4 +1,8 @@
-"""The `rapid` command. If a fork server runs the job, it imports next to nothing."""
+"""Entry point of the `rapid` command.
+
+If the workflow has started a fork server (`rapid.processes.fork_server`), a child of that server
+runs the job. This process then only passes on the arguments, so it imports as little as possible.
+"""
 
 import os
 import sys
@@ -8,17 +12,20 @@ from rapid.processes.fork_server import RETRY_STATUS, run_in_child
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 
 CLONE = Path(__file__).resolve().parents[1]
-IN_CLONES = ("rapid/__main__.py", "Snakefile", "params.yaml")
+# Files of a clone of this repository; a folder that has all of them is taken for one.
+CLONE_FILES = ("rapid/__main__.py", "Snakefile", "params.yaml")
 
 
 def main() -> int:
-    """Run `rapid` as an environment has it, with the code of the clone that is worked in.
+    """Run `rapid` with the code of the clone that contains the working folder.
 
-    An environment has the code of the clone that it was made for. Others may share it, or have a
-    copy of it. Snakemake takes the code beside the Snakefile, too, and `python -m rapid` this one.
+    An environment's `rapid` script imports the code of the clone that the environment was made
+    for. The working folder may be in another clone that shares or copied the environment. Snakemake
+    imports the code beside its Snakefile, so jobs have to run the same code: this process is then
+    replaced by `python -m rapid` of the other clone.
     """
     folders = (Path.cwd(), *Path.cwd().parents)
-    clones = (folder for folder in folders if all((folder / name).exists() for name in IN_CLONES))
+    clones = (folder for folder in folders if all((folder / name).exists() for name in CLONE_FILES))
     if (clone := next(clones, CLONE)) != CLONE:
         os.environ["PYTHONPATH"] = str(clone)
         os.execv(sys.executable, [sys.executable, "-m", "rapid", *sys.argv[1:]])
@@ -26,7 +33,10 @@ def main() -> int:
 
 
 def run_command() -> int:
-    """Run the command; return its exit status, also 0 where only its runtime is off."""
+    """Run the command and return its exit status.
+
+    RETRY_STATUS becomes 0: the result is right, only its runtime was disturbed by other processes.
+    """
     end_with_workflow()
     status = run_in_child(sys.argv[1:])
     if status is None:

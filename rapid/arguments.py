@@ -6,6 +6,7 @@ from textwrap import indent as indented
 
 from rapid.text import suggest_name, wrap_text
 
+# The message of argparse for an unknown command or choice: what was given, and the choices.
 INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 
@@ -26,7 +27,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _HelpFormatter} | options)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Parse arguments; exit with status 2 if an option is unknown to this parser."""
+        """Parse arguments; exit with status 2 and a suggestion if an option is unknown."""
         namespace, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [name for name in self._option_string_actions if name.startswith("--")]

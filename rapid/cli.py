@@ -1,8 +1,8 @@
 """The `rapid` command: each stage of the pipeline as one subcommand that reads and writes files.
 
-The workflow and users call these. `--spec` has the parameters that decide a stage's result, as JSON
-or as the path of a JSON file, which may be the manifest.json of an earlier job: `rapid train --spec
-runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats that job.
+The workflow and users call these subcommands. `--spec` takes the parameters that decide a stage's
+result, as JSON or as the path of a JSON file. That file may be the manifest.json of an earlier job:
+`rapid train --spec runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats the job.
 
 Exit status: 0 done, 1 failed, 2 wrong arguments or parameters.
 """
@@ -39,7 +39,7 @@ from rapid.text import escape_control_chars
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command in this process, and return its exit status."""
+    """Run a `rapid` command in this process, and return its exit status."""
     args = _build_parser().parse_args(arguments)
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     return run_command(args.command, lambda: args.run(args), getattr(args, "out", None))
@@ -49,7 +49,7 @@ class StageCommand(NamedTuple):
     """A stage as a subcommand: `--spec`, and an option for each path that it reads or writes."""
 
     name: str
-    function: str  # of `rapid.stages`; it takes the spec, and the paths in their order
+    function: str  # MODULE.FUNCTION in `rapid.stages`; takes the spec, then the paths in order
     spec_type: type[Spec]
     help: str
     paths: dict[str, str]  # option -> help; "NAME..." takes several paths
@@ -208,6 +208,8 @@ def _add_configfile(command: Parser) -> None:
 
 
 def _build_positive_type(kind: type):
+    """Return a converter for argparse that parses a finite number above 0 of type `kind`."""
+
     def parse_number(text: str):
         if not 0 < (value := kind(text)) < float("inf"):
             raise ValueError
@@ -218,7 +220,7 @@ def _build_positive_type(kind: type):
 
 
 def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
-    """Parse the spec, and set its digest to that of the present code."""
+    """Parse `--spec`, JSON or a JSON file, and set its digest of the code to the present one."""
     try:
         document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
         values = document.get("spec", document) if isinstance(document, dict) else document
@@ -232,7 +234,7 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
 
 
 def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
-    """Read the spec, and lease cores and GPUs before heavy imports. Downloads need no lease."""
+    """Read `--spec`, and lease cores and GPUs before torch is imported; downloads need none."""
     from rapid.resources.requests import lease_resources
 
     spec = _read_spec(args.spec, spec_type)
@@ -244,7 +246,7 @@ def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spe
 
 
 def _check_model(folder: Path) -> None:
-    """Raise BadInput if a model's folder is missing, unless a run's summary says why."""
+    """Raise BadInput if a model's folder is missing, unless the run's summary.json explains it."""
     if folder.is_dir() or folder.with_name("summary.json").is_file():
         return
     parents = {folder.parent, Path("models")}
@@ -270,9 +272,8 @@ def _run_train(args) -> int:
     with ExitStack() as resources:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _read_spec_and_lease(args, specs.TrainSpec)
-        if (
-            specs.uses_vllm_server(spec) and args.model.is_dir()
-        ):  # else the starting run was not trained
+        # Without the model's folder nothing is trained: the run to start from trained nothing.
+        if specs.uses_vllm_server(spec) and args.model.is_dir():
             from rapid.vllm_server import run_server
 
             resources.enter_context(run_server(spec, args.model))

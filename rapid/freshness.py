@@ -1,13 +1,14 @@
-"""Decides which jobs are up to date by comparing manifests with specs, files and each other.
+"""Decides which jobs are up to date, by comparing their manifests with specs, files and each other.
 
-A clone, a checkout or a pull loses the times of files and Snakemake's records, so neither is used.
-A job is up to date if
-1. its manifest was written with the present parameters and the present code,
-2. each file that it read is the one that the job before it wrote, or unchanged if no job wrote it,
+A `git clone`, `git checkout` or `dvc pull` loses the times of files and Snakemake's records, so
+neither is used. A job is up to date if
+1. its manifest was written with the present spec: the parameters and the code that decide the job's
+   result (`rapid.config.specs`),
+2. each file that it read is the one that another job wrote, or a user's file that is unchanged,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (common.smk in the workflow), after looking at manifests and small
-files. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as current
-that are stale by their code alone.
+Snakemake plans all other jobs (workflow/rules/common.smk). For that only manifests and small files
+are read. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to
+date that are stale only because the code changed.
 """
 
 import os
@@ -26,8 +27,8 @@ from rapid.artifacts.layout import RESULT_FOLDERS, STAGES, list_roots, list_runs
 from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
-SMALL_FILE = 1 << 20  # bytes; smaller files are always hashed
-UNNAMED_CODE = "files that its manifest does not list"
+SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
+UNNAMED_CODE = "files that its manifest does not list"  # stands for the files in messages
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +36,12 @@ class Job:
     """One job of the pipeline.
 
     Args:
-        rule: Snakemake's rule for it, a key of `rapid.artifacts.layout.STAGES`.
-        folder: folder of its files, including its manifest.
-        spec: the parameters and the code that decide its result.
-        options: options of its subcommand, each with the paths to read.
-        inputs: the jobs whose files it reads.
-        sources: the user's files that it reads.
+        rule: Snakemake's rule for the job, a key of `rapid.artifacts.layout.STAGES`.
+        folder: the folder of the job's files, including the manifest.
+        spec: the parameters and the code that decide the job's result.
+        options: options of the job's subcommand, each with the paths to read.
+        inputs: the jobs whose files the job reads.
+        sources: the user's files that the job reads.
     """
 
     rule: str
@@ -52,7 +53,7 @@ class Job:
 
     @property
     def stage(self) -> str:
-        """The stage of dvc.yaml that runs it."""
+        """The stage of dvc.yaml that runs the job, such as "train"."""
         return STAGES[self.rule].phase
 
     @property
@@ -61,17 +62,17 @@ class Job:
 
     @property
     def declared(self) -> list[str]:
-        """The output files that Snakemake knows of."""
+        """The output files that Snakemake's rules declare: the manifest and small results."""
         return [f"{self.folder}/{name}" for name in (MANIFEST, *STAGES[self.rule].results)]
 
     @property
     def command(self) -> str:
-        """The subcommand of `rapid` that runs it, with the options for the paths to read."""
+        """The subcommand of `rapid` that runs the job, with its options for the paths to read."""
         options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
         return " ".join([self.rule, *options])
 
     def inputs_of(self, option: str) -> list["Job"]:
-        """Return the jobs whose files are paths of an option."""
+        """Return the jobs that wrote the files which an option of the subcommand names."""
         return [
             job
             for job in self.inputs
@@ -81,12 +82,12 @@ class Job:
 
 @dataclass
 class Findings:
-    """Jobs by their state, with reasons for stale ones, and files that were changed."""
+    """The state of each job, and the output files that were changed after their jobs ended."""
 
-    current: list[Job] = field(default_factory=list)
-    stale: dict[Job, str] = field(default_factory=dict)
-    missing: list[Job] = field(default_factory=list)
-    changed: dict[str, Job] = field(default_factory=dict)  # by path: the job whose output differs
+    current: list[Job] = field(default_factory=list)  # up to date
+    stale: dict[Job, str] = field(default_factory=dict)  # job -> why it is stale
+    missing: list[Job] = field(default_factory=list)  # no manifest: never run, or not to its end
+    changed: dict[str, Job] = field(default_factory=dict)  # path of a file -> the job that wrote it
 
     def describe(self) -> str:
         """Return the findings as lines of text."""
@@ -98,10 +99,10 @@ class Findings:
 
 
 class Examination:
-    """Examines jobs, each once.
+    """Decides the state of jobs, and remembers it.
 
     Args:
-        hashed: hash every file. Otherwise only small files are hashed, and large ones may be
+        hashed: hash every file. Otherwise only small files are hashed, and large files may be
             missing, for example models that were deleted to save space.
         any_code: ignore changes of code.
     """
@@ -109,12 +110,14 @@ class Examination:
     def __init__(self, hashed: bool = True, any_code: bool = False):
         self.findings = Findings()
         self._hashed, self._any_code = hashed, any_code
-        self._reasons: dict[str, str] = {}  # why a job must be run, by its folder
-        self._reliable: dict[str, str] = {}  # digests of up-to-date files
+        # Folder of an examined job -> why the job must be run; "" if it is up to date.
+        self._reasons: dict[str, str] = {}
+        # Digests of the unchanged outputs of jobs whose spec and inputs are up to date, by path.
+        self._reliable: dict[str, str] = {}
         self._digest = cache(sha256_file)
 
     def explain(self, job: Job) -> str:
-        """Return why a job must be run, for itself or its inputs; "" if it is up to date."""
+        """Examine a job and its inputs; return why it must be run, "" if it is up to date."""
         if job.folder not in self._reasons:
             for input_job in job.inputs:
                 self.explain(input_job)
@@ -122,10 +125,14 @@ class Examination:
         return self._reasons[job.folder]
 
     def examine(self, job: Job) -> None:
-        """Examine a job. Its inputs come first: files of jobs not examined count as a user's."""
+        """Examine a job whose input jobs have been examined.
+
+        Files of jobs that were not examined would count as a user's files.
+        """
         self._reasons[job.folder] = self._explain_job(job)
 
     def _explain_job(self, job: Job) -> str:
+        """Add a job to the findings; return why it must be run, "" if it is up to date."""
         findings = self.findings
         try:
             manifest = Manifest.read(job.folder)
@@ -140,9 +147,9 @@ class Examination:
             if self._is_changed(path, expected, is_needed=self._hashed or path in job.declared)
         ]
         findings.changed |= dict.fromkeys(changed, job)
-        why = _explain_other_spec(job, manifest, self._any_code)
-        why = why or self._explain_other_inputs(job, manifest)
-        if not why:  # its unchanged outputs are up to date
+        why = _explain_changed_spec(job, manifest, self._any_code)
+        why = why or self._explain_changed_inputs(job, manifest)
+        if not why:  # the unchanged outputs are up to date
             self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
             why = f"its output has changed: {changed[0]}" if changed else ""
         if why:
@@ -152,18 +159,22 @@ class Examination:
         return why
 
     def _is_changed(self, path: str, expected: str, is_needed: bool) -> bool:
-        """Return whether a file's digest differs from the expected one."""
+        """Return whether an output differs from its expected digest, or is missing if needed.
+
+        A large file is not compared unless all files are hashed.
+        """
         if not os.path.isfile(path):
             return is_needed
         is_compared = self._hashed or os.path.getsize(path) <= SMALL_FILE
         return is_compared and self._digest(path) != expected
 
-    def _explain_other_inputs(self, job: Job, manifest: Manifest) -> str:
-        """Return why the files that a job read are not the present ones; "" if they are."""
+    def _explain_changed_inputs(self, job: Job, manifest: Manifest) -> str:
+        """Return which of the files that a job read has changed; "" if none has."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"its input has changed: {added[0]}"
         written_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
+            # If an examined job writes this file, the job's folder is a parent of the file.
             folders = (folder.as_posix() for folder in Path(path).parents)
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:
@@ -180,8 +191,9 @@ class Examination:
         """Return whether a user's file is still the one that a job read.
 
         Args:
-            written_at: when the job ended. Unless all files are hashed, a large file that is older
-                counts as unchanged.
+            expected: its digest when the job read it; "" if it did not exist.
+            written_at: when the job ended, in seconds since 1970. Unless all files are hashed, a
+                large file that was last written before that time counts as unchanged.
         """
         if not os.path.isfile(path):
             return expected == ""
@@ -196,12 +208,12 @@ def examine_jobs(
     progress: Callable = lambda jobs: jobs,
     any_code: bool = False,
 ) -> Findings:
-    """Examine all jobs.
+    """Decide the state of all jobs.
 
     Args:
-        jobs: each after its inputs (`rapid.config.jobs`).
-        hashed: see `Examination`; so is `any_code`.
-        progress: wraps the jobs, as tqdm does.
+        jobs: each job after its inputs, as `rapid.config.jobs` lists them.
+        hashed, any_code: see `Examination`.
+        progress: wraps the list of jobs, for example tqdm.
     """
     examination = Examination(hashed, any_code)
     for job in progress(jobs):
@@ -209,8 +221,8 @@ def examine_jobs(
     return examination.findings
 
 
-def _explain_other_spec(job: Job, manifest: Manifest, any_code: bool) -> str:
-    """Return how the spec of a finished job differs from the present one; "" if it does not."""
+def _explain_changed_spec(job: Job, manifest: Manifest, any_code: bool) -> str:
+    """Return how the spec in a manifest differs from the job's present spec; "" if it does not."""
     keys = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
     if keys := [key for key in keys if not key.startswith("code: ")]:
         return f"made with other parameters: {_shorten_list(keys)}"
@@ -219,7 +231,7 @@ def _explain_other_spec(job: Job, manifest: Manifest, any_code: bool) -> str:
 
 
 def list_differences(old: object, new: object, key: str = "") -> list[str]:
-    """List the keys at which two nested dicts differ, with both values."""
+    """List the dotted keys at which two nested dicts differ, each with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         names = [*old, *(name for name in new if name not in old)]
         return [
@@ -237,7 +249,7 @@ def _shorten_list(items: list[str]) -> str:
 
 
 def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
-    """List the files of code that have changed since the job ended."""
+    """List the source files that decide a job's result and have changed since the job ended."""
     if manifest.spec.get("code") == job.spec.code:
         return []
     old_code, new_code = manifest.code, job.spec.hash_code_files()
@@ -248,10 +260,10 @@ def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
 
 
 def print_changed_code(jobs: list[Job]) -> None:
-    """Print the files of code that have changed, and how many jobs each of them affects."""
+    """Print each source file that has changed, and the number of jobs whose result it decides."""
     reached: Counter[str] = Counter()
     for job in jobs:
-        with suppress(BadFile):  # reported by its readers
+        with suppress(BadFile):  # jobs that read the files report a damaged manifest
             if manifest := Manifest.read(job.folder):
                 reached.update(list_changed_code(job, manifest))
     for file, count in sorted(reached.items()):
@@ -261,14 +273,14 @@ def print_changed_code(jobs: list[Job]) -> None:
 def accept_code_changes(
     jobs: list[Job], progress: Callable = lambda jobs: jobs
 ) -> tuple[list[Job], Findings]:
-    """Accept jobs that are stale only by their code, or by the code of their inputs.
+    """Mark jobs as up to date that are stale only because code changed.
 
-    The manifest of a job whose own code changed gets the present digests and a note of the old
-    ones. Digests of other jobs do not change. Reports list accepted jobs, so the manifests of
-    reports are deleted, and the reports are made again.
+    That is their own code or the code of jobs whose files they read. The manifest of a job whose
+    own code changed gets the present digests of the code, and a note with the old digests. Reports
+    list accepted jobs, so the manifests of reports are deleted and the reports are made again.
 
     Returns:
-        The jobs that were accepted, and the findings with them.
+        The accepted jobs, and the findings after accepting them.
     """
     stale = examine_jobs(jobs, hashed=False).stale
     findings = examine_jobs(jobs, progress=progress, any_code=True)
@@ -302,10 +314,16 @@ def discard_stale_manifests(findings: Findings) -> None:
 
 
 def discard_unavailable() -> list[str]:
-    """Delete the manifests of unavailable jobs, so that they are planned; return their folders."""
+    """Delete the manifests of jobs that could do nothing, so that they are planned again.
+
+    For example a grader was not installed; the manifest says so (`Manifest.unavailable`).
+
+    Returns:
+        The folders of the jobs.
+    """
     folders = []
     for path in (file for root in list_roots() for file in _list_manifests(root)):
-        with suppress(BadFile):  # reported by its readers
+        with suppress(BadFile):  # jobs that read the files report a damaged manifest
             manifest = Manifest.read(path.parent)
             if manifest and manifest.unavailable:
                 remove_path(path)
@@ -314,12 +332,15 @@ def discard_unavailable() -> list[str]:
 
 
 def _list_manifests(root: Path) -> list[Path]:
-    """List the manifests of an experiment's jobs except its reports."""
-    return [path for room in RESULT_FOLDERS for path in (root / room).rglob(MANIFEST)]
+    """List the manifests of all jobs except reports, in a folder of `list_roots`."""
+    return [path for folder in RESULT_FOLDERS for path in (root / folder).rglob(MANIFEST)]
 
 
 def discard_checkpoints_of_ended_runs() -> None:
-    """Delete checkpoints of runs that were killed after their end, before they did it."""
+    """Delete the checkpoints of finished runs.
+
+    A run deletes them itself, unless it is killed between writing its manifest and that.
+    """
     for folder in list_runs():
         if (folder / MANIFEST).exists():
             remove_path(folder / CHECKPOINTS)
@@ -329,7 +350,7 @@ def _read_manifest(job: Job) -> Manifest:
     """Return the manifest of a finished job.
 
     Raises:
-        BadFile: it was deleted meanwhile.
+        BadFile: the manifest was deleted while this command ran.
     """
     if (manifest := Manifest.read(job.folder)) is None:
         raise BadFile(f"{job.manifest} was deleted meanwhile: run the command again")

@@ -4,7 +4,8 @@
 def limit_hub_waiting() -> None:
     """Make requests to the hub fail after HF_HUB_DOWNLOAD_TIMEOUT seconds without an answer.
 
-    The client itself applies this limit to files only, and waits for ever for a list of files.
+    huggingface_hub applies this limit to downloads of files only; its request for the list of a
+    repository's files has no limit and could wait for ever.
     """
     from huggingface_hub import constants, get_session
 

@@ -1,6 +1,6 @@
-"""`rapid preflight`: check that this machine has what a run needs, before hours are spent.
+"""`rapid preflight`: check that this machine has what the pipeline needs, before hours are spent.
 
-Each check is a line: its subject, what the machine has, and advice if that does not suffice.
+Each check prints one line: its subject, what the machine has, and advice if that is not enough.
 """
 
 import os
@@ -30,16 +30,16 @@ from rapid.resources.gpus import list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
-GPU_MEMORY_MB = 20_000  # enough for the smallest models of the paper; larger ones need more
-SPARE_DISK_MB = 5_000  # problems, records, reports
-MODEL_DISK_MB = 20  # an embedded model
-HUB_SECONDS = 20  # limit for an answer of the hub
-WEIGHT_SUFFIXES = (".safetensors", ".gguf")
+GPU_MEMORY_MB = 20_000  # 1e6 bytes of each GPU, at least; enough for the paper's smallest models
+SPARE_DISK_MB = 5_000  # 1e6 bytes for problems, records and reports
+MODEL_DISK_MB = 20  # 1e6 bytes of an embedded (tiny, trained from scratch) model
+HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
+WEIGHT_SUFFIXES = (".safetensors", ".gguf")  # of files with weights
 
 
 @dataclass(frozen=True)
 class Check:
-    """A line of the report. `advice` is empty if nothing is missing."""
+    """The result of a check, printed as one line. `advice` is empty if nothing is missing."""
 
     subject: str
     finding: str
@@ -51,7 +51,7 @@ class Check:
 
 
 def _build_check(subject: str, finding: str, suffices: bool, advice: str) -> Check:
-    """Return a check, without the advice if the finding suffices."""
+    """Return a check, with the advice only if the finding does not suffice."""
     return Check(subject, finding, "" if suffices else advice)
 
 
@@ -60,11 +60,12 @@ def run_checks(
     machine: bool = True,
     too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
 ) -> Iterator[Check]:
-    """Yield a check of each thing that the tables of these parameters need, slow checks last.
+    """Run all checks for the jobs of these parameters, and yield their results; slow checks last.
 
     Args:
         machine: also check this machine's cores, memory and GPUs; False if jobs run elsewhere.
-        too_large: `rapid.cost.estimates.too_large`, which takes the memory of a GPU.
+        too_large: `rapid.cost.estimates.too_large`, which takes the memory of a GPU in bytes and
+            returns a message for each run that does not fit.
     """
     if machine:
         yield from _check_machine(params, too_large)
@@ -88,7 +89,7 @@ def run_checks(
 
 
 def _is_made(job: Job) -> bool:
-    """Return whether a job with the same spec has ended, so that it does not run again."""
+    """Return whether the job has been run with its present spec, so that it does not run again."""
     try:
         manifest = Manifest.read(job.folder)
     except BadFile:
@@ -141,7 +142,7 @@ def _check_packages(params: Params) -> Check:
 
 
 def check_reporter(params: Params) -> Iterator[Check]:
-    """Yield a check of the package that training runs report to, if they report to any."""
+    """Yield a check of the package for the service that training runs report to, if any."""
     package = params.logging.report_to
     if package != "none":
         exists = find_spec(package) is not None
@@ -151,9 +152,9 @@ def check_reporter(params: Params) -> Iterator[Check]:
 
 
 def _check_compiler() -> Check:
-    """Check for the compiler that DeepSpeed and vLLM need when they start."""
+    """Check for the compiler and the headers with which DeepSpeed and vLLM compile extensions."""
     header = Path(sysconfig.get_path("include"), "Python.h")
-    cxx = os.environ.get("CXX", "").strip() or "c++"  # as in "ccache g++"
+    cxx = os.environ.get("CXX", "").strip() or "c++"  # CXX may be "ccache g++"
     exists = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
     missing = " and ".join(f"no {name}" for name in exists if not exists[name])
     advice = "Install them: apt install g++ python3-dev."
@@ -161,7 +162,10 @@ def _check_compiler() -> Check:
 
 
 def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
-    """Return a check of a published model, and its weights' size in 1e6 bytes, 0 if unknown."""
+    """Return a check of a published model, and the size of its weights in 1e6 bytes.
+
+    The size is 0 if it is unknown.
+    """
     subject, path = f"models.{name}", Path(source)
     if path.exists():
         files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
@@ -188,10 +192,10 @@ def _check_problems(benchmark: str, source: str) -> Check:
 def _check_hub(
     subject: str, name: str, revision: str, repo_type: str = "model"
 ) -> tuple[Check, int]:
-    """Return a check that the hub or its local cache has a repository, and its weights' size.
+    """Check that the Hugging Face hub, or its cache on this machine, has a repository.
 
     Returns:
-        The check, and the size of the weights in 1e6 bytes, 0 if there are none.
+        The check, and the size of the weights in 1e6 bytes; 0 if there are none.
     """
     from huggingface_hub import HfApi, snapshot_download
 
@@ -213,7 +217,7 @@ def _check_hub(
     ):
         try:
             sizes = list_sizes()
-        except Exception as error:  # a dozen types, of the hub's client and of the network
+        except Exception as error:  # the client and the network raise many types
             reason = reason or (str(error).strip().splitlines() or [type(error).__name__])[0]
         else:
             weights = [sizes[file] or 0 for file in sizes if file.endswith(WEIGHT_SUFFIXES)]
@@ -228,11 +232,15 @@ def _check_hub(
 
 
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
-    """Return a check of the disk space for copies of models and for the runs' trained models."""
+    """Check for disk space for copies of published models and for the models of training runs.
+
+    Args:
+        model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
+    """
     specs = [job.spec for job in list_jobs(params) if not _is_made(job)]
     copied = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
     trained = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
-    # A run's weights may be in float32, which is twice the size of published weights.
+    # Published weights are in bfloat16. A run in float32 saves weights of twice that size.
     growth = 2 if params.training.precision == "float32" else 1
     required = SPARE_DISK_MB + sum(model_sizes[model] for model in copied)
     required += sum(
@@ -246,6 +254,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
 
 
 def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
+    """Check that a benchmark's grader starts, and name the layers of its sandbox that work here."""
     subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
         if missing := task.unavailable():
@@ -270,7 +279,7 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
 
 
 def print_checks(checks: Iterable[Check]) -> list[Check]:
-    """Print each check when it is done, and return those that found something missing."""
+    """Print each check as it is done, and return the checks that found something missing."""
     missing = []
     for check in checks:
         print(check)

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from rapid.text import suggest_name
 
-LARGEST = 2**31 - 1  # integer that torch, numpy and C all accept
-_SHORT_REPR = Repr()
+LARGEST = 2**31 - 1  # the largest integer that torch, numpy and C all accept
+_SHORT_REPR = Repr()  # repr that abbreviates long values, for error messages
 _SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
 _SHORT_REPR.maxlist = 10
 
@@ -42,7 +42,12 @@ class Settings(BaseModel):
 
 
 def _name_allowed_keys(item: Any, keys: list[str], values: Any) -> Any:
-    """Return an item of a ValidationError; if it is an unknown key, with the allowed keys."""
+    """Return an item of a ValidationError, with the allowed keys added if a key is unknown.
+
+    Args:
+        keys: the allowed keys.
+        values: the section that is validated.
+    """
     location = item["loc"]
     if item["type"] != "extra_forbidden" or len(location) > 1:
         return item
@@ -52,11 +57,15 @@ def _name_allowed_keys(item: Any, keys: list[str], values: Any) -> Any:
 
 
 def find_unusable_values(value: Any, user_value: Any, key: str) -> Iterator[str]:
-    """Yield an error message for each value that no setting may have, whatever its type.
+    """Yield an error message for each value that pydantic accepts but no setting may have.
+
+    Such values are duplicates in a list, a bool as a number, an integer above `LARGEST`, and text
+    with control characters.
 
     Args:
-        value: what validation made of `user_value`; nested settings have validated themselves.
+        value: the validated value. Nested settings are skipped, as they have been checked already.
         user_value: the value as the user wrote it.
+        key: dotted key of the value, for messages.
     """
     if isinstance(value, dict):
         for name, item in value.items():

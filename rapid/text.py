@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 MINUTE, HOUR = 60, 3600
-DAYS_FROM = 72 * HOUR
+DAYS_FROM = 72 * HOUR  # durations from here on are given in days and hours
 # Unicode categories that change what a terminal shows: control characters, format characters (also
 # those that change the direction of writing), surrogates, separators of lines and paragraphs.
 CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -59,10 +59,12 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
 
 
 def wrap_text(text: str, width: int, indent: str = "    ", may_split: bool = True) -> list[str]:
-    """Wrap a text into lines of this width, between words: a path is not cut at a hyphen.
+    """Wrap a text into lines of at most `width` characters, only between words.
+
+    Hyphens do not end a word, so that paths and options stay whole.
 
     Args:
-        indent: precedes each line but the first.
+        indent: prefix of each line except the first.
         may_split: whether to cut words that are longer than a line.
     """
     return textwrap.wrap(
@@ -75,7 +77,7 @@ def wrap_text(text: str, width: int, indent: str = "    ", may_split: bool = Tru
 
 
 def escape_control_chars(text: str) -> str:
-    r"""Replace control characters, which could command a terminal, by escapes such as \x1b."""
+    r"""Replace control characters, which a terminal would obey, by escapes such as \x1b."""
     return re.sub(r"[^\n\t -~]", _escape_control_char, text)
 
 
@@ -90,8 +92,8 @@ def align_columns(
     """Return rows of cells as lines, with each column as wide as its widest cell.
 
     Args:
-        rows: the heading first; all of one length.
-        flush_left: number of columns that are flush left, the others are flush right; default all.
+        rows: cells of the heading, then of each row; all rows have the same number of cells.
+        flush_left: number of columns that are flush left, the others are flush right; None: all.
         rule: whether to draw a line of dashes below the heading.
     """
     rows = list(rows)

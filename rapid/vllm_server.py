@@ -1,9 +1,9 @@
 """Start a vLLM server on a GPU of its own, from which the paper's naive GRPO samples.
 
-TRL's trainers can use vLLM's own server if it is started with the arguments of
-`trl.scripts.vllm_serve`. They send it their weights over NCCL and request completions over HTTP.
-The server listens on this machine's loopback interface only. It ends with the job, also if the job
-is killed.
+TRL's trainers can use vLLM's server if it is started with the arguments of
+`trl.scripts.vllm_serve`. The trainer sends its weights to the server over NCCL and requests
+completions over HTTP. The server listens on this machine's loopback interface only. It ends when
+the job ends or is killed.
 """
 
 import os
@@ -22,19 +22,19 @@ from rapid.resources.gpus import VISIBLE_DEVICES
 from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 HOST = "127.0.0.1"
-# Environment variables from which the trainer's processes read the ports.
+# Environment variables that tell the trainer's processes the ports for HTTP and for NCCL's group.
 PORT_VARIABLE, GROUP_PORT_VARIABLE = "RAPID_SERVER_PORT", "RAPID_SERVER_GROUP_PORT"
-START_SECONDS = 900  # limit for reading the model and compiling its kernels
-STOP_SECONDS = 30
-POLL_SECONDS = 1.0
+START_SECONDS = 900  # limit of the server's start: reading the model and compiling kernels
+STOP_SECONDS = 30  # limit of the server's end after SIGTERM, and again after SIGKILL
+POLL_SECONDS = 1.0  # from one request for the server's health to the next
 
 
 class ServerDied(RuntimeError):
-    """The server ended, or does not answer."""
+    """The vLLM server ended, or does not answer."""
 
 
 def build_trainer_settings() -> dict:
-    """Return what GRPOConfig needs to sample from the server that `run_server` started."""
+    """Return GRPOConfig's settings for sampling from the server that `run_server` started."""
     return {
         "use_vllm": True,
         "vllm_mode": "server",
@@ -46,7 +46,9 @@ def build_trainer_settings() -> dict:
 
 @contextmanager
 def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
-    """Run a server on the last of this process's GPUs and cores, and leave it the others.
+    """Run a server while the context is open, on the last of this job's GPUs and its last cores.
+
+    The other GPUs and cores are left to this process, which trains.
 
     Raises:
         ServerDied: the server does not answer within `START_SECONDS`.
@@ -54,7 +56,7 @@ def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
     *trainer_gpus, server_gpu = os.environ[VISIBLE_DEVICES].split(",")
     cores, threads = list_usable_cores(), spec.compute.threads
     port, group_port = _find_free_ports()
-    # Raises SystemExit, so that `finally` below stops the server.
+    # SIGTERM then raises SystemExit, so that `finally` below stops the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def become_server() -> None:
@@ -65,7 +67,7 @@ def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
         build_serve_command(model, port, spec),
         env=os.environ | {VISIBLE_DEVICES: server_gpu, "VLLM_SERVER_DEV_MODE": "1"},
         preexec_fn=become_server,
-        start_new_session=True,  # so that its workers can be stopped with it
+        start_new_session=True,  # so that `_stop_server` can signal the server and its workers
     )
     try:
         _wait_until_ready(server, port)

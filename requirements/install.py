@@ -1,13 +1,14 @@
-"""Install exactly the packages of a lock, and the project itself, for the Python that runs this.
+"""Install exactly the packages of a lock file, and this project, for the Python that runs this.
 
     .venv/bin/python requirements/install.py requirements/cpu.txt
 
-pip installs uv, and uv the rest. The lock is complete, so no dependency is resolved; packages that
-it does not name are removed.
+pip installs uv, and uv installs all other packages. The lock file names all packages, so no
+dependencies are resolved. Installed packages that the lock file does not name are removed.
 
-torch is an exception on machines without a GPU. The lock means its CPU build ("+cpu"), which vLLM's
-CPU build requires and PyPI does not have. It is taken from pip's sources, or from PyTorch's index.
-If neither has it, PyPI's build is taken, which needs several GB of CUDA libraries.
+torch is an exception on machines without a GPU. There its CPU build ("+cpu") is needed, which
+vLLM's CPU build requires and PyPI does not have; the lock file names it without "+cpu". It is
+installed from the package sources in pip's settings, or else from PyTorch's index. If neither has
+it, PyPI's build is installed, which needs several GB of CUDA libraries.
 """
 
 import ast
@@ -21,7 +22,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-# uv's variables for each of pip's settings. A variable that is set already wins.
+# A setting of pip -> uv's environment variables for it, of which the first is set unless one is set
+# already.
 UV_VARIABLES = {
     "index-url": ("UV_INDEX_URL", "UV_DEFAULT_INDEX"),
     "extra-index-url": ("UV_EXTRA_INDEX_URL", "UV_INDEX"),
@@ -33,8 +35,9 @@ UV_VARIABLES = {
     "timeout": ("UV_HTTP_TIMEOUT",),
     "default-timeout": ("UV_HTTP_TIMEOUT",),
 }
+# With these variables uv takes torch's CPU build from PyTorch's index.
 CPU_BUILD_VARIABLES = {"UV_TORCH_BACKEND": "cpu"}
-REQUIRED_BYTES = 5_000_000_000  # for the environment, Lean, and their unpacking
+REQUIRED_BYTES = 5_000_000_000  # disk space for the environment and Lean, including unpacking
 FAILURE_MESSAGE = """
 The environment is not complete: {} failed, see above.
 To continue, run `make setup` again: what was downloaded is kept.
@@ -53,7 +56,7 @@ def parse_pip_settings(config_list: str) -> dict[str, str]:
     """Return the settings of `pip install` from the output of `pip config list`."""
     rows = [row.partition("=") for row in config_list.splitlines()]
     settings = {}
-    for section in ("global.", "install.", ":env:."):  # as in pip, the last section wins
+    for section in ("global.", "install.", ":env:."):  # in pip's order: later sections win
         for name, _, value in rows:
             if name.startswith(section) and ast.literal_eval(value):
                 settings[name.removeprefix(section)] = ast.literal_eval(value)
@@ -61,9 +64,14 @@ def parse_pip_settings(config_list: str) -> dict[str, str]:
 
 
 def build_uv_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables that make uv find packages where pip finds them."""
+    """Return the environment variables that make uv use the package sources in pip's settings.
+
+    Args:
+        settings: pip's settings, as `parse_pip_settings` returns them.
+        environ: the present environment; variables in it are not changed.
+    """
     settings = {"cert": environ.get("REQUESTS_CA_BUNDLE", ""), **settings}
-    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # no index is preferred
+    variables = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # like pip, search all indexes
     for setting, names in UV_VARIABLES.items():
         values = settings.get(setting, "").split()
         if setting == "find-links":  # uv rejects folders that do not exist, pip ignores them
@@ -75,17 +83,17 @@ def build_uv_variables(settings: Mapping[str, str], environ: Mapping[str, str]) 
 
 
 def read_pin(package: str, requirements: Path) -> str:
-    """Return a package with its version ("uv==1.2") from a file of requirements."""
+    """Return a package with its version, such as "uv==1.2", from a requirements file."""
     text = requirements.read_text(encoding="utf-8")
     return re.search(rf"^{package}==[\w.]+", text, re.MULTILINE).group()
 
 
 class Uv:
-    """Runs uv for a Python's environment, with the settings of that Python's pip.
+    """Installs uv into a Python's environment, and runs it with the settings of that Python's pip.
 
     Args:
-        python: the Python, which has pip.
-        requirement: uv with its version.
+        python: path of a Python that has pip.
+        requirement: uv with its version, such as "uv==1.2".
     """
 
     def __init__(self, python: str, requirement: str):
@@ -98,18 +106,27 @@ class Uv:
         self.no_index = settings.get("no-index", "").lower() in ("1", "t", "true", "y", "yes", "on")
 
     def run_pip(self, *arguments: str, **variables: str) -> bool:
-        """Run `uv pip`, and return whether it succeeded."""
+        """Run `uv pip`, and return whether it succeeded.
+
+        Args:
+            arguments: of the command.
+            variables: further environment variables.
+        """
         command = [self.python, "-m", "uv", "pip", *arguments]
         command += ["--no-index"] * self.no_index
         environment = {**os.environ, **self.variables, **variables}
         return subprocess.run(command, env=environment, check=False).returncode == 0
 
     def install_packages(self, *arguments: str, **variables: str) -> bool:
-        """Run `uv pip install` for that Python, and return whether it succeeded."""
+        """Run `uv pip install` for the Python, and return whether it succeeded."""
         return self.run_pip("install", "--python", self.python, *arguments, **variables)
 
     def find_cpu_build(self, torch: str) -> dict[str, str] | None:
-        """Return the variables with which uv finds torch's CPU build; None if no source has it."""
+        """Return the environment variables with which uv finds torch's CPU build, or None.
+
+        Args:
+            torch: torch with its version, such as "torch==2.8".
+        """
         probe = ("--dry-run", "--quiet", "--quiet", "--no-deps", f"{torch}+cpu")
         for variables in ({}, CPU_BUILD_VARIABLES):
             if self.install_packages(*probe, **variables):
@@ -118,6 +135,7 @@ class Uv:
 
 
 def main(lock: Path) -> None:
+    """Install the packages of a lock file and this project."""
     free = shutil.disk_usage(sys.prefix).free
     if free < REQUIRED_BYTES and find_spec("torch") is None:
         required = f"about {REQUIRED_BYTES / 1e9:.0f} GB (more with GPUs)"
@@ -133,8 +151,9 @@ def main(lock: Path) -> None:
     if lock.stem == "cpu":
         cpu_variables = uv.find_cpu_build(torch)
         requirements += [] if cpu_variables is None else [f"{torch}+cpu"]
-    # Packages without a wheel are built by the lock's setuptools. Bytecode is compiled here, on all
-    # cores: processes that may not write it would compile for 13 s at each start.
+    # --build-constraints: packages without a wheel are built with the lock file's setuptools.
+    # --compile-bytecode: otherwise processes that may not write to the environment would compile
+    # all modules at each start, for 13 s.
     options = ("--exact", "--no-deps", "--compile-bytecode", "--build-constraints", str(lock))
     if not uv.install_packages(*options, *requirements, **(cpu_variables or {})):
         sys.exit(FAILURE_MESSAGE.format("uv pip install"))
@@ -147,7 +166,6 @@ def main(lock: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(
-        signal.SIGINT, lambda *_: None
-    )  # it ends uv, and then this program prints FAILURE_MESSAGE
+    # Ctrl-C ends uv, and this program goes on, to print FAILURE_MESSAGE.
+    signal.signal(signal.SIGINT, lambda *_: None)
     main(Path(sys.argv[1]).resolve())

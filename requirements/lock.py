@@ -1,13 +1,13 @@
-"""Resolve requirements/{cpu,gpu}.in into complete locks, for Linux and Python 3.11 to 3.13.
+"""Resolve requirements/{cpu,gpu}.in into lock files, for Linux and Python 3.11 to 3.13.
 
-They are resolved for the oldest Python (`make lock`), and then checked to be complete for the
-others: packages that only those need must be named in base.in.
+`make lock` runs this. Versions are resolved for the oldest Python. Then the lock files are checked
+to be complete for newer Pythons: a package that only a newer Python needs must be named in base.in.
 
-Arguments are passed on to uv. Without any, versions in a lock that base.in allows are kept;
-`--upgrade` takes the newest.
+Arguments are passed on to uv. Without arguments, versions in the present lock files are kept if
+base.in allows them; `--upgrade` takes the newest versions.
 
-The lock without GPU is for torch's CPU build, which needs no CUDA libraries; install.py decides
-which build is installed.
+cpu.txt is resolved for torch's CPU build, which needs no CUDA libraries. install.py decides which
+build of torch is installed.
 """
 
 import os
@@ -21,18 +21,21 @@ from install import Uv, read_pin
 
 FOLDER = Path(__file__).parent
 OLDEST, *NEWER_VERSIONS = "3.11", "3.12", "3.13"
+# Arguments of `uv pip compile`: the platform; no addresses of indexes in the output; the command
+# that the header of a lock file names.
 PLATFORM = ("--python-platform", "x86_64-manylinux_2_28")
 QUIET = ("--no-emit-index-url", "--no-emit-find-links", "--quiet")
 COMMAND = ("--custom-compile-command", "make lock")
 
 
 def read_pins(lock: Path) -> set[str]:
-    """Return all packages of a lock with their versions."""
+    """Return all packages of a lock file with their versions, such as "uv==1.2"."""
     return set(re.findall(r"^[\w.-]+==\S+", lock.read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def main() -> None:
-    os.chdir(FOLDER)  # so that paths in the comments of a lock are relative
+    """Write cpu.txt and gpu.txt."""
+    os.chdir(FOLDER)  # so that paths in comments of the lock files are relative
     base = Path("base.in")
     with tempfile.TemporaryDirectory() as venv_folder:
         venv.create(venv_folder, with_pip=True)

@@ -23,7 +23,7 @@ from pydantic import (
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
-from rapid.algorithms.training import Epochs, GroupSize, LearningRate, NStep
+from rapid.algorithms.training_parameters import Epochs, GroupSize, LearningRate, NStep
 from rapid.settings import Settings
 from rapid.text import suggest_name
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.training import (
+from rapid.algorithms.training_parameters import (
     Checkpointing,
     Epochs,
     LearningRate,

@@ -1,20 +1,23 @@
-"""Finds and hashes the files of code that decide a job's result.
+"""Finds and hashes the source files that decide a job's result.
 
-A job has root modules: its stage, its algorithm, its benchmark. Their imports from this project
-are followed, also those within functions. Imports are parsed from the source; no code is run.
+A job has root modules: its stage, its algorithm, its benchmark. From these modules all imports of
+this project are followed, including imports within functions. Imports are read from the source; no
+code is run.
 
-1. Changes of prose rerun nothing. Of a Python file the syntax tree is hashed, without docstrings,
-   descriptions of fields and labels of metrics; of a prompt the text without comments; of others
-   the bytes. The label and the look of an algorithm or a benchmark are hashed for reports only.
-2. Imports of a registry are not followed, because it imports every plug-in. A plug-in is reached
-   from a plug-in beside it, as grpo.py from naive_grpo.py.
-3. Graders start processes by path, and benchmarks have templates. If one file in the folder of a
-   grader or a benchmark is reached, all files in the folder are hashed.
-4. Code that decides no result is excluded: configuration, whose values are in the spec; leases,
-   processes, error messages, the console and the command; estimates of cost; reporting services;
-   and the reading, writing and hashing of artifacts. The schemas of rows (demonstrations, runs,
-   evaluations) are hashed. So is the code that starts several processes or a vLLM server, for jobs
-   that use them.
+1. A change of prose reruns no job. A Python file is hashed as its syntax tree, without docstrings,
+   descriptions of fields and labels of metrics; a prompt's template without its comments; any other
+   file as its bytes. The label and the look (plot style) of an algorithm or a benchmark are hashed
+   for reports only.
+2. The imports of a registry (`REGISTRIES`) are not followed, because it imports every algorithm or
+   benchmark. Such a plug-in is hashed if it is a root, or if a plug-in in the same folder imports
+   it, as naive_grpo.py imports grpo.py.
+3. Graders start processes by path, and benchmarks have templates, so imports do not name all their
+   files. If one file in the folder of a grader or a benchmark is reached, all files are hashed.
+4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
+   spec; leases, processes, error messages, the console and the command; estimates of cost;
+   reporting services; and the reading, writing and hashing of artifacts. The schemas of rows
+   (demonstrations, runs, evaluations) are hashed. The code that starts several processes or a vLLM
+   server is hashed for the jobs that use it.
 """
 
 import ast
@@ -30,8 +33,9 @@ from pydantic import Field
 from rapid.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("rapid", "reports")
+PACKAGES = ("rapid", "reports")  # the packages of this project whose imports are followed
 REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
+# Prefixes of paths that are not hashed unless they are roots (4. above).
 EXCLUDED = (
     "rapid/__init__.py",
     "rapid/arguments.py",
@@ -51,22 +55,23 @@ EXCLUDED = (
     "rapid/stages/reporting.py",
     *REGISTRIES,
 )
+# Folders of which all files are hashed as soon as one is reached (3. above).
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
-REPORT_ATTRIBUTES = ("label", "look")  # attributes of a plug-in's class that only reports use
+REPORT_ATTRIBUTES = ("label", "look")  # of a plug-in's class; only reports use them
 PROSE_KEYWORDS = (
     "description",
     "label",
     "unit",
     "better",
-)  # keyword arguments that are prose
-REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # reports/ contains outputs too
+)  # keyword arguments of Field(...) and Metric(...) that are prose
+REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # of sources in reports/, which has outputs too
 
 
 class Spec(Settings):
     """The parameters and the code that decide a job's result."""
 
-    code: str = Field("", description="digest of the code; empty if it was not computed")
+    code: str = Field("", description="digest of the code; empty until `with_code` sets it")
 
     def hash_code_files(self) -> dict[str, str]:
         """Return the digest of each file of code that decides the result, by its path."""
@@ -85,14 +90,14 @@ def hash_dependencies(
     through: tuple[str, ...] = PACKAGES,
     with_report_attributes: bool = False,
 ) -> dict[str, str]:
-    """Return the digest of each file that modules depend on, by its path in the project.
+    """Return the SHA-256 of each source file that the roots depend on, by its path in the project.
 
-    A process reads each file once. The digests are those of the code that the process runs, even if
-    a file is edited meanwhile.
+    Each file is read once in a process and its digest is cached, so that digests stay those of the
+    code that this process runs if a file is edited meanwhile.
 
     Args:
-        roots: names of modules, and paths of other files. They are never excluded.
-        excluded: prefixes of paths to leave out.
+        roots: names of modules, and paths of other files. Roots are never excluded.
+        excluded: prefixes of paths to leave out, in addition to `EXCLUDED`.
         through: prefixes of the paths whose imports are followed.
         with_report_attributes: include the attributes of plug-ins that only reports use.
     """
@@ -112,6 +117,7 @@ def hash_dependencies(
         for target in (
             _load_file(file, with_report_attributes)[1] if file.startswith(through) else ()
         ):
+            # A plug-in is not followed from outside its registry's folder (2. above).
             foreign = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()
@@ -121,7 +127,7 @@ def hash_dependencies(
 
 
 def _find_module_file(module: str) -> str:
-    """Return the path of a module of this project; "" for any other module."""
+    """Return the path of a module of this project; "" for a module of another package."""
     path = module.replace(".", "/")
     for file in (f"{path}.py", f"{path}/__init__.py"):
         if module.split(".")[0] in PACKAGES and (ROOT / file).is_file():
@@ -130,7 +136,7 @@ def _find_module_file(module: str) -> str:
 
 
 def _expand_file(file: str) -> list[str]:
-    """Return the file, or all files of its folder where a folder counts as a whole."""
+    """Return the file, or all files of its folder if `WHOLE_FOLDER` matches; [] for ""."""
     if folder := WHOLE_FOLDER.match(file):
         return _list_folder_files(folder[0])
     return [file] if file else []
@@ -145,7 +151,7 @@ def _list_folder_files(folder: str) -> list[str]:
 
 
 def _is_source_file(path: Path) -> bool:
-    """Return whether a file is source, and no cache, copy or output."""
+    """Return whether a file is a source: no cache, hidden file, editor's copy or report."""
     if any(part.startswith((".", "__pycache__")) for part in path.parts):
         return False
     return path.suffix in REPORT_SUFFIXES if path.parts[0] == "reports" else path.name[-1] != "~"
@@ -177,9 +183,10 @@ def _parse_source(
 
 
 def _list_imported_names(tree: ast.Module, package: str) -> list[tuple[str, str]]:
-    """List the names that a module imports, each with the module it is imported from or "".
+    """List the imports of a module as pairs (name, source).
 
-    The names may be modules themselves.
+    `import a.b` gives ("a.b", ""). `from a import b` gives ("a.b", "a"), because b may be a module
+    or a name in module a.
     """
     names = []
     for node in ast.walk(tree):
@@ -220,16 +227,16 @@ def _dump_without_prose(tree: ast.Module) -> str:
                 node.keywords = [
                     keyword for keyword in keywords if keyword.arg not in PROSE_KEYWORDS
                 ]
-            case ast.JoinedStr(values=parts):  # Python 3.12 ends some with an empty one
+            case ast.JoinedStr(values=parts):  # Python 3.12 adds empty parts
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]
     return ascii(_to_tuples(tree))
 
 
 def _to_tuples(node: object) -> object:
-    """Return a syntax tree as tuples of types, names and values, the same in all Pythons.
+    """Return a syntax tree as tuples of types, names and values, the same in all Python versions.
 
-    `ast.unparse` depends on the version: since 3.12 f-strings have other quotes. Empty fields are
-    left out, because new versions add some.
+    The output of `ast.unparse` depends on the version: since 3.12 it quotes f-strings differently.
+    Empty fields are left out, because new versions add fields to some nodes.
     """
     if isinstance(node, ast.AST):
         fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))

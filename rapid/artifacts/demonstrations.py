@@ -1,4 +1,4 @@
-"""Schema of completions to imitate: made ones for pre-training, a teacher's for SFT."""
+"""Schemas of completions to imitate: generated for pre-training, or for SFT also a teacher's."""
 
 import random
 

@@ -8,11 +8,14 @@ from pydantic import Field, model_validator
 from rapid.artifacts.files import ROUNDING, Count, Record, Seconds
 
 CURVE = "curve.jsonl"  # in the folder of an evaluation
-PASSED = "passed"  # among the reasons of verdicts, that of a correct completion
+PASSED = "passed"  # the reason in the verdict on a correct completion
 
 
 class CurvePoint(Record):
-    """curve.jsonl: accuracy on the test problems of a snapshot taken during training."""
+    """curve.jsonl: a snapshot of the model taken during training, and its accuracy.
+
+    The accuracy is that on the test problems.
+    """
 
     step: Count = Field(description="number of the optimizer step")
     seconds: Seconds = Field(description="training time until then, without saving snapshots")
@@ -30,7 +33,7 @@ class ProblemScore(Record):
 
 
 class Evaluation(Record):
-    """evaluation.json: pass@k by the unbiased estimator over `samples` completions per problem."""
+    """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
@@ -88,18 +91,22 @@ class Evaluation(Record):
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Return the probability that at least one of k completions, drawn from n, is correct.
+    """Estimate pass@k of one problem: the probability that one of k completions is correct.
 
-    Unbiased for the policy's pass@k (Chen et al. 2021, eq. 1): 1 - C(n - c, k) / C(n, k).
+    The unbiased estimator (Chen et al. 2021, eq. 1) is 1 - C(n - c, k) / C(n, k), the probability
+    that k completions, drawn from the n sampled ones without replacement, have a correct one.
 
     Args:
-        samples: n, completions of the problem, at least k.
-        correct: c, how many of them are correct.
+        samples: n, the number of completions of the problem; at least k.
+        correct: c, the number of correct completions among them.
     """
     return 1 - comb(samples - correct, k) / comb(samples, k)
 
 
 def mean_pass_at_k(scores: list[ProblemScore], k: int) -> float | None:
-    """Return the mean pass@k over problems with k graded completions; None without any."""
+    """Return the mean pass@k over problems with at least k graded completions.
+
+    None if there is no such problem.
+    """
     estimates = [pass_at_k(s.samples, s.correct, k) for s in scores if s.samples >= k]
     return sum(estimates) / len(estimates) if estimates else None

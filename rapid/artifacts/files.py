@@ -17,11 +17,13 @@ from rapid.text import escape_control_chars
 Row = TypeVar("Row", bound=BaseModel)
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-GZIP_MAGIC = b"\x1f\x8b"
-ROUNDING = 1e-6  # tolerance for numbers that are computed from each other
+GZIP_MAGIC = b"\x1f\x8b"  # first bytes of a gzip file
+ROUNDING = 1e-6  # tolerance of consistency checks, such as a mean compared with its recomputation
 
 
 class Record(BaseModel):
+    """Base class of the rows and documents that stages write. Unknown keys are ignored."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
@@ -31,7 +33,8 @@ def _check_share(value: float | None) -> float | None:
     return value
 
 
-# `None` if undefined. Values that are not finite are allowed, and shown as missing.
+# A share of a whole, from 0 to 1; `None` if undefined. NaN and infinity, which training may
+# produce, are allowed; reports show them as missing.
 Share = Annotated[float | None, AfterValidator(_check_share)]
 
 
@@ -43,14 +46,14 @@ class BadInput(ValueError):
 
 
 class BadFile(BadInput):
-    """A file is damaged or of another form. The message begins with its path."""
+    """A file is damaged or does not match its schema. The message begins with its path."""
 
 
 def read_json(path: Path | str, record: type[Row]) -> Row:
     """Return the record in a JSON file.
 
     Raises:
-        BadFile: it has no such record, or cannot be read.
+        BadFile: the file cannot be read, or does not match the record's schema.
     """
     try:
         return record.model_validate_json(Path(path).read_bytes())
@@ -64,7 +67,8 @@ def read_jsonl(path: Path | str, row_type: type[Row]) -> Iterator[Row]:
     """Yield the rows of a JSON-lines file, plain or gzip.
 
     Raises:
-        BadFile: with the file, the line number and the problem.
+        BadFile: a line does not match the schema, or the gzip data is damaged. The message has
+            the file, the line number and the problem.
     """
     for _, row in read_numbered_rows(path, row_type):
         yield row
@@ -93,25 +97,29 @@ def read_numbered_rows(
 
 
 def _describe_first_error(error: ValidationError, document: str) -> str:
-    """Return the first wrong field, or the name of the document, and the problem."""
+    """Return "FIELD: PROBLEM" of the first error.
+
+    Args:
+        document: stands for the field where the document as a whole is wrong.
+    """
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"]) or document
     return f"{field}: {first['msg'].removeprefix('Value error, ')}"
 
 
 def write_jsonl(path: Path | str, rows: Iterable[BaseModel]) -> None:
-    """Write rows as JSON lines, all or nothing."""
+    """Write rows as JSON lines, atomically (`write_text`)."""
     write_text(path, "".join(row.model_dump_json() + "\n" for row in rows))
 
 
 def write_json(path: Path | str, value: BaseModel | dict) -> None:
-    """Write one JSON document, indented, all or nothing."""
+    """Write one JSON document, indented, atomically (`write_text`)."""
     data = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_text(path: Path | str, text: str) -> None:
-    """Write a file by renaming a temporary one, so that readers never see half of it."""
+    """Write a temporary file and rename it to `path`, so that readers never see half a file."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")

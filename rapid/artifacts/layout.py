@@ -1,8 +1,9 @@
 """Declares the pipeline's stages and the folders of their jobs.
 
-Folders are those of the default, below the working folder. A named experiment has the same ones
-below experiments/NAME/ (`experiment_root`). Rules of Snakemake, stages of dvc.yaml, `make clean`
-and .gitignore repeat these folders for their readers; tests compare them with this table.
+The folders here are those of the default (params.yaml without a name), relative to the working
+folder. A named experiment has the same folders below experiments/NAME/ (`experiment_root`). The
+rules of Snakemake, dvc.yaml, `make clean` and .gitignore repeat the folders, so that they can be
+read on their own; tests compare them with this table.
 """
 
 import re
@@ -19,7 +20,7 @@ DEMONSTRATIONS = "distilled/{benchmark}"
 RUN = "runs/{benchmark}/{model}/{algorithm}/seed{seed}"
 EVALUATION = "evaluations/{benchmark}/{model}/{algorithm}/seed{seed}"
 REPORT = "reports"
-EXPERIMENT_REPORT = "reports/experiment"  # what DVC compares: versions of the default
+EXPERIMENT_REPORT = "reports/experiment"  # metrics that DVC compares between versions
 STUDIES = "reports/studies"
 ARENA = "reports/arena"
 
@@ -29,10 +30,11 @@ class Stage:
     """One kind of job: a rule of Snakemake, and for all but reports a subcommand of `rapid`.
 
     Args:
-        phase: the stage of dvc.yaml that runs it.
-        folder: template of its jobs' folders.
-        options: the subcommand's options for paths to read.
-        results: small output files beside manifest.json that Snakemake knows of and reports read.
+        phase: the stage of dvc.yaml that runs these jobs; one of `PHASES`.
+        folder: template of the jobs' folders.
+        options: the subcommand's options that name paths to read.
+        results: small output files that reports read. Snakemake's rules declare them as outputs,
+            beside manifest.json.
     """
 
     phase: str
@@ -72,7 +74,7 @@ def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
 
 
 def experiment_root(name: str) -> str:
-    """Return the folder of an experiment, with a slash; "" for the default, which has no name."""
+    """Return an experiment's folder with a final slash; "" for the default, which has no name."""
     return f"{EXPERIMENTS}/{name}/" if name else ""
 
 

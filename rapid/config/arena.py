@@ -1,7 +1,10 @@
 """The section `arena` of params.yaml: the algorithms to compare, and preregistered claims.
 
-fields    for a benchmark: algorithms, each with its learning rate, and the claims
-maps      for a benchmark: RAPID at several N_step and H
+N_step is the number of completions of an optimizer step, H the number of optimizer steps that are
+taken on one inference batch, which therefore has H x N_step completions.
+
+fields    for each benchmark: algorithms with the learning rate of each, and claims about them
+maps      for each benchmark: RAPID at several N_step and H
 tuning    if present, the fields' algorithms are run at these learning rates instead
 """
 
@@ -14,8 +17,10 @@ from rapid.algorithms import PLAIN, RAPID
 from rapid.algorithms.names import AlgorithmName, format_variant, parse
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
 
-# What can be compared: seconds until an accuracy, accuracy after equal completions, or equal time.
+# What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
+# completions, or accuracy after equal training time.
 Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
+# Runs to make: each of the algorithms with each of the seeds.
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
 
@@ -26,7 +31,7 @@ def first_seeds(count: int) -> list[Seed]:
 
 
 class Claim(Section):
-    """A preregistered claim: one algorithm is better than another, or as good."""
+    """A preregistered claim: algorithm `ours` is better than algorithm `theirs`, or as good."""
 
     ours: AlgorithmName
     theirs: AlgorithmName
@@ -49,9 +54,9 @@ class ArenaField(Section):
     more_seeds: dict[AlgorithmName, Count] = Field(
         default_factory=dict, description="number of seeds of algorithms that need more for a claim"
     )
-    problems: Size = Field(description="training problems")
-    snapshots: Size = Field(description="models saved and evaluated during training")
-    reach: Probability = Field(description="target accuracy: the time to reach it is compared")
+    problems: Size = Field(description="number of training problems")
+    snapshots: Size = Field(description="number of models saved during training and evaluated")
+    reach: Probability = Field(description="accuracy to reach in claims about seconds")
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"
     )
@@ -72,22 +77,22 @@ class ArenaField(Section):
         return first_seeds(self.more_seeds.get(name, self.seeds))
 
     def run_name(self, name: AlgorithmName) -> AlgorithmName:
-        """Return the name of an algorithm's runs."""
+        """Return the algorithm's name with the changes that its runs have in this field."""
         rate = self.rates[name]
         return format_variant(
             name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots
         )
 
     def trial_name(self, name: AlgorithmName, rate: float) -> AlgorithmName:
-        """Return the name of an algorithm's runs at a learning rate to try."""
+        """Return the algorithm's name with the changes of a tuning run at this learning rate."""
         return format_variant(name, problems=self.problems, learning_rate=rate)
 
 
 class ArenaMap(Section):
-    """RAPID with several N_step and H on one benchmark. With H = 1 it is on-policy."""
+    """RAPID with several N_step and H on one benchmark. With H = 1 RAPID is on-policy."""
 
     seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
-    problems: Size = Field(description="training problems")
+    problems: Size = Field(description="number of training problems")
     n_step: list[Size] = Field(min_length=1)
     H: list[PositiveInt] = Field(
         min_length=2, description="values of H; the others are compared with the first"
@@ -97,7 +102,10 @@ class ArenaMap(Section):
     )
 
     def run_name(self, n_step: int, h: int) -> AlgorithmName:
-        """Return the name of a cell's runs; the rate grows with the square root of N_step."""
+        """Return RAPID's name with the changes of the map's cell at N_step and H.
+
+        The learning rate grows with the square root of N_step.
+        """
         rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
         return format_variant(
             RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate
@@ -105,7 +113,7 @@ class ArenaMap(Section):
 
 
 class Tuning(Section):
-    """Learning rates to try, each with these seeds."""
+    """Learning rates to try for the algorithms of a field, each with the same seeds."""
 
     rates: dict[BenchmarkName, list[PositiveFloat]] = Field(
         description="learning rates to try, for each field"
@@ -114,7 +122,7 @@ class Tuning(Section):
 
 
 class Arena(Section):
-    """Further targets, of the main table's model: see docs/arena.md."""
+    """The comparison of algorithms described in docs/arena.md, with the main table's model."""
 
     margin: Probability = Field(
         0.02, description="differences of accuracy up to this one count as equal"
@@ -125,9 +133,9 @@ class Arena(Section):
     )
     only: list[AlgorithmName] = Field(
         default_factory=list,
-        description="algorithms of the fields to run; the others' results come from `record`",
+        description="run only these algorithms; the record has results of the others",
     )
-    record: str = Field("", description="file with the results of all algorithms, by seed")
+    record: str = Field("", description="file with earlier results of all algorithms, by seed")
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None
@@ -149,6 +157,7 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
+        """Give maps without a learning rate that of policy gradient in the benchmark's field."""
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
@@ -164,16 +173,16 @@ class Arena(Section):
         return self
 
     def list_algorithms(self, field: ArenaField) -> list[AlgorithmName]:
-        """List the algorithms of a field that are run."""
+        """List the algorithms of a field that are run: those in `only`, or all if it is empty."""
         return [name for name in field.rates if name in self.only or not self.only]
 
     @property
     def planned_maps(self) -> dict[BenchmarkName, ArenaMap]:
-        """The maps that are run: none during a tuning or with a record of earlier results."""
+        """The maps that are run: none in a tuning, or if `only` leaves them to the record."""
         return {} if self.tuning or self.only else self.maps
 
     def list_entries(self) -> Iterator[Entry]:
-        """Yield the runs: a benchmark, names of algorithms with their changes, and seeds."""
+        """Yield the runs to make, as benchmark, names of algorithms with changes, and seeds."""
         for benchmark, field in self.fields.items():
             for name in self.list_algorithms(field):
                 if self.tuning is None:

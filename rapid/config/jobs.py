@@ -1,16 +1,17 @@
-"""Plans the pipeline's jobs: their inputs, the parameters of each, and their folders.
+"""Plans the pipeline's jobs: the inputs, the parameters (spec) and the folder of each job.
 
 A job writes its files and a manifest.json into one folder (`rapid.artifacts.manifests`).
 `rapid.freshness` compares the manifest with the job's spec and with the files.
 
-1. The default, params.yaml in the working folder, has its jobs in data/, models/, distilled/,
-   runs/, evaluations/ and reports/. Changed parameters without a name use the same folders.
-2. Parameters with a name have their jobs in folders of the same names below experiments/NAME/.
-3. A job of named parameters that the default has too is shared: it uses the default's folder. Two
-   jobs are the same if their specs are equal and all jobs whose files they read are shared.
+1. The default is params.yaml in the working folder. Its jobs are in data/, models/, distilled/,
+   runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
+2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
+3. If the default has the same job, a named experiment shares it: it uses the default's folder and
+   does not run the job again. Two jobs are the same if their specs are equal and all jobs whose
+   files they read are shared.
 
-Runs begin in blocks of seeds, in random order within a block, so that a machine that is slow for a
-while affects all algorithms alike. An evaluation has the priority of its run.
+Runs begin in blocks, one for each seed, and in random order within a block, so that a machine that
+is slow for a while affects all algorithms alike. An evaluation has the priority of its run.
 """
 
 import random
@@ -42,15 +43,18 @@ from rapid.config.sources import BadParams
 from rapid.freshness import Job
 
 DEFAULT_FILE = "params.yaml"
-# Reports that are made only on request, and the runs that each of them shows.
+# Reports that are made only on request, each with the function that lists the runs in it.
 RUNS_ON_DEMAND = {STUDIES: specs.study_runs, ARENA: specs.arena_runs}
 
 
 class Plan:
-    """All jobs for some parameters. A job's name is its folder in the default's layout.
+    """All jobs of one set of parameters.
+
+    A job's name is its folder in the default, such as runs/math/tiny-qwen2/pg/seed1. The folder of
+    a job that a named experiment does not share is experiments/NAME/ followed by the job's name.
 
     Args:
-        default: the plan with which jobs are shared.
+        default: the default's plan, with which an experiment shares jobs.
         root: prefix of the folders of jobs that are not shared: "", or experiments/NAME/.
     """
 
@@ -60,7 +64,7 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """The jobs that the reports need, and the reports; each after the jobs that it reads."""
+        """The jobs that the reports need, and the reports; each job after its inputs."""
         return [self.job(name) for name in self._needed_names]
 
     @property
@@ -69,7 +73,7 @@ class Plan:
         return [self.job(name) for name in self._planned_names if name not in self._needed_names]
 
     def list_with_inputs(self, report: str) -> list[Job]:
-        """Return a report, after every job that it needs."""
+        """Return all jobs that a report needs, each after its inputs, and the report's job last."""
         ordered: dict[str, Job] = {}
 
         def add_with_inputs(job: Job) -> None:
@@ -90,9 +94,10 @@ class Plan:
         return self._jobs[name]
 
     def priority(self, name: str) -> int:
-        """Return the job's priority for Snakemake: of the jobs that are ready, the highest begins.
+        """Return the job's priority; Snakemake starts the ready job with the highest one.
 
-        An evaluation has its run's priority, so that an interrupted pipeline has complete seeds.
+        An evaluation has the priority of its run, so that an interrupted pipeline has whole seeds,
+        trained and evaluated. Other jobs come before all runs.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
@@ -100,7 +105,7 @@ class Plan:
 
     @cached_property
     def _priorities(self) -> dict[str, int]:
-        """Return the priority of each planned run, above 0; the highest begins first."""
+        """Return the priority of each run, from 1: random within a seed, low seeds first."""
         seeds = {
             name: int(names["seed"])
             for name in sorted(self._planned_names)
@@ -117,6 +122,7 @@ class Plan:
         return self.job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
+        """Return whether the default has the same job; `job.folder` is still the job's name."""
         if self.default is None or job.folder not in self.default._planned_names:
             return False
         default_job = self.default.job(job.folder)
@@ -138,13 +144,13 @@ class Plan:
 
     @cached_property
     def _planned_names(self) -> list[str]:
-        """Return the names of the jobs that the reports need, and of those made on request."""
+        """Return the names of all jobs: for the reports, the studies and the arena."""
         results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
         on_demand = [name for report, read in results.items() if read for name in (*read, report)]
         return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Build a job with its folder in the default's layout."""
+        """Build a job whose folder is its name, as in the default."""
         template, names = parse_folder(name)
         build = {
             PROBLEMS: self._build_prepare,
@@ -214,7 +220,10 @@ class Plan:
         return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
     def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
-        """Return the job that writes a run's model (or its base model), and the model's folder."""
+        """Return the job that writes a run's model, and the model's folder.
+
+        If the run's algorithm is `BASE`, that is the model before training.
+        """
         if run.algorithm == specs.BASE:
             job = self.job(MODEL.format(model=run.model))
             return job, job.folder
@@ -231,7 +240,7 @@ class Plan:
 
 
 def _list_results(runs: list[specs.Run]) -> list[str]:
-    """Return the names of runs, after the demonstrations, and of their evaluations."""
+    """Return the names of the jobs that runs need: demonstrations, training, evaluations."""
     demonstrations = [
         DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
     ]
@@ -240,7 +249,7 @@ def _list_results(runs: list[specs.Run]) -> list[str]:
 
 
 def build_plan(params: Params, root: Path | str = ".") -> Plan:
-    """Return the plan of parameters.
+    """Return the plan of all jobs of these parameters.
 
     Args:
         root: the folder that contains the jobs' folders and the default's params.yaml.
@@ -256,5 +265,5 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Return the jobs that the reports need, and the reports; each after the jobs that it reads."""
+    """Return the jobs that the reports need, and the reports; each job after its inputs."""
     return build_plan(params).jobs

@@ -43,11 +43,12 @@ from rapid.config.sources import BadParams, locate_key, read
 from rapid.grading.policy import STRICT, Grading
 from rapid.text import suggest_name
 
-CHECKPOINT_SECONDS = 600.0
-# Settings that jobs receive by environment variables, because they are no part of a spec.
+CHECKPOINT_SECONDS = 600.0  # of training between checkpoints, by default
+# Environment variables for settings that change no result. They are not in a job's spec, so that a
+# change reruns no job.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
-LIVE_VARIABLE = "RAPID_LIVE"  # the folder of the runs that `dvc exp show` compares, of every seed
+LIVE_VARIABLE = "RAPID_LIVE"  # folder of the runs (of all seeds) that `dvc exp show` compares
 
 
 class General(Section):
@@ -89,7 +90,8 @@ class Params(General):
     def _remove_left_out(cls, values: Any) -> Any:
         """Remove the benchmarks and models that an overlay sets to null.
 
-        No model is pre-trained on such a benchmark; a model left without benchmarks is removed too.
+        Models are then not pre-trained on the removed benchmarks. A model that was pre-trained on
+        removed benchmarks only is removed too.
         """
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
@@ -295,7 +297,7 @@ def _describe_error(item: dict, values: Any) -> str:
         if part in ("[key]", "made", "published"):
             continue
         if not isinstance(values, dict if isinstance(part, str) else dict | list):
-            break  # one value that stands for several
+            break  # the user wrote one value in place of a section or list
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")

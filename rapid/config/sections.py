@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from rapid.algorithms.names import AlgorithmName, parse
-from rapid.algorithms.training import LearningRate, NStep, Precision, TrainingParameters
+from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, not_allowed

@@ -9,8 +9,8 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 
-MAX_DEPTH = 9  # keys of keys
-TEMPLATE_KEY = "__use_yte__"  # the key that makes a template of Snakemake's configuration files
+MAX_DEPTH = 9  # of nested keys that are located; params.yaml has fewer levels
+TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with this key as templates
 
 
 class BadParams(BadInput):
@@ -18,9 +18,10 @@ class BadParams(BadInput):
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
-    """Reads YAML, and refuses duplicate keys and templates.
+    """Reads YAML; duplicate keys and templates are errors.
 
-    Of duplicate keys YAML silently uses the last. Templates are filled in by Snakemake only.
+    PyYAML would silently use the last of duplicate keys. Templates are evaluated by Snakemake only,
+    so other readers of the file would see different values.
     """
 
     def compose_mapping_node(self, anchor):
@@ -37,10 +38,13 @@ class UniqueKeyLoader(yaml.SafeLoader):
 
 
 def read(*sources: Path | str) -> dict:
-    """Return YAML files, or JSON texts, merged: later over earlier, as `snakemake --configfile`.
+    """Read and merge YAML files or JSON texts; later ones override earlier ones key by key.
+
+    `snakemake --configfile` merges in the same way.
 
     Raises:
-        BadParams: with the file, and the line where there is one.
+        BadParams: a source cannot be read or parsed. The message has the file and, if known, the
+            line.
     """
     merged: dict = {}
     for source in sources:
@@ -59,6 +63,7 @@ def is_text(source: Path | str) -> bool:
 
 
 def _parse_file(source: Path | str, parse: Callable) -> Any:
+    """Parse a file with `parse` (yaml.load or yaml.compose), or a JSON text."""
     name = "JSON" if is_text(source) else source
     try:
         if name == "JSON":
@@ -74,6 +79,7 @@ def _parse_file(source: Path | str, parse: Callable) -> Any:
 
 
 def _merge_into(base: dict, over: dict) -> None:
+    """Set in `base` each key of `over`, recursively in nested dicts."""
     for key, value in over.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             _merge_into(base[key], value)
@@ -82,7 +88,10 @@ def _merge_into(base: dict, over: dict) -> None:
 
 
 def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
-    """Return FILE:LINE of the last source that sets a key, or the nearest key that contains it."""
+    """Return FILE:LINE of a dotted key, in the last file that sets it.
+
+    If no file sets the key, its nearest parent is located; "params" if that is in no file either.
+    """
     files = [source for source in reversed(sources) if not is_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
     while key:
@@ -94,7 +103,10 @@ def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
 
 
 def _walk_lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:
-    """Yield dotted keys below a node with their lines, to a depth that ends alias loops."""
+    """Yield each dotted key below a node with its line.
+
+    The depth is limited, because YAML aliases can make a node contain itself.
+    """
     if isinstance(node, yaml.MappingNode) and key.count(".") < MAX_DEPTH:
         for name, value in node.value:
             inner = f"{key}.{name.value}".removeprefix(".")

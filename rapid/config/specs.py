@@ -1,8 +1,8 @@
 """Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-A job receives its spec and nothing else, so that changing a number reruns only the jobs that depend
-on it. The job writes the spec into its manifest. A spec also has a digest of the code that decides
-the result (`rapid.artifacts.code`), with the same effect.
+Each stage has a class, such as TrainSpec, and a function that fills it in (train_spec). A job
+receives only its spec, and writes it into its manifest. A change of a value, or of code, reruns the
+jobs whose specs have the value, or the code's digest (`rapid.artifacts.code`).
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import imitates, parse
-from rapid.algorithms.training import Precision
+from rapid.algorithms.training_parameters import Precision
 from rapid.artifacts.code import Spec, hash_dependencies
 from rapid.artifacts.manifests import MANIFEST
 from rapid.benchmarks import BENCHMARKS
@@ -56,7 +56,7 @@ class PrepareSpec(Spec):
         return self
 
     def hash_code_files(self) -> dict[str, str]:
-        """Leave out the graders, and the prompt where lessons have their own template."""
+        """Exclude the graders, and the prompt if pre-training texts have their own template."""
         without = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
             without.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
@@ -133,8 +133,8 @@ class TrainSpec(Spec):
     training: Training | None
     objective: SerializeAsAny[Parameters] | None
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
-    snapshots: int  # models kept on the way
-    problems: int | None = None  # of the training problems the first so many; None: all
+    snapshots: int  # number of models saved during training
+    problems: int | None = None  # train on the first N problems; None: on all
 
     @field_validator("objective", mode="before")
     @classmethod
@@ -178,7 +178,7 @@ class ReportSpec(Spec):
     params: SerializeAsAny[InstanceOf[Params]]
 
     def hash_code_files(self) -> dict[str, str]:
-        """Hash `reports` and its direct imports; what decides a run is in the run's manifest."""
+        """Hash `reports` and its direct imports; a run's manifest has the code of the run."""
         names = {run.algorithm for run in table_runs(self.params)}
         algorithms = {type(parse(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
@@ -187,7 +187,7 @@ class ReportSpec(Spec):
 
 
 def table_runs(params: Params) -> list[Run]:
-    """List the training runs of the tables, and for the default those that DVC compares."""
+    """List the training runs of the tables; for the default also the runs that DVC compares."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
@@ -219,7 +219,7 @@ def arena_runs(params: Params) -> list[Run]:
 
 
 def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Run]:
-    """List a model's runs, each once, after the run that it starts from."""
+    """List a model's runs, each once and after the run from whose model it starts."""
     algorithm_runs = [
         Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
         for benchmark, algorithms, seeds in entries
@@ -232,7 +232,7 @@ def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> l
 
 
 def add_base_runs(trained: list[Run]) -> list[Run]:
-    """Return the runs to evaluate: these, after their models before training."""
+    """Return the runs to evaluate: the models before training, as runs of `BASE`, then the runs."""
     bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
     return list(dict.fromkeys([*bases, *trained]))
 
@@ -248,14 +248,14 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 
 def _count_lessons(params: Params, benchmark: str) -> int:
-    """Return how many made problems of a benchmark the needed models are pre-trained on."""
+    """Return on how many generated problems of a benchmark the needed models are pre-trained."""
     models = [params.models[name] for name in needed_models(params) if is_made(params, name)]
     is_learnt = any(benchmark in model.benchmarks for model in models)
     return params.pretraining.demonstrations if is_learnt else 0
 
 
 def needed_models(params: Params) -> list[ModelName]:
-    """List the models that the tables, the studies and the arena need."""
+    """List the base models of all runs (tables, studies, arena), and the teacher if needed."""
     trained = [*table_runs(params), *study_runs(params), *arena_runs(params)]
     taught = [] if params.imitation.demonstrations else trained
     teachers = [params.teacher for run in taught if imitates(run.algorithm)]
@@ -263,7 +263,7 @@ def needed_models(params: Params) -> list[ModelName]:
 
 
 def is_made(params: Params, model: ModelName) -> bool:
-    """Return whether the pipeline makes this model; other models are published."""
+    """Return whether the pipeline trains this model from scratch; other models are published."""
     return isinstance(params.models[model], EmbeddedModel)
 
 
@@ -278,7 +278,7 @@ def list_source_files(spec: Spec) -> list[str]:
 
 
 def _list_files(folder: Path, *patterns: str) -> list[str]:
-    """List the files of a folder that are hashed, except names with Snakemake's braces."""
+    """List the files of a folder to hash; not manifests, hidden files and names with braces."""
     files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})
     return sorted(str(file) for file in kept_files if "/." not in f"/{file.relative_to(folder)}")
@@ -341,7 +341,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _select_limits(params, run.benchmark)
-    if algorithm.imitates:  # it samples and grades nothing
+    if algorithm.imitates:  # SFT samples and grades nothing
         n_step, limits = 0, limits | {"timeout": 0.0, "grading": STRICT}
     spec = TrainSpec(
         run=run,
@@ -358,7 +358,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     ).with_code()
     if not uses_vllm_server(spec):
         return spec
-    # One of the GPUs samples; of the others as many train as divide N_step evenly.
+    # One GPU is for the server. The largest number of other GPUs that divides N_step trains.
     trainers = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
     compute = params.compute.model_copy(update={"processes": trainers})
     return spec.model_copy(update={"compute": compute})
@@ -378,19 +378,19 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
 
 
 def report_spec(params: Params) -> ReportSpec:
-    """Return the spec of reports, with defaults for parameters that rerun nothing when changed."""
+    """Return the spec of reports; parameters that change no result are replaced by defaults."""
     fields = type(params).model_fields.items()
     defaults = {name: field.get_default() for name, field in fields if field.exclude}
     return ReportSpec(params=params.model_copy(update=defaults)).with_code()
 
 
 def _is_chat_model(params: Params, model: ModelName) -> bool:
-    """Return whether a model is prompted as a chat model, which only published ones can be."""
+    """Return whether a model is prompted by its chat template, which only published ones have."""
     return getattr(params.models[model], "chat", False)
 
 
 def _use_one_process(compute: Compute) -> Compute:
-    """Return the compute of a job that only samples: one process."""
+    """Return the compute section for a job that only samples, which has one process."""
     return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 

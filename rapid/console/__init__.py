@@ -1,1 +1,1 @@
-"""Show a workflow to its user: Snakemake's console, and `rapid watch`."""
+"""Show a workflow's state to its user: on Snakemake's console, and by `rapid watch`."""

@@ -1,7 +1,8 @@
-"""`rapid watch`: show the state of the workflow in this folder, from files alone.
+"""`rapid watch`: show the state of the workflow in this folder, read from files only.
 
-The workflow's journal (`rapid.console.workflow`) has the jobs that started and ended, a run's
-progress.jsonl its step, and a job's log the rest.
+The workflow's journal (`rapid.console.workflow.Journal`) says which jobs have started and ended.
+The step of a training run is in its progress.jsonl. Of any other job the last line of its log is
+shown.
 """
 
 import json
@@ -23,10 +24,12 @@ from rapid.console.workflow import JOURNAL_FOLDER, JOURNAL_SUFFIX, JobFormatter,
 from rapid.resources.leases import WAITING
 from rapid.text import align_columns, format_duration, wrap_text
 
-LOOK_SECONDS = 1.0  # from one look to the next
-QUEUED = "queued"
-CLOCK_TOLERANCE = 60.0  # seconds by which the creation time of a process may seem to change
-DEFAULT_ENDED_LINES = 10  # on jobs that ended last, without a terminal to fill
+LOOK_SECONDS = 1.0  # from one update of the display to the next
+QUEUED = "queued"  # state of a job that Snakemake has started and that does not run yet
+# Seconds by which the creation time of a process may seem to change, because Linux computes it from
+# the time of booting, which moves when the clock is corrected.
+CLOCK_TOLERANCE = 60.0
+DEFAULT_ENDED_LINES = 10  # number of ended jobs to show, if no height is given
 # Escape sequences of terminals: switch to the alternate screen and back, move the cursor to the
 # upper left, clear the rest of the line, clear all below.
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
@@ -34,15 +37,15 @@ CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 class WorkflowView:
-    """The state of a workflow, as far as its journal has been read."""
+    """The state of a workflow at the last call of `read`, which reads its journal."""
 
     def __init__(self, journal: Path):
         self._stream = journal.open(encoding="utf-8")
-        self._incomplete_line = ""  # the last one, which is being written
+        self._incomplete_line = ""  # the journal's last line, if it is only partly written
         self._first_row: dict = {}
-        self._now = 0.0
+        self._now = 0.0  # time of the row that is read, or of the last call of `read`
         self._jobs = JobFormatter(logging.Formatter(), clock=lambda: self._now)
-        self._ended: list[str] = []  # a line for each job
+        self._ended: list[str] = []  # a line for each job that ended
 
     def read(self) -> None:
         """Read what the workflow has written since the last call."""
@@ -50,7 +53,7 @@ class WorkflowView:
         for line in lines:
             try:
                 row = json.loads(line)
-            except ValueError:  # the disk was full when it was written
+            except ValueError:  # the line was cut off because the disk was full
                 continue
             self._first_row = self._first_row or row
             self._now = row["at"]
@@ -93,10 +96,11 @@ class WorkflowView:
 
 
 def _describe_state(job: RunningJob) -> str:
-    """Return the step, reward and time left of a training run; the log's last line of other jobs.
+    """Return a training run's step, reward and time left; for other jobs the log's last line.
 
-    The reward is the mean of the last tenth of the steps so far. A job writes its log anew when it
-    starts: if it is only queued, for example by SLURM, it has no log or that of an earlier attempt.
+    The reward is the mean over the last tenth of the steps so far. A job truncates its log when it
+    starts to run. While the job is queued, for example by SLURM, there is no log, or the log is
+    older than the job's start by Snakemake.
     """
     if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - LOOK_SECONDS:
         return QUEUED
@@ -114,19 +118,22 @@ def _describe_state(job: RunningJob) -> str:
 
 
 def _read_mtime(file: str) -> float:
-    """Return when a file was last written; 0 if it does not exist."""
+    """Return the time of a file's last change in seconds since 1970; 0 if there is no file."""
     with suppress(OSError):
         return Path(file).stat().st_mtime
     return 0.0
 
 
 def watch_workflow(once: bool) -> int:
-    """Show the workflow that runs in this folder, or ended last; return 0 if all jobs are done.
+    """Show the workflow that runs in this folder; if none runs, the last one.
 
-    A terminal shows it until it ends, or until Ctrl-C.
+    The display is updated until the workflow ends, or until Ctrl-C.
 
     Args:
-        once: print the present state, and return 0.
+        once: print the present state only.
+
+    Returns:
+        The exit status: 0 if all jobs are done or with `once`, else 1.
 
     Raises:
         BadInput: no workflow has run here.
@@ -155,7 +162,7 @@ def _read_first_row(journal: Path) -> dict:
 def _is_alive(row: dict) -> bool:
     """Return whether the process that wrote a row of a journal is alive on this machine.
 
-    A process that was created after the row was written only has the same number.
+    A process that has the same number but was created later is another one.
     """
     with suppress(psutil.Error, KeyError):
         process = psutil.Process(row["pid"])

@@ -1,10 +1,11 @@
-"""Print a line for each of a workflow's jobs, and at the end ten lines for each failed one.
+"""Print one line for each job that ends, in place of Snakemake's messages.
 
     [ 37/251] evaluate evaluations/math/tiny-qwen2/pg/seed1: pass@1 12.5% (8.4s, about 12.7m left)
 
-Snakemake's own messages, with every path that a job reads and writes, are in its log file in
-.snakemake/log, and on the console with --verbose. A job's result is the last line of its log that
-begins with the job's folder.
+At the workflow's end each failed job gets at most ten lines. The result in a job's line ("pass@1
+12.5%") comes from the last line of the job's log that begins with the job's folder. Snakemake's own
+messages, which name all paths that a job reads and writes, are in its log file in .snakemake/log.
+With --verbose they are printed instead of these lines.
 """
 
 import json
@@ -31,8 +32,9 @@ from rapid.resources.leases import WAITING
 from rapid.text import format_duration, wrap_text
 
 SNAKEMAKE_HANDLER = "DefaultStreamHandler"  # name of the handler that prints to the console
+# A workflow's journal for `rapid watch` is JOURNAL_FOLDER/{process id}{JOURNAL_SUFFIX}.
 JOURNAL_FOLDER = Path(".snakemake/log")
-JOURNAL_SUFFIX = ".jobs.jsonl"  # after the process id of the workflow
+JOURNAL_SUFFIX = ".jobs.jsonl"
 # Fields of Snakemake's log records that the journal keeps, by event.
 JOURNAL_FIELDS = {
     "run_info": ["stats"],
@@ -40,22 +42,34 @@ JOURNAL_FIELDS = {
     "job_finished": ["job_id"],
     "job_error": ["jobid", "rule_name", "output", "log"],
 }
+# In Snakemake's message on a command that failed: its exit status, or the signal that killed it.
 EXIT_PATTERN = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
-LOG_REDIRECTION = "> {} 2>&1"  # names the log in a job's command, which its error message quotes
-# Snakemake's metadata records, which decide nothing here: jobs have manifests.
+# End of a job's command, with the path of its log. Snakemake's error message quotes the command, so
+# this shows to which job the message belongs.
+LOG_REDIRECTION = "> {} 2>&1"
+# Messages with this path are about Snakemake's records of earlier executions, which the pipeline
+# does not use (see `rapid.freshness`). They are not printed.
 METADATA_RECORDS = "provenance/metadata"
-# Followed by all parameters, before and after the change.
+# Snakemake's reason for planning a job. The part that is cut off lists all old and new parameters.
 PARAMETERS_PATTERN = re.compile(r"(Params have changed since last execution).*")
-FAILURE_LINES, TAIL_BYTES = 10, 1 << 14
-DEFAULT_WIDTH = 160  # of the console, if it is not a terminal
-MAX_LINE_LENGTH = 1000  # a job may print the whole content of a file in one line
-WAIT_SECONDS = 5.0  # from one look for waiting jobs to the next; shorter waits are not reported
-MAX_UNKNOWN_SHARE = 0.25  # of the jobs that are left, whose rules have no ended job yet
+FAILURE_LINES = 10  # lines on a failed job, at most
+TAIL_BYTES = 1 << 14  # how much of a log's end is read
+DEFAULT_WIDTH = 160  # characters of a line, if the console is not a terminal
+MAX_LINE_LENGTH = 1000  # characters; a job may print the whole content of a file in one line
+WAIT_SECONDS = 5.0  # from one check for waiting jobs to the next; shorter waits are not reported
+# The time left is not estimated if more than this share of the jobs left belongs to rules of which
+# no job has ended, because nothing is known about their times.
+MAX_UNKNOWN_SHARE = 0.25
 
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job that Snakemake started. `start_time` is on the console's clock."""
+    """A job that Snakemake has started.
+
+    Args:
+        log: paths of the job's logs.
+        start_time: seconds on the clock of the `JobFormatter`.
+    """
 
     rule: str
     folder: str
@@ -68,7 +82,7 @@ class RunningJob:
 
     @property
     def last_line(self) -> str:
-        """Return the last line of the job's log, "" if it is empty."""
+        """Return the last line of the job's log; "" if the log is empty."""
         return next(reversed(_read_last_lines(self.log)), "")
 
     @property
@@ -78,25 +92,25 @@ class RunningJob:
 
     @property
     def result(self) -> str:
-        """Return the last line of the job's log about its folder, without the folder."""
+        """Return ": RESULT" from the last line of the job's log that begins with its folder."""
         lines = [line for line in _read_last_lines(self.log) if line.startswith(f"{self.folder}: ")]
         return lines[-1].removeprefix(self.folder) if lines else ""
 
 
 class JobFormatter(logging.Formatter):
-    """Formats Snakemake's log records of jobs; the formatter that it replaces formats all others.
+    """Formats Snakemake's log records of jobs, and keeps track of the jobs for that.
 
     Attributes:
         jobs_left: number of jobs that have not ended, by rule.
         total: number of all jobs.
-        running: jobs that have started and not ended, by Snakemake's number.
-        failed: lines about each job that failed, by its name.
-        reasons: why jobs are planned, by manifest, where Snakemake does not know the reason.
+        running: jobs that have started and not ended, by Snakemake's number of the job.
+        failed: lines about each job that failed, by the job's name.
+        reasons: why a job is planned, by its manifest's path, if `rapid.freshness` has a reason.
 
     Args:
-        default_formatter: formats all other records.
+        default_formatter: Snakemake's formatter, which formats all other records.
         is_dry_run: whether jobs are only planned.
-        clock: returns seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(
@@ -114,12 +128,12 @@ class JobFormatter(logging.Formatter):
         self.total = 0
         self.running: dict[int, RunningJob] = {}
         self._seconds: dict[str, list[float]] = defaultdict(list)  # of ended jobs, by rule
-        self._error_messages: list[str] = []  # Snakemake's, about commands that failed
+        self._error_messages: list[str] = []  # Snakemake's messages on commands that failed
         self.failed: dict[str, list[str]] = {}
         self.reasons: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to print a record; remember jobs that start and commands that fail."""
+        """Return whether to print a record; record jobs that start and commands that fail."""
         event = getattr(record, "event", None)
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()
@@ -151,14 +165,14 @@ class JobFormatter(logging.Formatter):
                 return self._format_finished_job(record.job_id)
             case "job_error":
                 return self._format_failed_job(record)
-            case "error":  # Snakemake's own; of a traceback only the last line
+            case "error":  # an error of Snakemake itself; the last line of its traceback suffices
                 message = record.getMessage().strip().rpartition("\n")[2]
                 if shortage := describe_shortage(RuntimeError(message)):
                     return f"Snakemake: {shortage}"
         return self.default_formatter.format(record)
 
     def render_failures(self) -> str:
-        """Return at most ten lines on each failed job, and what to do; "" if none failed."""
+        """Return at most ten lines on each failed job, and advice; "" if no job failed."""
         blocks = ["\n".join(lines) for lines in self.failed.values()]
         if not blocks:
             return ""
@@ -166,15 +180,19 @@ class JobFormatter(logging.Formatter):
         return "\n\n".join([f"{len(blocks)} job(s) failed:", *blocks, advice])
 
     def describe_waiting_jobs(self) -> list[str]:
-        """Return a line for each job that has waited for cores or GPUs for some seconds."""
+        """Return a line for each job that has waited for cores or GPUs for WAIT_SECONDS."""
         latest_start = self._clock() - WAIT_SECONDS
         jobs = [job for job in list(self.running.values()) if job.start_time <= latest_start]
         return [f"{job.name}: {job.last_line}" for job in jobs if job.is_waiting]
 
     def estimate_seconds_left(self) -> float | None:
-        """Return the time until all jobs have ended, from the mean time of each rule's ended jobs.
+        """Estimate the seconds until all jobs have ended, from the mean of each rule's ended jobs.
 
-        For rules without an ended job it is the mean of all; None if too many jobs have such rules.
+        A job whose rule has no ended job is assumed to take the mean time of all ended jobs. The
+        sum is divided by the mean number of jobs that ran at a time so far.
+
+        Returns:
+            None if too many jobs belong to rules without an ended job (MAX_UNKNOWN_SHARE).
         """
         unknown = sum(n for rule, n in self.jobs_left.items() if rule not in self._seconds)
         if unknown > MAX_UNKNOWN_SHARE * self.jobs_left.total():
@@ -186,6 +204,7 @@ class JobFormatter(logging.Formatter):
         return sum(n * means[rule] for rule, n in self.jobs_left.items()) / jobs_at_a_time
 
     def _format_finished_job(self, number: int) -> str:
+        """Return the line of a job that has ended; "" if it has no files."""
         job = self.running.pop(number, None)
         if job is None:
             return ""
@@ -201,6 +220,7 @@ class JobFormatter(logging.Formatter):
         return _wrap_line(f"{count} {job.name}{job.result} ({format_duration(seconds)}{time_left})")
 
     def _format_failed_job(self, record: logging.LogRecord) -> str:
+        """Return the line of a job that failed, and keep the end of its log in `failed`."""
         job = self.running.pop(record.jobid, None)
         job = job or RunningJob(record.rule_name, _output_folder(record), record.log, self._clock())
         self.jobs_left[job.rule] -= 1
@@ -217,7 +237,7 @@ class JobFormatter(logging.Formatter):
         return head
 
     def _describe_exit(self, log: list[str]) -> str:
-        """Return the exit status or signal of the command that wrote a log."""
+        """Return ", exit status N" or ", killed by SIGNAL" of the command that wrote a log."""
         for message in reversed(self._error_messages):
             if any(LOG_REDIRECTION.format(path) in message for path in log):
                 status, signal = EXIT_PATTERN.search(message).groups()
@@ -226,7 +246,9 @@ class JobFormatter(logging.Formatter):
 
 
 class WaitReporter(threading.Thread):
-    """Prints that jobs wait for cores or GPUs: once, until no job waits any more.
+    """A thread that prints a line when jobs begin to wait for cores or GPUs.
+
+    The line is printed again only after a time in which no job waited.
 
     Args:
         print_line: writes a line to the console.
@@ -243,7 +265,7 @@ class WaitReporter(threading.Thread):
             self.report_waiting_jobs()
 
     def report_waiting_jobs(self) -> None:
-        """Print a line if jobs wait and none did at the last look."""
+        """Print a line if jobs wait now and no job waited at the last call."""
         lines = self._formatter.describe_waiting_jobs()
         if lines and not self._was_waiting:
             count = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
@@ -252,10 +274,10 @@ class WaitReporter(threading.Thread):
 
 
 class Journal(logging.Handler):
-    """Writes a line on each job that starts, ends or fails to a file, for `rapid watch`.
+    """Writes a JSON line on each job that starts, ends or fails to a file, for `rapid watch`.
 
     Args:
-        problems: a sentence on the kind of problems.
+        problems: a sentence that says which benchmark problems the workflow uses.
     """
 
     def __init__(self, folder: Path = JOURNAL_FOLDER, problems: str = ""):
@@ -279,13 +301,16 @@ class Journal(logging.Handler):
 
 
 def install_console(logger: logging.Logger, settings, problems: str = "") -> JobFormatter:
-    """Have Snakemake print a line per job, and return the formatter, which knows the failures.
+    """Have Snakemake print one line per job.
 
     Args:
-        settings: Snakemake's output settings. With --verbose the console stays as it is.
-        problems: a sentence on the kind of problems, for `rapid watch`.
+        settings: Snakemake's output settings. With --verbose the console is not changed.
+        problems: a sentence that says which benchmark problems the workflow uses.
+
+    Returns:
+        The formatter, which renders the failures at the end.
     """
-    logging.raiseExceptions = False  # if the disk of its log file is full, the console goes on
+    logging.raiseExceptions = False  # print on if a log file cannot be written (disk full)
     formatter = JobFormatter(logging.Formatter(), settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # --touch runs no job
         logger.addHandler(Journal(problems=problems))
@@ -299,11 +324,12 @@ def install_console(logger: logging.Logger, settings, problems: str = "") -> Job
 
 
 def _output_folder(record: logging.LogRecord) -> str:
+    """Return the folder of a job's first output; "" if it has no output."""
     return os.path.dirname(record.output[0]) if record.output else ""
 
 
 def _shorten_reason(reason: str) -> str:
-    """Return Snakemake's reason for planning a job, with several files replaced by their number."""
+    """Return Snakemake's reason for planning a job; lists of files are replaced by their length."""
     clauses = []
     for clause in PARAMETERS_PATTERN.sub(r"\1", reason).split("; "):
         cause, _, files = clause.partition(": ")
@@ -313,7 +339,7 @@ def _shorten_reason(reason: str) -> str:
 
 
 def _read_last_lines(paths: list[str]) -> list[str]:
-    """Return the last lines of the first of these files that has any."""
+    """Return the last lines, without empty ones, of the first of these files that is not empty."""
     for path in paths:
         try:
             with Path(path).open("rb") as stream:
@@ -344,5 +370,6 @@ def _wrap_line(line: str, margin: str = "") -> str:
 
 
 def _note_full_disk() -> str:
+    """Return ": the disk is full" if it is, as a reason why a log is empty; else ""."""
     status = os.statvfs(".")
     return ": the disk is full" if status.f_bavail * status.f_frsize < TAIL_BYTES else ""

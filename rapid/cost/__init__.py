@@ -1,7 +1,8 @@
-"""Estimates an experiment before it is run: seconds, GPU-hours, memory and disk of each job.
+"""Estimates what an experiment costs before it runs: time, GPU-hours, memory and disk of each job.
 
-`work` counts what a job does, with a model of known `shapes` and what is `expected` of completions.
-`roofline` computes seconds of it at the published rates of a GPU, or those of this machine, which
-are `measured` in its runs; `memory` has the bytes. `estimates` does this for all jobs of the
-pipeline, adds up, warns and advises, and `command` prints it all.
+1. `work` counts what a job does (tokens, decoding steps, optimizer steps), from its parameters, the
+   sizes of its model (`shapes`) and expectations, such as the length of completions (`expected`).
+2. `roofline` computes the seconds of this work, at the published rates of a GPU or at rates that
+   were `measured` in earlier runs on this machine. `memory` computes the bytes.
+3. `estimates` does this for all jobs, adds up, and finds what will not fit; `command` prints it.
 """

@@ -1,4 +1,4 @@
-"""Renders the plan that the options of `rapid plan` ask for."""
+"""`rapid plan`: render the estimated cost of all jobs as text."""
 
 import argparse
 from collections import Counter
@@ -26,7 +26,7 @@ from rapid.text import align_columns, format_duration, format_size
 
 
 def plan(args: argparse.Namespace) -> str:
-    """Return what the command prints.
+    """Return the output of `rapid plan` with these options.
 
     Raises:
         BadInput: params.yaml, options, runs or models cannot be used.
@@ -56,7 +56,11 @@ def plan(args: argparse.Namespace) -> str:
 
 
 def render_plan(estimator: Estimator, capacity: int) -> str:
-    """Return the plan for so many GPUs or cores as text: jobs, totals, and what it rests on."""
+    """Return the plan as text: a table of jobs, totals, problems, advice, assumptions and rates.
+
+    Args:
+        capacity: number of GPUs, or of cores if jobs run on CPUs.
+    """
     costs, machine = estimate_jobs(estimator), estimator.machine
     unit = "GPU" if estimator.on_gpus else "core"
     work = sum(cost.unit_seconds for cost in costs)
@@ -87,7 +91,10 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
 
 
 def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
-    """Yield a row for each benchmark, model and algorithm; times are means over its jobs."""
+    """Yield a row of the table for each benchmark, model and algorithm.
+
+    Times are means over the jobs of the row, memory is the largest, hours and disk are sums.
+    """
     groups: dict[tuple, list[JobCost]] = {}
     for cost in costs:
         groups.setdefault(cost.key, []).append(cost)
@@ -104,7 +111,7 @@ def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
 
 
 def _assumptions(estimator: Estimator) -> Iterable[str]:
-    """Yield what is expected, a line for each benchmark and model that is trained."""
+    """Yield a line with the expectations for each benchmark and model, and one for the teacher."""
     params = estimator.params
     pairs = dict.fromkeys((run.benchmark, run.model) for run in table_runs(params))
     for benchmark, model in sorted(pairs, key=lambda pair: list(params.benchmarks).index(pair[0])):
@@ -123,5 +130,6 @@ def _assumptions(estimator: Estimator) -> Iterable[str]:
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
+    """Return a title and indented lines; [] if there are no lines."""
     indented = [f"  {line}" for line in lines]
     return ["", f"{title}:", *indented] if indented else []

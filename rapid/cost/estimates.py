@@ -1,4 +1,8 @@
-"""The cost of every job of the pipeline, and of all together; which H and micro-batch to take."""
+"""Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches.
+
+H is the number of optimizer steps that RAPID takes on one inference batch. A micro-batch is the
+part of an optimizer step's completions that one forward and backward pass processes.
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -36,62 +40,69 @@ from rapid.freshness import Job
 from rapid.resources.requests import count_cores, count_gpus
 from rapid.text import format_duration
 
-DOWNLOAD = 50e6  # bytes a second
-SMALL = {"data": 5.0, "models": 5.0, "report": 30.0}  # seconds of jobs without a model
-TOKEN_BYTES = 50  # of a saved tokenizer, a token
-WORTH = 0.9  # twice the H is worth its staleness where the runtime is less than this share
-LARGEST = 16  # the H that the paper went to; more only where params.yaml does
+DOWNLOAD_BYTES_PER_SECOND = 50e6
+STAGE_SECONDS = {"data": 5.0, "models": 5.0, "report": 30.0}  # of jobs that run no model
+TOKENIZER_BYTES_PER_TOKEN = 50  # size of a saved tokenizer, per token of the vocabulary
+# Doubling H makes the data older (more off-policy). It is advised only if the runtime falls below
+# this share of the runtime before.
+WORTHWHILE_RATIO = 0.9
+LARGEST_H = 16  # the largest H in the paper; larger ones are tried only if params.yaml has them
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """Jobs' parameters, the machine that they run on, and the expectations of the user."""
+    """What estimates depend on: the parameters, the machine, and the user's expectations."""
 
     params: Params
     machine: Machine
     user: Mapping[str, float] = field(default_factory=dict)  # see `rapid.cost.expected.expect`
-    memory: float = inf  # bytes of a GPU, or that a process may have; infinite: not known
-    report: str = ""  # whose jobs are planned, where it is not the tables
+    memory: float = inf  # bytes of a GPU, or of a process on a CPU; infinite if not known
+    report: str = ""  # plan the jobs of this report ("studies", "arena"); "": those of the tables
 
     @property
     def on_gpus(self) -> bool:
-        """Return whether jobs take GPUs, not cores."""
+        """Whether jobs are counted by GPUs; otherwise by cores."""
         return self.params.compute.device == "gpu"
 
     @property
     def room(self) -> float:
-        """The bytes that a job may take."""
+        """The bytes that a job's model may take, in addition to the process's libraries."""
         return USABLE * self.memory - self.machine.base_memory
 
     def expect(self, benchmark: str, model: str) -> Expected:
-        """Return what is expected of a model on a benchmark."""
+        """Return the expectations of a model's completions on a benchmark."""
         limit, seen = self.params.benchmarks[benchmark].max_completion_length, self.machine.seen
         of_model = seen.get((benchmark, model)) or seen.get((benchmark, ""), {})
         return expect(limit, of_model, self.user)
 
     def work(self, spec: BaseModel) -> Work:
-        """Return what a job does."""
+        """Return the counted work of a job that runs a model."""
         return job_work(self.sized(spec), self.params, self.expect)
 
     def sized(self, spec: BaseModel) -> BaseModel:
-        """Return a job's spec with what `micro_batch: auto` will find."""
+        """Return a job's spec with `micro_batch: auto` replaced by what training would find.
+
+        That is the largest micro-batch that fits into memory.
+        """
         if not (isinstance(spec, TrainSpec) and spec.passes.micro_batch == "auto"):
             return spec
         completions = largest_micro_batch(spec)
         if self.room < inf:
-            completions = min(completions, max(1, self._held(spec).most_completions(self.room)))
+            completions = min(
+                completions, max(1, self._process_memory(spec).most_completions(self.room))
+            )
         return with_passes(spec, completions)
 
     def held(self, spec: BaseModel) -> ProcessMemory:
-        """Return the memory of a job that computes with a model."""
-        return self._held(self.sized(spec))
+        """Return the memory of each process of a job that runs a model."""
+        return self._process_memory(self.sized(spec))
 
-    def _held(self, spec: BaseModel) -> ProcessMemory:
+    def _process_memory(self, spec: BaseModel) -> ProcessMemory:
         benchmark, model = subject(spec)
         return job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
 
     def lacks_memory(self, spec: BaseModel) -> str:
-        """Return why a job with a model does not fit, and what to do; "" if it does."""
+        """Return why a job's model does not fit into memory, and advice; "" if it does."""
         held = self.held(spec)
         if held.total <= self.room:
             return ""
@@ -114,18 +125,18 @@ class JobCost:
 
     job: Job
     seconds: float
-    units: int  # GPUs or cores
-    memory: float = 0.0  # bytes of one process, where it computes with a model
-    disk: float = 0.0  # bytes of the models that it leaves; other files are small
+    units: int  # number of GPUs or cores
+    memory: float = 0.0  # bytes of one process; 0 if the job runs no model
+    disk: float = 0.0  # bytes of the models that the job saves; its other files are small
 
     @property
     def unit_seconds(self) -> float:
-        """Seconds times GPUs or cores."""
+        """GPU-seconds or core-seconds."""
         return self.seconds * self.units
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Benchmark and model, "" where there is none, and the run's algorithm or the stage."""
+        """The job's row in the plan: benchmark and model ("" for none), and algorithm or stage."""
         spec, stage = self.job.spec, self.job.stage
         benchmark, model = subject(spec)
         if stage == "models":
@@ -135,7 +146,7 @@ class JobCost:
 
 
 def estimate_jobs(estimator: Estimator) -> list[JobCost]:
-    """Return the cost of each job, in the order of `rapid.config.jobs`."""
+    """Return the cost of each job, in the order of `rapid.config.jobs` (each after its inputs)."""
     planned, report = build_plan(estimator.params), estimator.report
     jobs = planned.list_with_inputs(f"reports/{report}") if report else planned.jobs
     return [_estimate_job(estimator, job) for job in jobs]
@@ -145,9 +156,11 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     spec, machine = job.spec, estimator.machine
     if isinstance(spec, FetchSpec):
         disk = _saved_bytes(machine.shapes[spec.model], "bfloat16")
-        return JobCost(job, disk / DOWNLOAD, 0 if estimator.on_gpus else 1, disk=disk)
+        return JobCost(
+            job, disk / DOWNLOAD_BYTES_PER_SECOND, 0 if estimator.on_gpus else 1, disk=disk
+        )
     if not isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
-        return JobCost(job, SMALL.get(job.stage, 0.0), 0 if estimator.on_gpus else 1)
+        return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), 0 if estimator.on_gpus else 1)
     models = 1 + spec.snapshots if isinstance(spec, TrainSpec) else isinstance(spec, PretrainSpec)
     return JobCost(
         job,
@@ -159,12 +172,15 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
 
 
 def _saved_bytes(shape: Shape, precision: str) -> float:
-    """Return bytes of a saved model: its weights, and a few MB of tokenizer."""
-    return shape.parameters * BYTES[precision] + TOKEN_BYTES * shape.vocabulary
+    """Return the bytes of a saved model: its weights, and a few MB of tokenizer."""
+    return shape.parameters * BYTES[precision] + TOKENIZER_BYTES_PER_TOKEN * shape.vocabulary
 
 
 def longest_chain(costs: list[JobCost]) -> float:
-    """Return the seconds until the last job ends, if nothing ever waits for a GPU or a core."""
+    """Return the seconds until the last job ends, if no job waits for GPUs or cores.
+
+    Jobs then wait only for the jobs whose files they read.
+    """
     ends: dict[Job, float] = {}
     for cost in costs:
         start = max((ends.get(job, 0.0) for job in cost.job.inputs), default=0.0)
@@ -173,15 +189,18 @@ def longest_chain(costs: list[JobCost]) -> float:
 
 
 def wall_clock(costs: list[JobCost], capacity: int) -> float:
-    """Return the seconds of all jobs, side by side on so many GPUs or cores.
+    """Return a lower bound of the seconds until all jobs have ended.
 
-    It is a bound from below: it packs jobs perfectly.
+    It assumes that jobs keep all GPUs or cores busy, or that the longest chain decides.
+
+    Args:
+        capacity: number of GPUs or cores.
     """
     return max(sum(cost.unit_seconds for cost in costs) / capacity, longest_chain(costs))
 
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
-    """Return what will not run as it is planned, a line for each cause."""
+    """Return a line for each reason why jobs cannot run: too little memory, too few GPUs."""
     names: dict[tuple[str, str], dict[str, None]] = {}
     unit = "GPU" if estimator.on_gpus else "core"
     for cost in costs:
@@ -196,9 +215,12 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
 
 
 def too_large(params: Params, memory: float) -> dict[str, str]:
-    """Return training jobs that do not fit in so many bytes, and what to do, as `rapid plan` says.
+    """Return the training jobs that do not fit into memory: what is needed and advice, by name.
 
     Jobs with models whose size is not known are left out.
+
+    Args:
+        memory: bytes of a GPU.
     """
     shapes = {}
     for name in params.models:
@@ -214,7 +236,7 @@ def too_large(params: Params, memory: float) -> dict[str, str]:
 
 
 def advise(estimator: Estimator) -> Iterator[str]:
-    """Yield the H and micro-batch to take, a line for each model and benchmark with RAPID."""
+    """Yield advice on H and micro-batches, a line for each benchmark and model with RAPID runs."""
     pairs = dict.fromkeys(
         (run.benchmark, run.model)
         for run in table_runs(estimator.params)
@@ -233,9 +255,13 @@ def _rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec
 
 
 def rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int, float]:
-    """Return seconds of RAPID runs by H, 1, 2, 4, ..., as far as there are prompts and memory."""
+    """Return the estimated seconds of a RAPID run for H = 1, 2, 4, ...
+
+    An H is left out if an inference batch needs more prompts than there are, or its keys and values
+    more memory.
+    """
     params = estimator.params
-    largest = max(LARGEST, *params.tables.staleness.H)
+    largest = max(LARGEST_H, *params.tables.staleness.H)
     specs = {2**n: _rapid_spec(params, benchmark, model, 2**n) for n in range(largest.bit_length())}
     memory, prompts = estimator.held(specs[1]), specs[1].n_step // specs[1].training.group_size
     limit = min(
@@ -250,14 +276,19 @@ def rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int
 
 
 def best_ratio(runtimes: Mapping[int, float]) -> int:
-    """Return the last H whose doubling saved a tenth of the runtime."""
+    """Return the H to advise: H is doubled as long as that saves a tenth of the runtime.
+
+    Args:
+        runtimes: seconds by H, as `rapid_runtimes` returns them.
+    """
     best = 1
-    while runtimes.get(2 * best, inf) < WORTH * runtimes[best]:
+    while runtimes.get(2 * best, inf) < WORTHWHILE_RATIO * runtimes[best]:
         best *= 2
     return best
 
 
 def _advise_micro_batch(estimator: Estimator, benchmark: str, model: str) -> str:
+    """Return the largest micro-batch that fits into memory, as text."""
     if estimator.room == inf:
         return "the largest micro-batch is unknown: set --memory"
     spec = _rapid_spec(estimator.params, benchmark, model, 1)

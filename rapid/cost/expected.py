@@ -1,6 +1,7 @@
-"""Expectations of a run: how long completions are, and how many groups have a signal.
+"""Expectations about a run's completions: how long they are, and how many are rewarded.
 
-Values that the user sets count first, then those that runs showed, then the defaults here.
+A group (the completions of one prompt) has a signal if its rewards differ; otherwise it has no
+gradient. Values come from the user's options, else from earlier runs, else from the defaults here.
 """
 
 from collections.abc import Mapping
@@ -11,21 +12,22 @@ from scipy.special import digamma
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 
-MEAN_LENGTH = 0.25  # tokens of a completion, as a share of the limit
+MEAN_LENGTH = 0.25  # mean length of completions, as a share of the limit
+# Seconds of a verdict by benchmark.
 VERDICTS = {name: benchmark.verdict_seconds for name, benchmark in BENCHMARKS.items()}
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Expectations of one model on one benchmark. Lengths are in tokens.
+    """Expectations about one model's completions on one benchmark. Lengths are in tokens.
 
-    Completions take (1 - spread) x mean, and an exponentially distributed rest, at most the limit:
-    with a spread of 0 all are alike, and with 1 each token could be the last with the same
-    probability.
+    A completion's length is modelled as (1 - spread) x mean plus an exponentially distributed part
+    of mean spread x mean, at most the limit. With a spread of 0 all completions have the same
+    length. With a spread of 1 every token is the last one with the same probability.
     """
 
-    limit: int  # of a completion's length
-    length: float  # mean of completions, at most the limit
+    limit: int  # largest length of a completion
+    length: float  # mean length of completions, at most the limit
     spread: float = 1.0  # standard deviation of lengths over their mean
     prompt: float = 150.0  # mean length of prompts
     signal: float = 0.5  # share of groups whose rewards differ
@@ -33,26 +35,27 @@ class Expected:
     kept: float = 0.5  # share of the teacher's completions that are correct
 
     def longest(self, completions: float) -> float:
-        """Return the mean length of the longest of so many completions, one or more.
+        """Return the expected length of the longest among `completions` completions.
 
-        Of n exponentially distributed lengths it is 1 + 1/2 + ... + 1/n times their mean.
+        The expected maximum of n exponentially distributed lengths is 1 + 1/2 + ... + 1/n times
+        their mean.
         """
         harmonic = digamma(max(1.0, completions) + 1) - digamma(1)
         return float(min(self.limit, self.length * (1 + self.spread * (harmonic - 1))))
 
 
 def expect(limit: int, seen: Mapping[str, float], user: Mapping[str, float]) -> Expected:
-    """Return what is expected of completions of at most `limit` tokens.
+    """Return the expectations about completions of at most `limit` tokens.
 
-    Half of the groups without a signal are taken to be solved throughout, unless `rewarded` says
-    otherwise.
+    Unless `rewarded` is given, half of the groups without a signal are assumed to have the reward
+    for all completions, and the other half for none.
 
     Args:
-        seen: fields of `Expected` that runs showed.
-        user: fields that the user sets; `length` as a share of the limit.
+        seen: fields of `Expected` that were measured in runs.
+        user: fields of `Expected` that the user sets; `length` as a share of the limit.
 
     Raises:
-        BadInput: fewer groups have a reward than differ in their rewards.
+        BadInput: the share of groups with a reward is less than that of groups with a signal.
     """
     values = {"length": MEAN_LENGTH * limit, "signal": Expected.signal} | seen | user
     scale = limit if "length" in user else 1.0

@@ -1,7 +1,8 @@
-"""Measures a machine by the runs that were made on it, and are on disk.
+"""Calibrates estimates with the finished training runs on this machine.
 
-Each phase takes a factor times the seconds that `rapid.cost.roofline` computes for it. The factor
-is that of a model's runs together, RL and imitation apart; a model without runs has that of all.
+For each phase of a run a factor is fitted: its measured seconds over the seconds that
+`rapid.cost.roofline` computes. The factor is fitted to all runs of a model together, separately for
+RL and for imitation. A model without runs gets the factor of the runs of all models.
 """
 
 from collections.abc import Mapping
@@ -25,29 +26,31 @@ from rapid.cost.roofline import Machine, unmeasured
 from rapid.cost.shapes import Shape
 from rapid.cost.work import Work, job_work, processes, subject, train_work
 
-SCALED = ["sampling", "backpropagation", "sync", "other", "startup"]  # phases
-FAR = 2  # times the size of the largest model that was run
-SEEN, UNSEEN = ["length", "signal", "kept"], ["prompt", "spread"]  # fields of `Expected`
+# The phases that get a factor. Grading does not: seconds of a verdict are measured instead.
+SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
+FAR_RATIO = 2  # a model this many times larger than all measured ones gets a warning
+# Fields of `Expected` that a run's records show, and those that they do not show.
+MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
 
 
 class RunManifest(Manifest):
-    """The manifest of a run."""
+    """The manifest of a training run, with its spec parsed."""
 
     spec: TrainSpec
 
 
 def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
-    """Return all runs with a runtime below a folder, of models and benchmarks in params.yaml.
+    """Read all finished runs below a folder whose model and benchmark are in params.yaml.
 
     Args:
-        folder: by default that of the experiment's runs if it is there, else the default's.
+        folder: by default runs/ of the experiment if it exists, else runs/ of the default.
 
     Returns:
-        A row for each run: its spec, and what it took and showed.
+        A row for each run: its spec, its times, and the measured fields of `Expected`.
 
     Raises:
-        BadInput: there is none, they were made on more than one machine, or a manifest's
-            parameters are not of the form that they have today.
+        BadInput: there is no such run, the runs are from more than one machine, or the parameters
+            in a manifest do not match today's schema.
     """
     of_experiment = Path(build_plan(params).root) / "runs"
     folder = folder or (of_experiment if of_experiment.is_dir() else Path("runs"))
@@ -73,13 +76,15 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
 
 
 def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, object]:
+    """Return a row of `read_runs`."""
     spec = RunManifest.read(folder).spec
     if spec.passes.micro_batch == "auto":
         spec = with_passes(spec, max(1, summary.pass_completions))
     algorithm = parse(summary.algorithm).algorithm
-    kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1  # groups without signal
+    # Dynamic sampling replaces groups without a signal, so the `signal` of its steps means nothing.
+    kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
-    if algorithm.imitates:
+    if algorithm.imitates:  # `kept` follows from the number of demonstrations, and so of steps
         all_kept = job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / all_kept.steps)
     return {
@@ -94,34 +99,36 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
 
 
 def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, float]) -> Machine:
-    """Return the machine that runs were made on.
+    """Return the machine on which the runs were made, with rates fitted to the runs.
 
     Args:
-        user: see `rapid.cost.expected.expect`. It tells of runs what they do not show.
+        runs: rows of `read_runs`.
+        shapes: sizes of models, by name.
+        user: see `rapid.cost.expected.expect`; used for the fields that runs do not show.
 
     Raises:
-        BadInput: there is no RL run among them.
+        BadInput: there is no RL run.
     """
     if runs.imitates.all():
         raise BadInput(
             "--calibrate: the folder has no RL run, so the speed of sampling is unknown. "
             "Add one, or name a GPU, such as --gpu a6000"
         )
-    means = _of_each_and_all(runs).groupby(["benchmark", "model"])[SEEN].mean()
+    means = _with_overall_rows(runs).groupby(["benchmark", "model"])[MEASURED_FIELDS].mean()
     seen = {pair: row.dropna().to_dict() for pair, row in means.iterrows()}
     runs = runs.assign(work=[_count_work(run, seen, user) for run in runs.itertuples()])
     base = unmeasured(runs.spec.iloc[0].compute.device, shapes)
     machine = replace(
         base,
-        verdict=VERDICTS | _verdicts(runs),
-        base_memory=_base_memory(runs, shapes),
-        scale=_scale(base, _of_each_and_all(runs)),
+        verdict=VERDICTS | _measure_verdict_seconds(runs),
+        base_memory=_measure_base_memory(runs, shapes),
+        scale=_fit_factors(base, _with_overall_rows(runs)),
         seen=seen,
     )
     ratios = runs.work.map(machine.runtime) / runs.total
     not_run = [model for model in shapes if model not in set(runs.model)]
     largest = max(shapes[model].parameters for model in set(runs.model))
-    far = [model for model in not_run if shapes[model].parameters > FAR * largest]
+    far = [model for model in not_run if shapes[model].parameters > FAR_RATIO * largest]
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
         f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
@@ -139,38 +146,47 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
 
 
 def _count_work(run: Any, seen: Mapping[tuple, Mapping], user: Mapping[str, float]) -> Work:
-    """Return what a run did, with the share of groups that it recorded, as far as it is known."""
-    unseen = {name: value for name, value in user.items() if name in UNSEEN}
+    """Return the work of a finished run, with the recorded share of groups that it trained on."""
+    unseen = {name: value for name, value in user.items() if name in UNMEASURED_FIELDS}
     expected = expect(run.spec.max_completion_length, seen[run.benchmark, run.model], unseen)
     share = None if pd.isna(run.run) else run.run
     return train_work(run.spec, run.optimizer_steps, expected, share)
 
 
-def _scale(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
-    """Return measured over computed seconds of each phase, all runs of a key together."""
+def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
+    """Return measured over computed seconds of each phase, by (model, whether it imitates)."""
     keys = [runs.model, runs.imitates]
-    computed = pd.DataFrame(map(machine.seconds, runs.work))[SCALED]
-    factors = runs[SCALED].groupby(keys).sum() / computed.groupby(keys).sum()
+    computed = pd.DataFrame(map(machine.seconds, runs.work))[SCALED_PHASES]
+    factors = runs[SCALED_PHASES].groupby(keys).sum() / computed.groupby(keys).sum()
     return {key: row.fillna(1.0).to_dict() for key, row in factors.iterrows()}
 
 
-def _verdicts(runs: pd.DataFrame) -> dict[str, float]:
-    """Return seconds of a verdict, of those runs that do not sample meanwhile."""
+def _measure_verdict_seconds(runs: pd.DataFrame) -> dict[str, float]:
+    """Return the mean seconds of a verdict by benchmark.
+
+    Runs that grade while they sample are left out: their grading time is only the time of waiting.
+    """
     runs = runs[[not (work.streams or work.imitates) for work in runs.work]]
     graded = (runs.completions / runs.spec.map(processes)).groupby(runs.benchmark).sum()
     return (runs.grading.groupby(runs.benchmark).sum() / graded).to_dict()
 
 
-def _base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> float:
-    """Return the bytes of a process that its model does not explain; 0 where not measured."""
+def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> float:
+    """Return the bytes of a process that are not its model's: the median of peak less computed.
+
+    0 if no run measured its memory.
+    """
     explained = [
         job_memory(work.spec, shapes[subject(work.spec)[1]], work.expected).total
         for work in runs.work
     ]
     unexplained = (runs.peak_memory_mb * 1e6 - explained)[runs.peak_memory_mb > 0].median()
-    return max(0.0, unexplained)  # 0 where nothing was measured and the median is NaN
+    return max(0.0, unexplained)  # 0.0 if nothing was measured: the median is NaN
 
 
-def _of_each_and_all(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return runs, and once more as those of a model "", which stands for all."""
+def _with_overall_rows(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs, and a copy of all of them under the model name "".
+
+    Grouping by model then also gives a group of all runs, "".
+    """
     return pd.concat([runs, runs.assign(model="")], ignore_index=True)

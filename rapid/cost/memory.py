@@ -1,11 +1,12 @@
-"""Bytes of a GPU or of a process while a job runs.
+"""Computes the memory of a job: bytes on a GPU, or of a process on a CPU.
 
-Training holds the weights, their gradients and Adam's state (ZeRO-2 shares out gradients and
-state), the reference's weights where there is a KL term, the activations of one micro-batch, and
-with vLLM the engine's weights. Sampling holds weights, keys and values. The larger of the two
-phases counts, as nothing of one is needed in the other but the weights and the state.
+Training holds the weights, their gradients and Adam's state (with several processes, ZeRO-2 divides
+gradients and state between them), the weights of the reference policy if there is a KL term, the
+activations of one micro-batch, and with vLLM a second copy of the weights in vLLM's engine.
+Sampling holds weights, keys and values. The two phases share only weights and state, so the
+larger of the two counts.
 
-`python -m performance.steps held` measures steps of training beside this.
+`python -m performance.steps held` compares this with measured training steps.
 """
 
 from dataclasses import dataclass
@@ -18,37 +19,43 @@ from rapid.cost.expected import Expected
 from rapid.cost.shapes import Shape
 from rapid.cost.work import AT_A_TIME, BYTES, IN_FLIGHT, precision, processes
 
-ADAM_STATE = 8  # bytes a parameter: two moments
-MASTER = 4  # bytes a parameter: the float32 weights of training in bfloat16
-HEAD_CHUNK = 2**28  # bytes of a chunk of logits, and of what is computed from it
-BUCKET = 5e8  # gradients that DeepSpeed gathers before it exchanges them, its default
-USABLE = 0.92  # share of a GPU's memory: fragments and other users take the rest
+ADAM_STATE = 8  # bytes per parameter: two float32 moments
+MASTER = 4  # bytes per parameter of float32 weights, which bfloat16 training keeps too
+# Bytes of a chunk of logits and of the tensors computed from it. Training computes logits in chunks
+# of completions' tokens (`rapid.training.head`), so that they are never all in memory.
+HEAD_CHUNK = 2**28
+BUCKET = 5e8  # number of gradients that DeepSpeed collects before it exchanges them (its default)
+USABLE = 0.92  # usable share of a GPU's memory; fragmentation and other processes take the rest
 
 
 @dataclass(frozen=True)
 class ProcessMemory:
     """Bytes of one process of a job, without its libraries."""
 
-    state: float  # what stays: weights, gradients, Adam's state
-    head: float = 0.0  # a chunk of logits in training, and the gradient of the head's weights
-    completion: float = 0.0  # activations of one completion of a micro-batch, at full length
-    completions: int = 0  # of the largest micro-batch
-    sampling: float = 0.0  # keys and values of what is sampled at a time, and logits
+    state: float  # held all the time: weights, gradients, Adam's state
+    head: float = 0.0  # in training: a chunk of logits, and the gradient of the head's weights
+    completion: float = 0.0  # in training: activations of one completion of the greatest length
+    completions: int = 0  # number of completions in the largest micro-batch
+    sampling: float = 0.0  # in sampling: keys and values of all sequences in a batch, and logits
 
     @property
     def total(self) -> float:
-        """Bytes held at most."""
+        """The peak, in bytes."""
         training = self.head + self.completions * self.completion
         return self.state + max(training, self.sampling)
 
     def most_completions(self, room: float) -> int:
-        """Return how many completions of full length fit in a micro-batch."""
+        """Return how many completions of the greatest length fit in a micro-batch.
+
+        Args:
+            room: available bytes.
+        """
         room -= self.state
         return max(0, int((room - self.head) / self.completion)) if room >= self.sampling else 0
 
 
 def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> ProcessMemory:
-    """Return the memory of one process of a job that computes with a model."""
+    """Return the memory of one process of a job that runs a model."""
     size = BYTES[precision(spec)]
     if isinstance(spec, PretrainSpec):
         return ProcessMemory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
@@ -74,15 +81,16 @@ def training_memory(
 ) -> ProcessMemory:
     """Return the memory of a process that trains a model.
 
-    In bfloat16 one process keeps float32 weights and casts them for each pass; several, by
-    DeepSpeed, have bfloat16 weights and share out the float32 ones.
+    In bfloat16, a single process keeps float32 weights and casts them for each pass. Several
+    processes use DeepSpeed: each has all weights in bfloat16, and a part of the float32 weights.
 
     Args:
-        tokens: of a completion with its prompt.
-        completions: of the largest micro-batch.
-        reference: whether it holds the weights of a reference too.
-        engine: whether it holds those of vLLM's engine too.
-        processes: that share out gradients and Adam's state.
+        tokens: tokens of a completion with its prompt.
+        completions: number of completions in the largest micro-batch.
+        reference: whether the process also holds the weights of a reference policy.
+        engine: whether the process also holds the weights of vLLM's engine.
+        processes: number of processes that divide gradients and Adam's state between them.
+        sampling: see `ProcessMemory`.
     """
     size = BYTES[precision]
     shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
@@ -93,7 +101,8 @@ def training_memory(
         copied = size * shape.multiplied
     weights = held * (1 + reference) + size * engine + shared / processes
     layers = 1 if checkpointing else shape.layers
-    # PyTorch's attention keeps the weights of all pairs of tokens where it has no faster kernel.
+    # In float32 on a GPU, PyTorch's attention has no fused kernel and stores the attention weights
+    # of all pairs of tokens.
     pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER else 0.0
     return ProcessMemory(
         state=shape.parameters * weights,
@@ -105,14 +114,14 @@ def training_memory(
 
 
 def with_passes(spec: TrainSpec, completions: int) -> TrainSpec:
-    """Return a run's spec with micro-batches of at most so many completions."""
+    """Return a run's spec with micro-batches of at most `completions` completions."""
     section = "training" if spec.training else "objective"
     passes = spec.passes.model_copy(update={"micro_batch": completions})
     return spec.model_copy(update={section: passes})
 
 
 def largest_micro_batch(spec: TrainSpec) -> int:
-    """Return how many completions, or demonstrations, of a step a process has at most."""
+    """Return the most completions (in SFT demonstrations) of an optimizer step in one process."""
     count = processes(spec)
     if spec.training is None:
         return max(1, spec.objective.batch // count)
@@ -144,13 +153,16 @@ def _train_job_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> Proc
 
 
 def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
-    """Return bytes of one token kept for the backward pass.
+    """Return the bytes per token of activations that are kept for the backward pass.
 
-    A layer keeps in float32 its input, the normed input, and both again for the feed-forward
-    layer; and in the precision of the computation what matrices are multiplied with: 2 widths,
-    queries, keys and values and these repeated for each head, the output of attention twice, and
-    4 widths of the feed-forward layer. With checkpointing it is the input of each layer, and one
-    layer's at a time. The logits are never held at once.
+    A layer keeps, in float32, its input and normed input, and the same two tensors of its
+    feed-forward part. In the precision of the computation it keeps the operands of its matrix
+    products: 2 hidden widths; queries, keys and values, and keys and values repeated for each head;
+    the output of attention twice; and 4 feed-forward widths. With checkpointing, only each layer's
+    input is kept, and all this for one layer at a time. Logits are not included.
+
+    Args:
+        size: bytes of a number in the precision of the computation.
     """
     attention = 5 * shape.query_width + 2 * shape.kv_width
     widths = 2 * shape.hidden + attention + 4 * shape.intermediate
@@ -161,9 +173,13 @@ def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
 
 
 def _sampling_bytes(spec: BaseModel, shape: Shape, expected: Expected, completions: float) -> float:
-    """Return bytes of keys and values of completions sampled at a time, and of float32 logits.
+    """Return the bytes of keys and values, and of float32 logits, while sampling a batch.
 
-    vLLM keeps what there is and no logits; transformers pads all to the longest.
+    transformers pads all sequences of a batch to the longest. vLLM stores only the tokens that
+    exist, and its logits are not counted.
+
+    Args:
+        completions: number of sequences in the batch.
     """
     vllm = spec.compute.sampler == "vllm"
     tokens = expected.prompt + (expected.length if vllm else expected.longest(completions))

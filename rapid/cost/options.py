@@ -1,4 +1,8 @@
-"""The options of `rapid plan`. It imports nothing else of this package: every command reads it."""
+"""The options of `rapid plan`.
+
+This module imports nothing else of the package, because every `rapid` command imports it to build
+its parser.
+"""
 
 import argparse
 import os
@@ -10,7 +14,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     """Add the options of `rapid plan`.
 
     Args:
-        positive: returns a type of arguments, for a positive int or float.
+        positive: given int or float, returns a converter for arguments above 0.
     """
     add = command.add_argument
     rates = command.add_mutually_exclusive_group()
@@ -33,7 +37,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         help="number of CPU cores (default: this machine's)",
     )
     add("--memory", type=positive(float), help="GB of memory of a GPU, or of a process on CPUs")
-    # What is expected: `dest` is a field of `rapid.cost.expected.Expected`.
+    # Expectations: `dest` is a field of `rapid.cost.expected.Expected`.
     shares = {
         "--completion-length": ("length", "mean length of completions, as a share of the limit"),
         "--length-spread": ("spread", "standard deviation of lengths over their mean"),
@@ -59,19 +63,19 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
 
 
 def _share(text: str) -> float:
-    """Return an argument above 0, and at most 1."""
+    """Convert an argument above 0 and at most 1."""
     if not 0 < float(text) <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not in (0, 1]")
     return float(text)
 
 
 def _share_or_none(text: str) -> float:
-    """Return an argument from 0 to 1."""
+    """Convert an argument from 0 to 1."""
     return 0.0 if float(text) == 0 else _share(text)
 
 
 def _pair(kind: Callable) -> Callable:
-    """Return the type NAME=VALUE of an argument."""
+    """Return a converter of NAME=VALUE into the name and the value converted by `kind`."""
 
     def pair(text: str):
         name, equals, value = text.partition("=")

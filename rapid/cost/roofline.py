@@ -1,15 +1,16 @@
-"""Seconds of counted work on a machine: each part is as slow as what bounds it.
+"""Computes the seconds of counted work on a machine with a roofline model.
 
-1. A decoding step reads all weights and the keys and values of every sequence, or multiplies every
-   sequence with all weights: the longer of the two, and what it costs to launch. Prompts are not
-   counted.
-2. A forward pass multiplies, 2 operations a weight and token; backward twice that. Launching layers
-   bounds small passes: the longer of the two.
-3. The optimizer reads and writes its state; processes exchange gradients and weights over the link.
+In a roofline model the slowest resource decides how long a part of the work takes.
+1. A decoding step reads all weights and the keys and values of every sequence from memory, and
+   multiplies every sequence with all weights. It takes the longer of the two times, and the time of
+   launching kernels. The prompts' forward passes are not counted.
+2. A forward pass takes 2 operations per weight and token, the backward pass twice as many. The pass
+   takes the longer of the time of these operations and the time of launching the layers' kernels.
+3. The optimizer reads and writes its state. Processes exchange gradients and weights over the link.
 
-Of a named GPU the rates are published ones; what share of them is reached, and what a launch takes,
-are assumptions in efficiency.yaml. Runs tell how many times as long each phase takes on the machine
-that made them (`rapid.cost.measured`).
+For a GPU by name the rates are published ones. The share of these rates that is reached, and the
+time of launching, are assumptions in efficiency.yaml. With earlier runs of this machine, the
+seconds of each phase are multiplied by a factor fitted to the runs (`rapid.cost.measured`).
 """
 
 from collections.abc import Mapping
@@ -22,34 +23,37 @@ import yaml
 from rapid.artifacts.files import BadInput
 from rapid.cost.expected import VERDICTS
 from rapid.cost.shapes import Shape
-from rapid.cost.work import BYTES, FORWARD, Work, precision, processes, subject
+from rapid.cost.work import BYTES, FORWARD_SHARE, Work, precision, processes, subject
 from rapid.text import suggest_name
 
-ADAM_BYTES = 28  # read and written a parameter: gradient, master weight, two moments, weight
-CUDA_CONTEXT = 1.5e9  # bytes of a process, with its libraries
-USUAL_GPU = "a6000"  # where only memory is asked for, or runs tell how fast another one is
+# Bytes per parameter that Adam reads and writes: gradient, float32 weight, two moments, weight.
+ADAM_BYTES = 28
+CUDA_CONTEXT = 1.5e9  # bytes of GPU memory of a process with CUDA's libraries and no model
+# Used if its rates do not matter: only memory is computed, or a factor is fitted to runs.
+DEFAULT_GPU = "a6000"
 
 
 @dataclass(frozen=True)
 class DeviceRates:
-    """The rates of a GPU, or of a CPU core."""
+    """Published rates of a GPU, or assumed ones of a CPU core."""
 
     name: str
     memory: float  # bytes
-    bandwidth: float  # bytes a second of memory
-    bf16: float  # operations a second
-    fp32: float
-    link: float  # bytes a second to another GPU of the server
+    bandwidth: float  # of memory, bytes per second
+    bf16: float  # operations per second in bfloat16
+    fp32: float  # operations per second in float32
+    link: float  # to another GPU of the server, bytes per second
 
 
-CORE = DeviceRates("a CPU core", 0.0, 20e9, 1e11, 1e11, 1e10)  # runs tell how fast it is
+# Only the ratios of these rates matter, because a factor is fitted to runs.
+CORE = DeviceRates("a CPU core", 0.0, 20e9, 1e11, 1e11, 1e10)
 
 
 def gpu(name: str) -> DeviceRates:
-    """Return the GPU of a short name in gpus.yaml.
+    """Return the rates of a GPU by its short name in gpus.yaml.
 
     Raises:
-        BadInput: there are no rates for it; the message says which there are.
+        BadInput: the name is unknown; the message lists the known ones.
     """
     gpus = _read("gpus.yaml")
     if name.lower() not in gpus:
@@ -59,33 +63,35 @@ def gpu(name: str) -> DeviceRates:
             "it and pass its folder to --calibrate"
         )
     title, *rates = gpus[name.lower()]
-    units = 1e9, 1e9, 1e12, 1e12, 1e9  # of memory, bandwidth, bf16, fp32, link
+    units = 1e9, 1e9, 1e12, 1e12, 1e9  # memory, bandwidth, bf16, fp32, link
     return DeviceRates(title, *(rate * unit for rate, unit in zip(rates, units, strict=True)))
 
 
 def efficiency(device: str) -> dict[str, float]:
-    """Return what efficiency.yaml assumes of `gpu` or `cpu`."""
+    """Return the assumptions in efficiency.yaml about a device, "gpu" or "cpu"."""
     return _read("efficiency.yaml")[device]
 
 
 def _read(name: str) -> dict[str, Any]:
+    """Return the contents of a YAML file in this module's folder."""
     return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A device by its rates, and what runs on it showed."""
+    """The rates of a device, and values measured in runs on it."""
 
     rates: DeviceRates
-    efficiency: Mapping[str, float]
-    shapes: Mapping[str, Shape]  # of models, by name
+    efficiency: Mapping[str, float]  # of efficiency.yaml
+    shapes: Mapping[str, Shape]  # sizes of models, by name
     verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)  # seconds by benchmark
-    base_memory: float = CUDA_CONTEXT  # bytes of a process besides what its model explains
-    # Measured over computed seconds by phase, of a model ("": of all) in imitation (True) or RL.
+    base_memory: float = CUDA_CONTEXT  # bytes of a process in addition to those for its model
+    # (model, whether the run imitates) -> phase -> measured over computed seconds. "" as the model
+    # stands for all models.
     scale: Mapping[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
-    # Fields of `Expected` that runs showed, by benchmark and model ("": of all).
+    # (benchmark, model) -> fields of `Expected` measured in runs; "" stands for all models.
     seen: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()  # what a reader should know of these rates, a sentence each
+    notes: tuple[str, ...] = ()  # sentences on where the rates come from, for the plan
 
     def seconds(self, work: Work) -> dict[str, float]:
         """Return the seconds of one job by phase, as in a run's summary.json."""
@@ -94,52 +100,55 @@ class Machine:
         shape, size, count = self.shapes[model], BYTES[precision(spec)], processes(spec)
         peak = self.rates.bf16 if precision(spec) == "bfloat16" else self.rates.fp32
         flops, bandwidth = peak * rate["arithmetic"], self.rates.bandwidth * rate["bandwidth"]
-        layers = shape.layers * rate["layer"]
+        launch_seconds = shape.layers * rate["layer"]  # of a forward pass from Python
         vllm = work.completions > 0 and spec.compute.sampler == "vllm"
-        # Tokens that a token attends to, about.
+        # Tokens that a completion's token attends to, on average.
         context = work.expected.prompt + work.expected.length / 2
 
         sampling = 0.0
         if work.decoding_steps:
-            rows = work.rows / work.decoding_steps  # sequences in a step, on average
-            cached = rows * context * shape.key_value_bytes(size)
-            reading = (shape.multiplied * size + cached) / bandwidth
-            computing = max(reading, 2 * shape.multiplied * rows / flops)
-            split = 1 if work.steps else count  # a teacher is shared out over GPUs
-            launching = rate["graph_step"] if vllm else layers
-            sampling = work.decoding_steps * (computing / split + launching)
-        attention = 2 * shape.layers * shape.query_width * context
-        multiplying = 2 * (shape.multiplied + attention) * work.tokens / flops
-        share = shape.parameters / count
-        sent = 2 * size * (shape.parameters - share)  # gradients, then weights
-        optimizer = ADAM_BYTES * share / bandwidth + sent / (self.rates.link * rate["link"])
+            rows = work.rows / work.decoding_steps  # mean number of sequences in a step
+            cached_bytes = rows * context * shape.key_value_bytes(size)
+            read_seconds = (shape.multiplied * size + cached_bytes) / bandwidth
+            device_seconds = max(read_seconds, 2 * shape.multiplied * rows / flops)
+            split = 1 if work.steps else count  # GPUs that share a teacher's weights
+            step_launch_seconds = rate["graph_step"] if vllm else launch_seconds
+            sampling = work.decoding_steps * (device_seconds / split + step_launch_seconds)
+        attention = 2 * shape.layers * shape.query_width * context  # multiply-adds of a token
+        forward_seconds = max(
+            2 * (shape.multiplied + attention) * work.tokens / flops, work.passes * launch_seconds
+        )
+        share = shape.parameters / count  # parameters whose optimizer state a process holds
+        sent_bytes = 2 * size * (shape.parameters - share)  # gradients, then weights
+        link = self.rates.link * rate["link"]
+        optimizer_seconds = ADAM_BYTES * share / bandwidth + sent_bytes / link
         computed = {
             "sampling": sampling,
-            "backpropagation": max(multiplying, work.passes * layers) / FORWARD
-            + work.steps * optimizer,
+            "backpropagation": forward_seconds / FORWARD_SHARE + work.steps * optimizer_seconds,
             "sync": work.batches * rate["sync"] * vllm,
             "other": work.steps * rate["step"] + work.batches * rate["batch"],
             "startup": work.loads * (rate["startup"] + rate["startup_vllm"] * vllm),
         }
+        # The factors of this model's runs, else those of all models' runs of this kind, else of RL.
         keys = (model, work.imitates), ("", work.imitates), ("", False)
         scale = next((self.scale[key] for key in keys if key in self.scale), {})
         seconds = {phase: value * scale.get(phase, 1.0) for phase, value in computed.items()}
         grading = self.verdict[benchmark] * work.completions
-        if work.streams:  # what it has to wait for
+        if work.streams:  # grades while it samples: only the time of waiting afterwards counts
             grading = max(0.0, grading - seconds["sampling"])
         return seconds | {"grading": grading}
 
     def runtime(self, work: Work) -> float:
-        """Return the seconds of one job without start-up, as in a run's summary.json."""
+        """Return the seconds of one job without start-up, like `runtime.total` in summary.json."""
         seconds = self.seconds(work)
         return sum(seconds.values()) - seconds["startup"]
 
 
 def named_gpu(name: str, shapes: Mapping[str, Shape]) -> Machine:
-    """Return a GPU by its published rates.
+    """Return a machine with the published rates of a GPU in gpus.yaml.
 
     Raises:
-        BadInput: there are no rates for it.
+        BadInput: the name is unknown.
     """
     rates, assumed = gpu(name), efficiency("gpu")
     reached = ", ".join(f"{key} {value:g}" for key, value in assumed.items())
@@ -153,7 +162,7 @@ def named_gpu(name: str, shapes: Mapping[str, Shape]) -> Machine:
 
 
 def unmeasured(device: str, shapes: Mapping[str, Shape]) -> Machine:
-    """Return a machine with `cpu` or `gpu`, whose speed runs have to tell."""
+    """Return a machine with default rates for a device, "gpu" or "cpu", before any calibration."""
     if device == "gpu":
-        return named_gpu(USUAL_GPU, shapes)
+        return named_gpu(DEFAULT_GPU, shapes)
     return Machine(CORE, efficiency("cpu"), shapes)

@@ -1,4 +1,4 @@
-"""The sizes of models: made by the pipeline, in a config.json, or known by a published name."""
+"""The sizes of models, from params.yaml, from a config.json, or from models.yaml by name."""
 
 import json
 from collections.abc import Mapping
@@ -14,61 +14,65 @@ from rapid.config.params import Params
 from rapid.config.sections import EmbeddedModel
 
 FILE = Path(__file__).with_name("models.yaml")
-HEAD_DIM, WIDENING = 64, 3  # of models that the pipeline makes: heads, feed-forward layers
+# In models that the pipeline makes: width of a head, and of a feed-forward layer in hidden widths.
+HEAD_DIM, WIDENING = 64, 3
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder's sizes. Attention is grouped-query, feed-forward layers are gated."""
+    """Sizes of a decoder with grouped-query attention and gated feed-forward layers."""
 
     layers: int
     hidden: int
-    intermediate: int
+    intermediate: int  # width of a feed-forward layer
     heads: int
     kv_heads: int
     head_dim: int
     vocabulary: int
-    tied: bool
+    tied: bool  # whether input embedding and output head are one matrix
 
     @property
     def query_width(self) -> int:
-        """Numbers in the queries of one token in one layer."""
+        """The width of all queries of one token in one layer."""
         return self.heads * self.head_dim
 
     @property
     def kv_width(self) -> int:
-        """Numbers in the keys of one token in one layer, and in its values."""
+        """The width of all keys of one token in one layer; its values have the same."""
         return self.kv_heads * self.head_dim
 
     @property
     def multiplied(self) -> int:
-        """Weights that every token is multiplied with: an embedding is looked up."""
+        """The number of weights that every token is multiplied with.
+
+        The input embedding is not counted, because it is only looked up.
+        """
         attention = 2 * self.hidden * (self.query_width + self.kv_width)
         block = attention + 3 * self.hidden * self.intermediate
         return self.layers * block + self.vocabulary * self.hidden
 
     @property
     def parameters(self) -> int:
-        """All weights, without norms and biases, which are below a thousandth."""
+        """The number of weights, without norms and biases, which are below a thousandth of all."""
         return self.multiplied + (0 if self.tied else self.vocabulary * self.hidden)
 
     def key_value_bytes(self, size: int) -> int:
-        """Return bytes of one token's keys and values in all layers, `size` bytes a number."""
+        """Return the bytes of a token's keys and values in all layers, with `size` per number."""
         return 2 * self.layers * self.kv_width * size
 
 
 @cache
 def published() -> dict[str, Shape]:
-    """Return the shapes of known published models, by name without owner."""
+    """Return the shapes of the published models in models.yaml, by name without owner."""
     models = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return {name: from_values(config, FILE) for name, config in models.items()}
 
 
 def from_config(path: Path) -> Shape:
-    """Return the shape in a config.json as transformers writes it.
+    """Return the shape in a config.json of transformers.
 
     Raises:
-        BadInput: it is no JSON, or lacks a size.
+        BadInput: the file is not JSON, or lacks a size.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -78,10 +82,13 @@ def from_config(path: Path) -> Shape:
 
 
 def from_values(values: dict[str, Any], source: Path | str) -> Shape:
-    """Return the shape in the values of a configuration, which are from `source`.
+    """Return the shape in the values of a config.json.
+
+    Args:
+        source: where the values come from, for error messages.
 
     Raises:
-        BadInput: they lack a size.
+        BadInput: a size is missing.
     """
     values = values.get("text_config", values)
     try:
@@ -106,10 +113,10 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
     """Return the shape of each model in params.yaml.
 
     Args:
-        configs: config.json of models whose sources do not tell their shape.
+        configs: model name -> its config.json, for models whose shape is not known otherwise.
 
     Raises:
-        BadInput: the shape of one is not known.
+        BadInput: the shape of a model is not known, or `configs` names an unknown model.
     """
     if unknown := [name for name in configs if name not in params.models]:
         raise BadInput(
@@ -122,10 +129,13 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
 
 
 def find_shape(name: str, params: Params) -> Shape:
-    """Return the shape of a model that the pipeline makes, or that its source tells.
+    """Return the shape of a model in params.yaml.
+
+    It follows from the parameters of a model that the pipeline makes. For a published model it is
+    in the config.json of its folder, or in models.yaml.
 
     Raises:
-        BadInput: its source does not; the message says how to give it.
+        BadInput: the shape is not known; the message says how to give it.
     """
     model, vocabulary = params.models[name], params.pretraining.vocabulary
     if isinstance(model, EmbeddedModel):

@@ -1,6 +1,11 @@
-"""Counts the work of each job: the same for every machine that does it.
+"""Counts the work of each job, which does not depend on the machine.
 
-Counts are of the busiest process. Where completions or groups are random, they are means.
+Counts are those of the busiest process of the job. If they depend on random lengths or rewards,
+they are expected values.
+
+An inference batch has the completions of H optimizer steps, sampled at once. A step's completions
+are processed in micro-batches, with a forward and a backward pass each. A group has the completions
+of one prompt.
 """
 
 from collections.abc import Callable
@@ -15,9 +20,9 @@ from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpe
 from rapid.cost.expected import Expected
 
 BYTES = {"bfloat16": 2, "float32": 4}  # of a number, by precision
-AT_A_TIME = 256  # completions that rapid.sampling samples at a time with transformers
-IN_FLIGHT = 256  # sequences that vLLM works on at a time
-FORWARD = 1 / 3  # of the seconds of a forward and backward pass
+AT_A_TIME = 256  # completions that rapid.sampling samples in one batch with transformers
+IN_FLIGHT = 256  # sequences that vLLM processes at the same time
+FORWARD_SHARE = 1 / 3  # a forward pass's share of the time of a forward and backward pass
 
 
 @dataclass(frozen=True)
@@ -26,32 +31,32 @@ class Work:
 
     spec: BaseModel
     expected: Expected
-    loads: int = 1  # of a model
+    loads: int = 1  # number of times that a model is loaded
     # Sampling.
-    completions: float = 0.0  # each is graded
-    decoding_steps: float = 0.0  # of all calls of the sampler
-    rows: float = 0.0  # sequences computed, summed over decoding steps
+    completions: float = 0.0  # sampled and graded
+    decoding_steps: float = 0.0  # of all calls of the sampler together
+    rows: float = 0.0  # sequences that a decoding step computes, summed over the steps
     batches: float = 0.0  # inference batches
-    # Training. A forward pass without backward counts `FORWARD`.
-    steps: float = 0.0  # of the optimizer
-    passes: float = 0.0  # forward and backward, of a micro-batch each
-    tokens: float = 0.0  # of these, prompts and padding included
+    # Training. A forward pass without a backward pass counts `FORWARD_SHARE`.
+    steps: float = 0.0  # optimizer steps
+    passes: float = 0.0  # forward and backward passes of a micro-batch
+    tokens: float = 0.0  # tokens in all passes, with prompts and padding
 
     @property
     def imitates(self) -> bool:
-        """Return whether it trains on demonstrations, which is another loop than RL."""
+        """Return whether the job trains on demonstrations, in a different loop than RL."""
         return self.steps > 0 and not self.completions
 
     @property
     def streams(self) -> bool:
-        """Return whether it grades while it samples: RL with transformers, on several cores."""
+        """Return whether the job grades while it samples: RL by transformers on several cores."""
         if not (self.steps and self.completions):
             return False
         return self.spec.compute.threads > 1 and self.spec.compute.sampler == "transformers"
 
 
 def subject(spec: BaseModel) -> tuple[str, str]:
-    """Return the benchmark and the model of a job, "" where it has none."""
+    """Return the benchmark and the model of a job; "" for one that it does not have."""
     match spec:
         case DistillSpec():
             return spec.benchmark, spec.teacher
@@ -68,22 +73,22 @@ def precision(spec: BaseModel) -> str:
 
 
 def processes(spec: BaseModel) -> int:
-    """Return the processes of a training run, or the GPUs that share a teacher."""
+    """Return the number of a training run's processes, or of the GPUs that share a teacher."""
     if isinstance(spec, TrainSpec):
         return spec.compute.processes
     return getattr(spec, "tensor_parallel", 1)
 
 
 def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expected]) -> Work:
-    """Return the work of a job that computes with a model.
+    """Return the work of a job that runs a model.
 
     Args:
-        expect: returns what is expected of a benchmark and a model.
+        expect: returns the expectations for a benchmark and a model.
     """
     benchmark, model = subject(spec)
     expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
     match spec:
-        case PretrainSpec():  # on demonstrations of like lengths, without padding
+        case PretrainSpec():  # demonstrations in a batch have similar lengths: no padding
             learned = [expect(name, model) for name in spec.params.benchmarks]
             batch, steps = spec.pretraining.batch, spec.params.steps * len(learned)
             tokens = spec.params.steps * batch * sum(e.prompt + e.length for e in learned)
@@ -95,7 +100,9 @@ def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expec
             return train_work(spec, steps, expected)
         case TrainSpec():
             problems = spec.problems or sizes.train
-            batches = problems * spec.training.group_size // (spec.H * spec.n_step)  # whole ones
+            batches = (
+                problems * spec.training.group_size // (spec.H * spec.n_step)
+            )  # only whole ones
             return train_work(spec, spec.training.epochs * batches * spec.H, expected)
         case EvaluateSpec():
             models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
@@ -107,10 +114,11 @@ def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expec
 
 
 def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | None = None) -> Work:
-    """Return the work of a training run of so many optimizer steps.
+    """Return the work of a training run.
 
     Args:
-        run: share of groups that ran, where it is known.
+        steps: number of optimizer steps.
+        run: share of completions that were trained on, if it is known; by default the expected one.
     """
     count, micro_batch = processes(spec), spec.passes.micro_batch
     if spec.training is None:
@@ -120,14 +128,15 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
         return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
     run = run_share(spec, expected) if run is None else run
-    share = run * spec.n_step / count  # of a step's completions, for a process to train on
-    padded = min(group, micro_batch)  # completions that are as wide as the longest of them
-    prompts = share / min(padded, spec.n_step / count)  # one for those of a group in a micro-batch
+    share = run * spec.n_step / count  # completions of a step that one process trains on
+    padded = min(group, micro_batch)  # completions that are padded to the longest of them
+    # The prompt is computed once for the completions of a group in a micro-batch.
+    prompts = share / min(padded, spec.n_step / count)
     tokens = prompts * expected.prompt + share * expected.longest(padded)
     rounds, drawn = sampling_rounds(spec, expected)
     batches, completions = steps / spec.H * rounds, steps / spec.H * drawn * group / count
     batch = min(spec.sampling_batch or completions / batches, completions / batches)
-    scale = steps * (1 + FORWARD * _further_forwards(spec))
+    scale = steps * (1 + FORWARD_SHARE * _count_extra_forwards(spec))
     return Work(
         spec,
         expected,
@@ -139,12 +148,15 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     )
 
 
-def _further_forwards(spec: TrainSpec) -> float:
-    """Return the forward passes without backward of an RL step: how often all tokens are in one.
+def _count_extra_forwards(spec: TrainSpec) -> float:
+    """Return the mean number of forward passes without a backward pass over an RL step's tokens.
 
-    A KL term needs the reference's log-probs in all steps. Later steps of an inference batch
-    compute log mu, unless the sampler's is the policy's, and the importance weights of a group that
-    is run in several passes where each completion needs them all.
+    1. A KL term needs the log-probs under the reference policy in every step.
+    2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
+       policy. They are computed unless the sampler's values are exact, which they are in float32.
+    3. All but the first step need the importance weights of a whole group before its backward
+       pass, if the algorithm compares them (`compares_weights`) and the group takes several
+       micro-batches.
     """
     training, objective = spec.training, spec.objective
     compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
@@ -154,19 +166,21 @@ def _further_forwards(spec: TrainSpec) -> float:
 
 
 def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
-    """Return the mean rounds of sampling for an inference batch, and the groups that they draw.
+    """Return the mean numbers of sampling rounds and of groups drawn for an inference batch.
 
-    Only dynamic sampling has more than one round. Each draws the groups that are still without
-    signal, until none is or the rounds are over.
+    Only dynamic sampling has more than one round. Each further round replaces the groups that have
+    no signal, until all groups have one or the rounds are used up.
     """
     rounds = range(parse(spec.run.algorithm).algorithm.rounds(spec.objective))
     groups = spec.H * spec.n_step / spec.training.group_size
-    dead = [(1 - expected.signal) ** number for number in rounds]  # share of groups, before each
+    dead = [
+        (1 - expected.signal) ** number for number in rounds
+    ]  # share of groups, before each round
     return sum(1 - (1 - share) ** groups for share in dead), groups * sum(dead)
 
 
 def run_share(spec: TrainSpec, expected: Expected) -> float:
-    """Return the mean share of groups that may have a gradient. The others are not run."""
+    """Return the mean share of groups trained on; groups without a gradient are skipped."""
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
@@ -177,10 +191,15 @@ def run_share(spec: TrainSpec, expected: Expected) -> float:
 def _sampling(
     spec: BaseModel, completions: float, batch: float, expected: Expected, waiting: int = 1
 ) -> dict[str, float]:
-    """Return counts of sampling completions, a batch in a call of the sampler.
+    """Return the fields of `Work` that count sampling.
 
-    vLLM fills the places of completions that have ended; transformers computes every row to the
-    last. `waiting` processes wait for each other's calls.
+    When a completion ends, vLLM starts another one in its place. transformers computes every row of
+    a batch until the longest completion has ended.
+
+    Args:
+        completions: number of all completions.
+        batch: completions in one call of the sampler.
+        waiting: number of processes that wait for each other after each call.
     """
     vllm = spec.compute.sampler == "vllm"
     in_flight = min(batch, IN_FLIGHT) if vllm else batch

@@ -1,1 +1,1 @@
-"""Exit statuses of commands, and messages for the exceptions that end them."""
+"""Turns exceptions that end a command into messages and exit statuses."""

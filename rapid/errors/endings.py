@@ -1,4 +1,4 @@
-"""Run a command: an error that its user can correct is one line and decides the exit status."""
+"""Run a command; print errors that the user can correct as one line, without a traceback."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,9 @@ from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.lean import LeanUnavailable
 from rapid.vllm_server import ServerDied
 
-OK, FAILED, MISUSED = 0, 1, 2
+OK, FAILED, MISUSED = 0, 1, 2  # exit statuses
+# Errors of a correct command on valid input, which mean FAILED: a grader, Lean or the vLLM server
+# does not work, or weights are not finite.
 EXPECTED_ERRORS = (GraderDied, GradingFailed, LeanUnavailable, ServerDied, FloatingPointError)
 
 
@@ -20,12 +22,13 @@ def run_command(command: str, action: Callable[[], int | None], out: Path | None
     """Run a command, print an error that its user can correct, and return the exit status.
 
     Args:
-        command: its name.
-        action: does the work and returns an exit status, None for success.
-        out: the folder that it writes to, for messages about a full disk and the like.
+        command: name of the subcommand of `rapid`.
+        action: does the work, and returns an exit status or None for success.
+        out: the folder that the command writes to; named in messages about a full disk and similar
+            shortages.
 
     Raises:
-        Exception: a mistake in this program, which its user cannot correct.
+        Exception: any other exception, which is a mistake in this program.
     """
     try:
         return action() or OK

@@ -1,7 +1,7 @@
-"""Describe what a machine lacks, from an exception: disk space, permissions, memory, packages.
+"""Describe from an exception what a machine lacks: disk space, permissions, memory, packages.
 
-Libraries report a shortage in different ways: as an OSError with a number, or with the system's
-message in their own (safetensors, torch).
+Libraries report a shortage in different ways: as an OSError with an error number, or as an
+exception of their own whose message contains the system's message (safetensors, torch).
 """
 
 import errno
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
 
-REPEAT = "then run the same command again"
+REPEAT = "then run the same command again"  # end of most advice
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Shortage:
     """Something that a machine lacks: how to recognize it in an exception, and what to do."""
 
     name: str
-    numbers: tuple[int, ...]  # of OSErrors
-    pattern: str  # of messages of other exceptions
+    numbers: tuple[int, ...]  # values of OSError.errno
+    pattern: str  # regular expression for the messages of other exceptions
     advice: str
 
 
@@ -29,7 +29,7 @@ SHORTAGES = [
         "no space left on the disk",
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
         r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
-        r"|unexpected pos \d+ vs|basic_ios::clear: iostream error",  # torch.save's
+        r"|unexpected pos \d+ vs|basic_ios::clear: iostream error",  # by torch.save
         f"Free some space, {REPEAT}. `rapid plan` says how much an experiment takes",
     ),
     Shortage(
@@ -44,7 +44,7 @@ SHORTAGES = [
         (errno.ENOMEM,),
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
         r"|bad_alloc|can't start new thread"
-        r"|error return without exception set",  # from C code that got no memory
+        r"|error return without exception set",  # by C code that got no memory
         "Lower training.micro_batch (sft.micro_batch for SFT) or set it to auto, or "
         f"raise the memory limit (ulimit -v, the job's memory in SLURM), {REPEAT}. `rapid "
         "plan` says how much a job takes",
@@ -71,7 +71,7 @@ SHORTAGES = [
 
 
 def describe_shortage(error: BaseException) -> str | None:
-    """Return a line on what is lacking and what to do; None if the error has another cause."""
+    """Return one line on what is lacking and what to do; None if no shortage caused the error."""
     for cause in _iterate_causes(error):
         if isinstance(cause, ModuleNotFoundError) and (extra := find_extra(cause.name or "")):
             return f"{cause}. Run `make setup`, or `pip install -e '.[{extra}]'` in the clone"
@@ -87,7 +87,10 @@ def describe_shortage(error: BaseException) -> str | None:
 
 
 def find_extra(module: str) -> str | None:
-    """Return the extra of this package that installs a module; None if no extra does."""
+    """Return the optional dependency group (extra) of this package that installs a module, or None.
+
+    None also if the package installs the module without an extra.
+    """
     name = module.split(".")[0].replace("_", "-")
     with suppress(PackageNotFoundError):  # a checkout that was not installed
         for line in requires("rapid-rl") or ():  # requirements without an extra come first
@@ -100,6 +103,7 @@ def find_extra(module: str) -> str | None:
 
 
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, then the exceptions that it was raised from or while handling."""
     while error:
         yield error
         error = error.__cause__ or error.__context__

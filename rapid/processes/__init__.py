@@ -1,1 +1,1 @@
-"""Processes of jobs: the fork server, distributed training, and processes that end with another."""
+"""Processes of jobs: the fork server, distributed training, locks, and ending with a parent."""

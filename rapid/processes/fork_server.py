@@ -1,19 +1,21 @@
-"""The fork server: a process that jobs are forked from, so that each need not import torch and TRL.
+"""The fork server: a process that has imported torch and TRL, and from which jobs are forked.
 
-These imports take 5 s of a core, a large part of a job with models as small as the embedded ones.
-The workflow starts one fork server for its duration (`Snakefile`) and exports its socket's path in
-RAPID_WARM. The `rapid` command sends it its arguments, folder, environment and standard streams;
-the fork server forks a child that runs the command, and answers with its exit status. If RAPID_WARM
-is not set, or nobody answers there, the command runs by itself, with the same result.
+The imports take 5 s on one core, which is a large part of a job with a small model. The workflow
+starts one fork server (workflow/rules/start.smk) and exports the path of its socket in RAPID_WARM.
+A `rapid` command sends its arguments, working folder, environment and standard streams to this
+socket. The fork server forks a child that runs the command, and answers with the child's exit
+status. If RAPID_WARM is not set, or nothing answers on the socket, the command runs in its own
+process, with the same result.
 
-A run that was disturbed (`rapid.training.usage`) exits with RETRY_STATUS. It is run again in a new
-child, at most twice, as long as no more than a tenth of all commands are run again.
+A training run whose runtime other processes disturbed (`rapid.training.usage`) exits with
+RETRY_STATUS. It is run again in a new child, at most twice, and only while the reruns are at most a
+tenth of all commands.
 
-Processes of graders that outlive a job, such as a Lean that has started, are lent to the child
-before the fork (`lend`), and taken back when it has ended.
+Some processes of graders are kept from one job to the next, for example a started Lean. The fork
+server lends them to the child before the fork (`lend`), and takes them back after the child's end.
 
-The fork server has one thread, and has not used a GPU when it forks. It ends with its parent. If a
-command is killed, its child ends too.
+The fork server has one thread and does not use a GPU, because neither threads nor CUDA survive a
+fork. It ends with its parent. If a command is killed, its child ends too.
 """
 
 import contextlib
@@ -35,25 +37,34 @@ from rapid.processes.lifetimes import KILLED_HINT, end_with_parent
 SOCKET_VARIABLE = "RAPID_WARM"
 ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # number of the attempt at a command, for its child
 MAX_ATTEMPTS = 3
-RETRY_STATUS = os.EX_TEMPFAIL
-MAX_RETRY_SHARE = 0.1  # of all commands so far
+RETRY_STATUS = os.EX_TEMPFAIL  # exit status of a run with a right result and a disturbed runtime
+MAX_RETRY_SHARE = 0.1  # reruns as a share of all commands so far
 STREAM_COUNT = 3  # standard input, output, error
-MESSAGE_BYTES = 1 << 20
-POLL_SECONDS = 0.05
+MESSAGE_BYTES = 1 << 20  # bytes of a request, at most
+POLL_SECONDS = 0.05  # from one look at connections and children to the next
 END_SIGNALS = signal.SIGTERM, signal.SIGINT
 GRACE_SECONDS = 60  # for jobs to save a checkpoint when the fork server ends
 
-TakeBack = Callable[[bool], None]  # called after a child's end, with whether it ended well
+# A Lender is called before the fork with a command's arguments. If it lends processes to the child,
+# it returns a TakeBack, which is called after the child's end with whether the child ended well.
+TakeBack = Callable[[bool], None]
 Lender = Callable[[list[str]], TakeBack | None]
 
 
 def get_attempt() -> int:
-    """Return the number of the attempt at its command that this process is, from 1."""
+    """Return the number of this attempt to run the command: 1, or more if it is a rerun."""
     return int(os.environ.get(ATTEMPT_VARIABLE, "1"))
 
 
 def run_in_child(arguments: list[str]) -> int | None:
-    """Have the fork server run `rapid`; return the exit status, None if there is no fork server."""
+    """Have a child of the fork server run `rapid`, again if it was disturbed.
+
+    Args:
+        arguments: those of the `rapid` command.
+
+    Returns:
+        The exit status; None if there is no fork server.
+    """
     for attempt in range(1, MAX_ATTEMPTS + 1):
         status = _send_request(arguments, {**os.environ, ATTEMPT_VARIABLE: str(attempt)})
         if status != RETRY_STATUS:
@@ -67,6 +78,7 @@ def run_in_child(arguments: list[str]) -> int | None:
 
 
 def _send_request(arguments: list[str], environment: dict[str, str]) -> int | None:
+    """Send a command to the fork server, and wait for the exit status; None if nothing listens."""
     path = os.environ.get(SOCKET_VARIABLE)
     if not path:
         return None
@@ -75,7 +87,7 @@ def _send_request(arguments: list[str], environment: dict[str, str]) -> int | No
         try:
             connection.connect(path)
             socket.send_fds(connection, [json.dumps(request).encode()], range(STREAM_COUNT))
-        except OSError:  # nobody listens, or the environment is too large to be sent
+        except OSError:  # nothing listens, or the environment is too large to be sent
             return None
         answer = connection.recv(64)
     if not answer:
@@ -96,19 +108,20 @@ def serve_requests(
     Args:
         path: of the socket to listen on.
         parent: process id of the parent, which may end while this process imports.
-        prepare: imports what jobs need, and does what all of them would do first.
-        run: runs a command from its arguments, in a child, and returns the exit status.
-        lend: called with a command's arguments before the fork; may return a function that is
-            called after the child's end, with whether the child ended well.
+        prepare: imports the packages that jobs need, and does the work that all jobs begin with.
+        run: called in the child with the command's arguments; returns the exit status.
+        lend: called before each fork; see `Lender`.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # imports may initialise CUDA, which survives no fork
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else imports might initialise CUDA before the fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     prepare()
-    end_with_parent(0)  # from now on the loop below looks whether the parent lives, and tidies up
-    gc.freeze()  # keeps the imported objects out of the children's garbage collections
-    received_signals: list[int] = []  # those that end this process; Ctrl-C reaches the jobs too
+    # Until here Linux ended this process with its parent. From now on the loop below checks whether
+    # the parent lives, so that children are ended and the socket is removed.
+    end_with_parent(0)
+    gc.freeze()  # children's garbage collections then skip the imported objects
+    received_signals: list[int] = []  # a signal in it ends the loop
     handlers = {
         end_signal: signal.signal(end_signal, lambda number, _: received_signals.append(number))
         for end_signal in END_SIGNALS
@@ -126,6 +139,8 @@ def serve_requests(
 
 
 class _Child(NamedTuple):
+    """A forked child that runs a command, and the function to call after its end."""
+
     pid: int
     take_back: TakeBack | None
 
@@ -134,37 +149,40 @@ class _ForkServer:
     """Forks a child for each connection that sends a request, and answers with its exit status.
 
     Args:
-        handlers: the signal handlers that children get back.
+        handlers: the signal handlers from before `serve_requests`, which children restore.
     """
 
     def __init__(self, listener: socket.socket, run: Callable, lend: Lender, handlers: dict):
         self._listener, self._run, self._lend, self._handlers = listener, run, lend, handlers
         self._children: dict[socket.socket, _Child] = {}
-        self._without_request: set[socket.socket] = set()
-        self._abandoned: set[socket.socket] = set()  # their commands ended before their children
+        self._pending: set[socket.socket] = set()  # no request has arrived yet
+        self._abandoned: set[socket.socket] = set()  # the command ended before its child
         self._commands = self._retries = 0
 
     def handle_connections(self) -> None:
-        """Wait a moment for connections and requests, and for commands that are killed."""
+        """Accept connections, fork a child for each request, and end children of killed commands.
+
+        Waits at most `POLL_SECONDS` for one of these.
+        """
         waiting = self._children.keys() - self._abandoned
-        sockets = [self._listener, *self._without_request, *waiting]
+        sockets = [self._listener, *self._pending, *waiting]
         readable, _, _ = select.select(sockets, [], [], POLL_SECONDS)
         for connection in readable:
             if connection is self._listener:
-                self._without_request.add(connection.accept()[0])
-            elif connection in self._without_request:
-                self._without_request.remove(connection)
+                self._pending.add(connection.accept()[0])
+            elif connection in self._pending:
+                self._pending.remove(connection)
                 if child := self._fork_child(connection):
                     self._commands += 1
                     self._children[connection] = child
                 else:
                     connection.close()
-            else:  # a command sends nothing after its request, so it has ended
+            else:  # a command sends one request only, so readable means that it has ended
                 self._abandoned.add(connection)
                 os.kill(self._children[connection].pid, signal.SIGTERM)
 
     def collect_children(self) -> None:
-        """Answer the commands whose children have ended."""
+        """Send the exit status of each child that has ended to its command."""
         for connection, child in list(self._children.items()):
             pid, wait_status = os.waitpid(child.pid, os.WNOHANG)
             if not pid:
@@ -172,7 +190,7 @@ class _ForkServer:
             status = os.waitstatus_to_exitcode(wait_status)
             ended_well = status in (0, RETRY_STATUS)
             if status == RETRY_STATUS and self._retries >= MAX_RETRY_SHARE * self._commands:
-                status = 0
+                status = 0  # too many reruns already: keep the result, which is right
             self._retries += status == RETRY_STATUS
             with contextlib.suppress(OSError):  # the command has ended
                 connection.send(str(status).encode())
@@ -183,7 +201,10 @@ class _ForkServer:
                 child.take_back(ended_well)
 
     def end_children(self) -> None:
-        """Send SIGTERM to all children, and give them time to save a checkpoint."""
+        """Send SIGTERM to all children, and wait until they have saved a checkpoint and ended.
+
+        Waits at most `GRACE_SECONDS`.
+        """
         pids = [child.pid for child in self._children.values()]
         for pid in pids:
             os.kill(pid, signal.SIGTERM)
@@ -207,12 +228,12 @@ class _ForkServer:
         request = json.loads(message)
         take_back = self._lend(request["arguments"])
         parent = os.getpid()
-        # Until the child has its own handlers, no signal may be lost.
+        # Signals that arrive before the child has restored its handlers are delivered afterwards.
         signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         try:
             pid = os.fork()
-        except OSError as error:  # the children that run go on
-            with contextlib.suppress(OSError):  # nobody reads the command's log
+        except OSError as error:  # no memory: this command fails, the running children go on
+            with contextlib.suppress(OSError):  # the command's log may be closed or full
                 os.write(
                     streams[-1],
                     f"rapid: the fork server cannot start this job: {error}\n".encode(),
@@ -246,7 +267,7 @@ class _ForkServer:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
                 os.close(stream)
-            for inherited in (connection, self._listener, *self._without_request, *self._children):
+            for inherited in (connection, self._listener, *self._pending, *self._children):
                 inherited.close()
             os.chdir(request["folder"])
             os.environ.clear()
@@ -257,7 +278,7 @@ class _ForkServer:
         except BaseException:
             traceback.print_exc()
         finally:
-            with contextlib.suppress(OSError):  # the disk of the command's log is full
+            with contextlib.suppress(OSError):  # the disk with the command's log may be full
                 sys.stdout.flush()
                 sys.stderr.flush()
             os._exit(status)

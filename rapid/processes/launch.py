@@ -1,9 +1,11 @@
-"""Train in several processes, if `compute.processes` is more than one.
+"""Train one run in several processes, if the parameter `compute.processes` is more than one.
 
-1. The process of `rapid train` becomes accelerate's launcher, with ZeRO-2 as in the paper
-   (workflow/accelerate/zero2.yaml). It holds the leases; its processes divide the cores and GPUs.
-2. On several servers (`compute.nodes`), srun starts such a launcher on each, within the SLURM job.
-3. Each process runs `rapid.stages.train_process`; only the first one writes files.
+1. The process of `rapid train` becomes accelerate's launcher, with DeepSpeed's ZeRO-2 as in the
+   paper (workflow/accelerate/zero2.yaml). The launcher holds the leases on cores and GPUs
+   (`rapid.resources.leases`), and its training processes divide these between them.
+2. With several servers (`compute.nodes`), srun starts such a launcher on each server of the SLURM
+   job.
+3. Each training process runs `rapid.stages.train_process`. Only the first process writes files.
 """
 
 import os
@@ -42,10 +44,10 @@ def launch_processes(
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     if spec.compute.device == "cpu":
-        os.environ["DS_ACCELERATOR"] = "cpu"
+        os.environ["DS_ACCELERATOR"] = "cpu"  # DeepSpeed would use GPUs of the machine
     folder = Path(paths[-1])
     folder.mkdir(parents=True, exist_ok=True)
-    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # by default torch leaves one in /tmp
+    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves a folder in /tmp
     options = {
         "config_file": ACCELERATE_CONFIG,
         "log_dir": logs.name,
@@ -66,7 +68,7 @@ def launch_processes(
     except ChildFailedError as error:
         print(f"rapid train: a process failed: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    except SignalException as error:  # its processes got the signal too, and have ended
+    except SignalException as error:  # the training processes got it too, and have ended
         raise SystemExit(128 + error.sigval) from None
 
 
@@ -93,7 +95,10 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
 
 
 def launch_node(address: str, port: str, spec_json: str, *paths: str) -> None:
-    """Lease this server's cores and GPUs, and run its processes; srun calls this on each server."""
+    """Lease this server's cores and GPUs, and run its training processes.
+
+    srun calls this on each server.
+    """
     spec, rank = TrainSpec.model_validate_json(spec_json), int(os.environ["SLURM_PROCID"])
     with nullcontext() if rank else lease_folder(Path(paths[-1], CHECKPOINTS)):
         lease_resources(spec)

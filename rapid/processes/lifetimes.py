@@ -1,4 +1,4 @@
-"""End processes with their parent, their workflow or their reader."""
+"""End a process when its parent, its workflow, or the reader of its output ends."""
 
 import ctypes
 import os
@@ -8,31 +8,31 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PARENT_DEATH_SIGNAL = 1  # of prctl
+PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, an option of Linux's prctl
 # Ends messages on killed processes.
 KILLED_HINT = "; if nobody did that, the machine ran out of memory (see dmesg)"
 WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started this job
 
 
 def is_main_process() -> bool:
-    """Return whether this is the one process of its job that writes files."""
+    """Return whether this process writes the job's files: among several, the one with rank 0."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have Linux send this process a signal when its parent ends or is killed."""
+    """Have Linux send this process a signal when its parent ends or is killed; 0 sends none."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, number)
 
 
 def end_with_workflow() -> None:
-    """End this job when the workflow that started it ends or is killed, if a workflow started it.
+    """If a workflow started this job, end the job when the workflow ends or is killed.
 
     The job gets SIGTERM, so that training can save a checkpoint.
     """
     if workflow := os.environ.pop(WORKFLOW_VARIABLE, None):
         end_with_parent(signal.SIGTERM)
-        if os.getppid() != int(workflow):
+        if os.getppid() != int(workflow):  # the workflow ended before the line above
             sys.exit("rapid: the workflow that started this job has ended")
 
 
@@ -48,13 +48,14 @@ def end_with_reader() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        if not _has_no_reader(sys.stdout.fileno()):  # the error is of another pipe
+        if not _has_no_reader(sys.stdout.fileno()):  # another pipe broke
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         sys.exit(128 + signal.SIGPIPE)
 
 
 def _has_no_reader(descriptor: int) -> bool:
+    """Return whether a file descriptor is a pipe whose other end is closed."""
     pipe = select.poll()
     pipe.register(descriptor, 0)
     return any(events & select.POLLERR for _, events in pipe.poll(0))

@@ -1,9 +1,10 @@
-"""Remove Snakemake's locks of a dead workflow, and respect those of a living one.
+"""Remove the locks that a killed workflow left behind, but not those of a running workflow.
 
-Snakemake locks the files of a workflow by lock files that name no owner and remain if it is killed.
-So every workflow also holds a lock of the operating system in the same folder, which Linux releases
-when the workflow ends or is killed. A workflow that gets this lock exclusively is the only one
-alive, and removes what dead ones have left.
+Snakemake protects the files of a workflow by lock files in .snakemake/. These do not say which
+process owns them, and remain if Snakemake is killed; the next workflow then refuses to start.
+So every workflow also holds a `flock` on a file in that folder, which Linux releases when the
+workflow ends or is killed. A workflow that gets this lock exclusively is the only one running, so
+it can remove the lock files and the sockets of fork servers that killed workflows left.
 """
 
 import contextlib
@@ -13,20 +14,27 @@ import platform
 import shutil
 from pathlib import Path
 
+# In .snakemake/: our lock file, and the folders of Snakemake's lock files and of the sockets on
+# which fork servers (`rapid.processes.fork_server`) listen.
 WORKFLOW_LOCK = "rapid.lock"
-SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS = "locks", "rapid-warm"  # folders
+SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS = "locks", "rapid-warm"
 
 
 def hold_workflow_lock(folder: Path) -> None:
-    """Hold a shared lock on Snakemake's folder until the process ends; clear it if no other does.
+    """Hold a shared lock on .snakemake/ until this process ends, and remove what is left there.
 
-    On some file systems locks do not reach other machines, and a lock held on another one looks
-    free. So what a workflow on another machine has left is not removed, as Snakemake advises.
+    Files that killed workflows left are removed only if no other workflow holds the lock. They are
+    kept if the last workflow ran on another machine: some file systems do not share locks between
+    machines, so that workflow may still run. Snakemake then prints how to unlock the folder.
+
+    Args:
+        folder: .snakemake/ in the working folder; it is created if needed.
     """
-    with contextlib.suppress(OSError):  # no place to write, or no such locks: Snakemake says so
+    # Errors are ignored: Snakemake itself reports a folder that it cannot write to or lock.
+    with contextlib.suppress(OSError):
         folder.mkdir(exist_ok=True)
-        lock = os.open(folder / WORKFLOW_LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # Linux closes it
-        with contextlib.suppress(OSError):  # another workflow lives, or the disk is full
+        lock = os.open(folder / WORKFLOW_LOCK, os.O_RDWR | os.O_CREAT, 0o666)  # open until exit
+        with contextlib.suppress(OSError):  # another workflow runs, or the disk is full
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             host = platform.node().encode()
             is_own_host = os.pread(lock, 256, 0) in (b"", host)

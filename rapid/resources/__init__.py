@@ -1,1 +1,1 @@
-"""Cores, GPUs, memory and time that jobs request, and leases on cores and GPUs."""
+"""The cores, GPUs, memory and time that jobs request; and locks that give a job cores and GPUs."""

@@ -3,6 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 
+# The environment variable that tells CUDA which GPUs a process may use.
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -12,9 +13,9 @@ class Gpu:
 
     Args:
         name: its number or UUID, as in CUDA_VISIBLE_DEVICES.
-        identity: its UUID, which is the same for all processes of the machine. Its number is not:
-            SLURM may number each job's GPUs from 0.
-        memory_mb: in 1e6 bytes.
+        identity: its UUID, by which all processes of the machine know it. Numbers differ between
+            processes, because SLURM may number each job's GPUs from 0.
+        memory_mb: total memory in 1e6 bytes.
     """
 
     name: str
@@ -23,7 +24,7 @@ class Gpu:
 
 
 def list_visible_gpus() -> list[Gpu]:
-    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows; [] without a driver."""
+    """Return the NVIDIA GPUs that CUDA_VISIBLE_DEVICES allows; [] if no driver is installed."""
     try:
         import pynvml
 
@@ -44,7 +45,7 @@ def list_visible_gpus() -> list[Gpu]:
 def select_gpus(gpus: list[Gpu], names: str) -> list[Gpu]:
     """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, by number or UUID prefix.
 
-    Names after the first unknown one are ignored, as CUDA does: "0,-1,1" is GPU 0.
+    Like CUDA, it ignores all names after the first unknown name: "0,-1,1" is GPU 0.
     """
     selected: list[Gpu] = []
     for name in filter(None, map(str.strip, names.split(","))):

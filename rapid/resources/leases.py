@@ -1,15 +1,16 @@
-"""Lease cores and GPUs to one job at a time, so that runtimes of concurrent jobs are comparable.
+"""Lease each core and GPU to one job at a time, so that runtimes of concurrent jobs are comparable.
 
-Every job that computes leases its cores and GPUs before it imports anything heavy. A lease is a
-lock on a file per core or GPU, held until the process ends, also if it is killed. The process and
-all that it starts (sampling, grading, Lean) are bound to its cores and see only its GPUs, so that
-two jobs never share one. A job that finds none free waits; its runtime does not count yet.
+Every job that computes leases its cores and GPUs before it imports large packages. A lease is a
+lock on a file; there is one file for each core and GPU. The operating system releases the lock when
+the process ends or is killed. The job and all processes that it starts (sampling, grading, Lean)
+are bound to the leased cores and see only the leased GPUs, so that no two jobs share a core or GPU.
+A job waits until enough are free; its runtime is counted from then on.
 
-The locks belong to a user on a machine, not to a project: two pipelines of one user respect each
-other. They are in the temporary folder, so containers and SLURM jobs that have a temporary folder
-of their own do not see each other's. A job leases only cores that it may run on and GPUs in
-CUDA_VISIBLE_DEVICES, both of which SLURM sets. On a system that cannot bind processes to cores
-(macOS) leases still limit how many jobs run at once.
+The locks belong to a user on a machine, not to a project, so two pipelines of one user respect each
+other's leases. The lock files are in the temporary folder. Containers and SLURM jobs with a
+temporary folder of their own therefore do not see each other's leases. A job leases only cores that
+it may run on and GPUs in CUDA_VISIBLE_DEVICES; SLURM sets both. macOS cannot bind processes to
+cores; there leases still limit how many jobs run at once.
 """
 
 import contextlib
@@ -28,11 +29,16 @@ from filelock import FileLock, Timeout
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
 
-_held_locks: list[FileLock] = []  # a FileLock releases its lock when it is garbage-collected
-POLL_SECONDS = 0.2
-REFUSE_AFTER_SECONDS = 2.0  # processes of a killed job take a moment to end
-WAITING = "waiting for "  # begins the line that a waiting job writes to its log
-GATHERING_SECONDS = 1.0  # more than another job takes to lease, unless it has to wait
+# Kept until the process ends, because a FileLock releases its lock when it is garbage-collected.
+_held_locks: list[FileLock] = []
+POLL_SECONDS = 0.2  # from one try to get a lock to the next
+# How long a run waits for the lock on its folder before it is refused: after a job is killed, its
+# processes hold the lock for a moment.
+REFUSE_AFTER_SECONDS = 2.0
+WAITING = "waiting for "  # a waiting job writes a line to its log that begins so
+# How long a job silently waits for another job that collects its locks (`_lease_locks`). Collecting
+# takes less, unless that job has to wait for free cores or GPUs.
+GATHERING_SECONDS = 1.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
@@ -47,6 +53,12 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
     """Wait for `count` free cores, hold them until the process ends, and bind the process to them.
 
     Also sets the number of torch's threads to `threads`, by default `count`.
+
+    Args:
+        folder: of the lock files; by default one of this user's in the temporary folder.
+
+    Returns:
+        The numbers of the leased cores.
 
     Raises:
         BadInput: the machine has fewer than `count` cores.
@@ -67,7 +79,8 @@ def bind_to_cores(cores: list[int], threads: int) -> list[int]:
         os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(threads)
     _keep_freed_memory()
-    if torch := sys.modules.get("torch"):  # imported already, by the fork server
+    # In a child of the fork server torch is imported already, and has read OMP_NUM_THREADS.
+    if torch := sys.modules.get("torch"):
         torch.set_num_threads(threads)
     return cores
 
@@ -75,11 +88,12 @@ def bind_to_cores(cores: list[int], threads: int) -> list[int]:
 def _keep_freed_memory() -> None:
     """Make glibc's malloc keep freed memory for this process; do nothing with other C libraries.
 
-    By default malloc returns the memory of tensors to Linux, which then clears new pages for the
-    next ones. This takes a tenth of the time of a training step.
+    By default malloc returns the memory of freed tensors to Linux, and Linux has to clear the pages
+    that the next tensors get. That takes a tenth of the time of a training step.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
+        # Large blocks come from the heap, and the heap is not trimmed.
         library.mallopt(M_MMAP_MAX, 0)
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
@@ -105,14 +119,16 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
         )
     leased = _lease_locks("GPU", [gpu.identity for gpu in gpus], count, folder)
     names = [gpus[index].name for index in leased]
-    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # numbers as nvidia-smi and SLURM have them
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the numbers of nvidia-smi and SLURM
     os.environ[VISIBLE_DEVICES] = ",".join(names)
     return names
 
 
 @contextlib.contextmanager
 def lease_folder(folder: Path) -> Iterator[None]:
-    """Hold the only lock on a folder, at most until the process ends; create the folder if needed.
+    """Lock a folder for this process while the context is open; create the folder if needed.
+
+    The lock is in the file `lock` of the folder.
 
     Raises:
         BadInput: another process holds the lock.
@@ -138,15 +154,15 @@ def lease_folder(folder: Path) -> Iterator[None]:
 
 
 def _secure_lease_folder(folder: Path) -> None:
-    """Create a folder that only this user can write to, or check that an existing one is such.
+    """Create a folder that only this user can write to; check a folder that exists already.
 
-    Anybody can create a folder in a temporary directory. Users who can write to it could hold the
-    locks for ever, or replace them by links to other files.
+    Any user can create a folder of this name in the temporary folder. Somebody else who can write
+    to it could hold the locks for ever, or replace them by links to other files.
 
     Raises:
         BadInput: the folder is a link, belongs to another user, or others may write to it.
     """
-    with contextlib.suppress(FileExistsError):  # an existing one is checked next
+    with contextlib.suppress(FileExistsError):  # an existing folder is checked below
         folder.mkdir(mode=0o700, parents=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
@@ -164,7 +180,15 @@ def _secure_lease_folder(folder: Path) -> None:
 
 
 def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
-    """Wait for `count` of the locks with these names, and hold them until the process ends.
+    """Wait until `count` of the named locks are free, and hold them until the process ends.
+
+    Only one job at a time collects locks, which it does while it holds the lock `gathering`: if two
+    jobs collected at once, each could hold one of two locks and wait for the other for ever. Cores
+    are leased before GPUs, so that no job holds GPUs while it waits for cores.
+
+    Args:
+        kind: "core" or "GPU".
+        names: names of the lock files, one for each core or GPU.
 
     Returns:
         Indices into `names`.
@@ -182,8 +206,6 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
         print(message, file=sys.stderr)
         has_printed = True
         gathering.acquire()
-    # Only one job at a time gathers: two jobs that each hold one of two locks would wait for ever.
-    # Cores are gathered before GPUs, so that no job that holds GPUs waits.
     try:
         while len(leased) < count:
             for index, name in enumerate(names):

@@ -1,7 +1,8 @@
 """Compute the cores, GPUs, memory and time that a job requests, from its spec.
 
-A job leases its cores and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; a
-profile's `set-resources` replaces them. They do not grow when a job that was killed is tried again.
+A spec holds the parameters that decide a job's result (`rapid.config.specs`). A job leases its
+cores and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; `set-resources` in
+a Snakemake profile replaces them. They stay the same when Snakemake retries a killed job.
 """
 
 import sys
@@ -12,18 +13,19 @@ from rapid.config.sections import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
 from rapid.resources.leases import lease_cores, lease_gpus
 
-# 1e6 bytes of main memory for each process. Models on GPUs are far larger, and each process reads a
-# whole model into main memory before it moves it to the GPU.
+# Main memory of each process in 1e6 bytes, by device. Models that are trained on GPUs are far
+# larger, and each process reads a whole model into main memory before it moves it to its GPU.
 MEMORY_MB = {"cpu": 6_000, "gpu": 48_000}
+# Time limits in minutes, by device and type of spec.
 MINUTES = {
     "cpu": {TrainSpec: 120, EvaluateSpec: 60, DistillSpec: 60},
     "gpu": {TrainSpec: 1_440, EvaluateSpec: 240, DistillSpec: 720},
 }
-DEFAULT_MINUTES = 60
+DEFAULT_MINUTES = 60  # for specs that MINUTES does not list
 
 
 def _get_compute(spec: BaseModel | None) -> Compute:
-    """Return a spec's section `compute`; if it has none, its threads, or one core."""
+    """Return a spec's section `compute`, or one with the spec's threads (1 if it has none)."""
     return getattr(spec, "compute", None) or Compute(threads=getattr(spec, "threads", 1))
 
 
@@ -57,7 +59,7 @@ def lease_resources(spec: BaseModel | None) -> None:
     """Lease the cores and GPUs that the job needs on this server, and print which they are.
 
     Raises:
-        BadInput: the machine has fewer.
+        BadInput: the machine has fewer cores or GPUs than the job needs.
     """
     cores = lease_cores(count_cores(spec), threads=_get_compute(spec).threads)
     gpu_names = lease_gpus(count_gpus_per_node(spec))
@@ -74,5 +76,5 @@ def get_memory_limit_mb(spec: BaseModel | None) -> int:
 
 
 def get_time_limit_minutes(spec: BaseModel | None) -> int:
-    """Return the time limit of a job, in minutes; a job that works ends earlier."""
+    """Return the time limit of a job in minutes, which a job exceeds only if something is wrong."""
     return MINUTES[_get_compute(spec).device].get(type(spec), DEFAULT_MINUTES)

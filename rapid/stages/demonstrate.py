@@ -1,4 +1,7 @@
-"""The demonstration stage: completions of made problems to imitate, a share with a mistake."""
+"""The demonstration stage: generate problems with completions to imitate, for SFT.
+
+It takes the place of a teacher (`rapid.stages.distill`). A share of the completions has a mistake.
+"""
 
 import random
 import sys
@@ -16,7 +19,8 @@ from rapid.config.specs import DemonstrateSpec
 def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
     """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
 
-    No problem of train.jsonl, of test.jsonl beside it, or of those reserved is among them.
+    No generated problem is in train.jsonl, in test.jsonl in the same folder, or among the first
+    `spec.reserved` test problems, which another experiment uses.
     """
     benchmark, files = BENCHMARKS[spec.benchmark], (train, train.with_name("test.jsonl"))
     inputs = verify_inputs(*files)
@@ -26,7 +30,8 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
             for file in files
             for problem in read_jsonl(file, benchmark.record)
         }
-        # Those reserved are the first that `rapid.stages.prepare` makes.
+        # `rapid.stages.prepare` draws the reserved problems first, as part "test". Drawing that
+        # part again excludes them, because no two parts have a problem in common.
         counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
         exercises = draw_exercises(benchmark, spec.data_seed, counts)["demonstrations"]
         untaken = [

@@ -1,4 +1,7 @@
-"""The distillation stage: a teacher's correct completions of the training problems."""
+"""The distillation stage: sample a teacher on the training problems, keep correct completions.
+
+SFT imitates these completions.
+"""
 
 import sys
 from collections import Counter
@@ -16,8 +19,12 @@ from rapid.sampling import sample_and_grade
 def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None:
     """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
 
-    Where the benchmark's grader cannot be had, no completion can be called correct: samples.jsonl
-    is empty and the manifest says why.
+    If the benchmark's grader is not available on this machine, samples.jsonl is empty, and the
+    manifest says why under `unavailable`.
+
+    Args:
+        teacher: folder of the teacher model.
+        train: the training problems, train.jsonl.
     """
     inputs, benchmark = verify_inputs(teacher, train), BENCHMARKS[spec.benchmark]
     with record_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
@@ -25,7 +32,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
         rows, reasons, walls = [], Counter(), ""
         if not missing:
             problems = [p for p in read_jsonl(train, benchmark.record) for _ in range(spec.samples)]
-            # The grader first: where completions cannot be graded, none need be sampled.
+            # The grader starts first: if it cannot, no time is spent on sampling.
             with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
                 graded = sample_and_grade(
                     teacher,

@@ -24,16 +24,16 @@ from rapid.sampling import sample_and_grade
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
-    """Evaluate a model on a file of problems: evaluation.json (`Evaluation`) and manifest.json.
+    """Evaluate a model on a file of problems; write evaluation.json and manifest.json.
 
-    Of a run that kept models on the way, these are evaluated too: curve.jsonl (`CurvePoint`).
-    Where the benchmark's grader cannot be had on this machine, or the run was not trained, the
-    evaluation says so and why; no figure is made up for it.
+    If the run saved snapshots (models during training), they are evaluated too, and curve.jsonl has
+    a `CurvePoint` for each. If the benchmark's grader is not available on this machine, or the run
+    trained nothing, evaluation.json has the status `unavailable` and the reason, and no results.
 
     Args:
-        model: the model's folder; a run's has the run's other files beside it.
-        test: problems, test.jsonl.
-        folder: where the files go.
+        model: the model's folder. The run's other files are in its parent folder.
+        test: the test problems, test.jsonl.
+        folder: the folder to write.
     """
     run_files = ["summary.json", *(["steps.jsonl", SNAPSHOTS] if spec.snapshots else [])]
     inputs = verify_inputs(model, test, *map(model.with_name, run_files))
@@ -63,7 +63,11 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
 def _sample_and_grade(
     spec: EvaluateSpec, model: Path, test: Path
 ) -> tuple[dict[str, Any], list[CurvePoint], str]:
-    """Return what was measured of the model, points of the curve, and the walls that stood."""
+    """Evaluate a model and the snapshots of its run.
+
+    Returns:
+        Fields of `Evaluation`, the points of the curve, and the sandbox's layers that were active.
+    """
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
@@ -83,7 +87,7 @@ def _sample_and_grade(
 
 
 def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
-    """Return the models that a run kept on the way, each with the record of its step."""
+    """Return the folders of the snapshots that a run saved, each with the record of its step."""
     if not spec.snapshots:
         return []
     steps = read_jsonl(model.with_name("steps.jsonl"), StepRecord)
@@ -94,7 +98,11 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
 def _score(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
 ) -> tuple[list[ProblemScore], float, dict[str, int]]:
-    """Return a model's scores, the mean tokens of its completions, and verdicts by reason."""
+    """Sample a model on the problems, and grade its completions.
+
+    Returns:
+        The scores, the mean length of completions in tokens, and the number of verdicts by reason.
+    """
     settings = spec.evaluation
     graded = sample_and_grade(
         model,
@@ -122,6 +130,6 @@ def _score(
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
-    """Return the mean pass@k for each k of which there is one."""
+    """Return the mean pass@k by k; a k is left out if no problem has k graded completions."""
     means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
     return {k: mean for k, mean in means.items() if mean is not None}

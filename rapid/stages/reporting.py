@@ -1,7 +1,8 @@
 """Reports the metrics of a training run while it runs.
 
-transformers' callbacks report to TensorBoard, trackio or W&B; `LiveMeans` reports to `dvc exp
-show`. Reporting is not counted as the run's time, and does not change its random numbers.
+Callbacks of transformers report to TensorBoard, trackio or W&B; `LiveMeans` reports to `dvc exp
+show`. The time that reporting takes is not counted in the run's runtime, and reporting does not
+change the run's random numbers.
 """
 
 import os
@@ -26,21 +27,26 @@ from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving_trainer import same_random_states
 
 LOGS = Path("logs")  # TensorBoard's and W&B's files; trackio's are in TRACKIO_DIR
-PROJECT = "rapid"
+PROJECT = "rapid"  # the project's name in W&B and trackio
 
 
 class ReportingCallback(TrainerCallback):
-    """Forwards events to reporting callbacks. It has to be added before the recorder.
+    """Forwards a trainer's events to reporting callbacks.
+
+    The states of random generators are restored after each call. A callback that raises an
+    exception is removed, so that a failing service does not end the run.
 
     Args:
-        callbacks: the callbacks; states of random generators are restored after each call.
-        recorder: its clock is paused during the calls.
+        callbacks: the reporting callbacks.
+        recorder: records the run's steps; its clock is paused during the calls. It has to be added
+            to the trainer after this callback, so that its first step begins after
+            `on_train_begin` here.
     """
 
     def __init__(self, callbacks: list[TrainerCallback], recorder: StepRecorder):
         self._callbacks, self._recorder = callbacks, recorder
 
-    def on_train_begin(self, *args, **kwargs):  # the recorder has yet to begin
+    def on_train_begin(self, *args, **kwargs):  # the recorder's clock has not started yet
         self._pass_on("on_train_begin", *args, **kwargs)
 
     def on_log(self, *args, **kwargs):
@@ -50,11 +56,12 @@ class ReportingCallback(TrainerCallback):
         self._recorder.pause(lambda: self._pass_on("on_train_end", *args, **kwargs))
 
     def _pass_on(self, event: str, *args, **kwargs) -> None:
+        """Call the method `event` of each reporting callback."""
         with same_random_states():
             for callback in [*self._callbacks]:
                 try:
                     getattr(callback, event)(*args, **kwargs)
-                except Exception as error:  # no service, a full disk: not the run's
+                except Exception as error:  # the service is down, the disk is full, ...
                     self._callbacks.remove(callback)
                     print(
                         f"{type(callback).__name__} failed, and the run goes on without "
@@ -63,10 +70,13 @@ class ReportingCallback(TrainerCallback):
 
 
 class TensorBoardEvents(TensorBoardCallback):
-    """Writes TensorBoard's events. Events of later steps from before a resume are purged.
+    """Writes TensorBoard's events.
+
+    When a run resumes from a checkpoint, events of later steps, which will be repeated, are purged.
 
     Args:
-        problems: description of the training problems, for TensorBoard's texts.
+        folder: of the events.
+        problems: description of the training problems, shown among TensorBoard's texts.
     """
 
     def __init__(self, folder: Path, problems: str):
@@ -83,9 +93,10 @@ class TensorBoardEvents(TensorBoardCallback):
 
 
 class Wandb(WandbCallback):
-    """Reports to W&B, and finishes its run with training.
+    """Reports to W&B, and finishes W&B's run at the end of training.
 
-    W&B finishes a run when Python exits normally, which a job of the fork server does not do.
+    By itself W&B finishes a run in an exit handler of Python, but jobs that are forked by the fork
+    server end with os._exit, which calls no handlers.
     """
 
     @override
@@ -95,13 +106,14 @@ class Wandb(WandbCallback):
 
 
 class LiveMeans(TrainerCallback):
-    """Writes means over the seeds of the runs that `dvc exp show` compares.
+    """Writes metrics.json for `dvc exp show`: means over the seeds of the compared runs.
 
-    A seed's figures are those of its latest step. The finished report replaces them.
+    Each seed contributes the metrics of its latest step. When all runs have ended, the report
+    overwrites the file.
 
     Args:
-        runs: the folder of the seeds' folders.
-        spec: the spec of one of the runs.
+        runs: the folder that contains the folders of the seeds' runs.
+        spec: the spec of one of the runs; ended runs with another spec are left out.
         problems: short description of the training problems.
     """
 
@@ -110,7 +122,7 @@ class LiveMeans(TrainerCallback):
         self._runs, self._spec = runs, _without_seed(spec.model_dump(mode="json"))
 
     def on_log(self, *args, **kwargs):
-        with suppress(OSError):  # another seed's job begins just now, or the disk is full
+        with suppress(OSError):  # another seed's job may delete its files; the disk may be full
             last = [
                 steps[-1] for run in self._runs.glob("seed*") if (steps := self._read_steps(run))
             ]
@@ -123,7 +135,7 @@ class LiveMeans(TrainerCallback):
 
     def _read_steps(self, run: Path) -> Sequence[StepRecord]:
         """Return the steps of a run that is under way, or has ended with the same spec."""
-        with suppress(BadFile):  # a damaged file is reported by its readers
+        with suppress(BadFile):  # jobs that read the file report the damage
             if steps := read_progress(run):
                 return steps
             ended = Manifest.read(run)
@@ -133,19 +145,24 @@ class LiveMeans(TrainerCallback):
 
 
 def _without_seed(spec: dict) -> dict:
+    """Return a run's spec with the seed replaced by None."""
     return spec | {"run": spec["run"] | {"seed": None}}
 
 
 def build_report_callbacks(
     folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, main: bool
 ) -> list[TrainerCallback]:
-    """Build the callback for the services that environment variables choose; [] for none.
+    """Build the callback for the services that environment variables choose.
 
     Args:
         folder: the run's folder.
         spec: the run's spec.
         problems: the source of the training problems.
-        main: whether this process reports.
+        recorder: see `ReportingCallback`.
+        main: whether this process reports; of several training processes one does.
+
+    Returns:
+        The callback in a list; [] if no service is chosen.
     """
     callbacks: list[TrainerCallback] = []
     with same_random_states():

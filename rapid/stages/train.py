@@ -1,4 +1,4 @@
-"""The training stage: one run of one algorithm, from a model's folder to a run's folder."""
+"""The training stage: train a model with one algorithm, and write the run's folder."""
 
 import math
 import os
@@ -37,26 +37,30 @@ from rapid.grading.verdicts import REASONS
 from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
-SHORT_COMPLETION = 128  # tokens of a completion
+SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used (see below)
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
 
-    Args:
-        model: folder of the model to start from, which may be in a run's folder.
-        data: training problems (train.jsonl); for sft demonstrations (samples.jsonl).
+    Nothing is trained if the benchmark's grader is not available on this machine, SFT has nothing
+    to imitate, or the run that should have made `model` trained nothing; summary.json says why. A
+    run that was killed resumes from its last checkpoint (`rapid.training.resume`).
 
-    Nothing is trained if the benchmark's grader is not available on this machine, sft has nothing
-    to imitate, or the starting run was not trained; the summary says why. A run that was killed
-    resumes from its last checkpoint (`rapid.training.resume`).
+    Args:
+        model: folder of the model to start from, which may be in the folder of another run.
+        data: training problems (train.jsonl); for SFT demonstrations (samples.jsonl).
+        folder: the run's folder.
+
+    Returns:
+        The contents of summary.json.
 
     Raises:
-        SystemExit: the process was told to end.
+        SystemExit: the process received SIGTERM or SIGINT, and has saved a checkpoint.
     """
     entered = time.perf_counter()
     task = BENCHMARKS[spec.run.benchmark]
-    # A run that was not trained has no model, only a summary that says why.
+    # A run that trained nothing has no model, only a summary.json that says why.
     inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main_process():
         clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
@@ -67,7 +71,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         or _explain_nothing_to_imitate(spec, data)
     ):
         if is_main_process():
-            shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # an earlier run's
+            shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # of an earlier run
         summary = RunSummary(**identity, status="unavailable", note=reason)
         return _write_results(spec, folder, summary, [], inputs, [])
 
@@ -86,7 +90,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
     problems = source_of_file(task.name, data)
-    trainer.args.run_name = f"{folder}, {problems.label}"  # as W&B and trackio show it
+    trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
     for callback in (
         *build_report_callbacks(folder, spec, problems, recorder, is_main_process()),
         recorder,
@@ -97,7 +101,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     run = ResumableRun(trainer, recorder, seconds, is_main_process())
     snapshots_dir = folder / SNAPSHOTS
     if not run.checkpoint:
-        shutil.rmtree(snapshots_dir, ignore_errors=True)  # an earlier run's
+        shutil.rmtree(snapshots_dir, ignore_errors=True)  # of an earlier run
     if spec.snapshots:
         trainer.add_callback(Snapshots(spec.snapshots, snapshots_dir, trainer.save_model, recorder))
     run.train()
@@ -128,11 +132,12 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         optimizer_steps=len(recorder.steps),
         **summarize_steps(recorder.steps),
     )
-    walls = getattr(trainer, "walls", "")  # sft grades nothing
+    walls = getattr(trainer, "walls", "")  # the sandbox's layers; SFT has no grader
     return _write_results(spec, folder, summary, recorder.steps, inputs, written, walls)
 
 
 def _explain_nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
+    """Return why SFT has nothing to imitate, for the summary; "" if it has."""
     empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
     return "the teacher solved none of the training problems" if empty else ""
 
@@ -146,6 +151,7 @@ def _write_results(
     more_outputs: list[Path],
     walls: str = "",
 ) -> RunSummary:
+    """Write a run's records and manifest, and delete its checkpoints, in the main process only."""
     if not is_main_process():
         return summary
     write_jsonl(folder / "steps.jsonl", steps)
@@ -158,16 +164,18 @@ def _write_results(
 
 
 def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
-    """Return the token weights of one completion of the last micro-batch, if possible rewarded."""
+    """Return the token weights of the completion with the highest reward in the last micro-batch.
+
+    None if the micro-batch has no completion or no importance weights.
+    """
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
-        return None  # on-policy, where all weights are 1; or a process has a part of a group only
+        return None  # on-policy, so all weights are 1; or the group is split over processes
     tokenizer = trainer.processing_class
-    has_tokens = micro_batch["completion_mask"].any(
-        1
-    )  # one that the length limit cut off may be left out
+    # Completions that were cut off at the length limit may be masked as a whole.
+    has_tokens = micro_batch["completion_mask"].any(1)
     if not has_tokens.any():
-        return None  # a dummy micro-batch, to keep in step with another process
+        return None  # a dummy micro-batch, which a process runs while others still have real ones
     row = int(micro_batch["rewards"].masked_fill(~has_tokens, -math.inf).argmax())
     prompt = tokenizer.decode(micro_batch["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.record)
@@ -188,14 +196,15 @@ def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWei
 
 
 def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
-    """Build the training arguments that all algorithms share."""
+    """Build the arguments of transformers' trainers that all algorithms share."""
     import torch
 
     from rapid.stages.reporting import PROJECT
 
     bf16 = spec.passes.precision == "bfloat16"
-    # In bfloat16 PyTorch's own attention takes a CPU half as long again, mostly backwards. Plain
-    # attention keeps its weights of all pairs of tokens: few where completions are short.
+    # On a CPU in bfloat16, PyTorch's fused attention takes 1.5 times as long as plain ("eager")
+    # attention, mostly in the backward pass. Plain attention stores the attention weights of all
+    # pairs of tokens, which are few if completions are short.
     plain = (
         bf16 and spec.max_completion_length <= SHORT_COMPLETION and not torch.cuda.is_available()
     )
@@ -205,9 +214,9 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "model_init_kwargs": {"use_safetensors": True} | attention,
         "seed": spec.run.seed,
         "logging_steps": 1,
-        "save_strategy": "no",  # but when `ResumableRun` says so
+        "save_strategy": "no",  # `ResumableRun` decides when to save
         "save_total_limit": 2,
-        "report_to": [],  # but see `rapid.stages.reporting`
+        "report_to": [],  # `rapid.stages.reporting` adds callbacks
         "project": PROJECT,
         "lr_scheduler_type": spec.passes.schedule,
         "gradient_checkpointing": spec.passes.checkpointing,
@@ -224,7 +233,10 @@ def _build_prompt(spec: TrainSpec, problem: Problem) -> str | list[dict]:
 
 
 def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
-    """Return the settings of the sampler: transformers, vLLM in each process, or vLLM's server."""
+    """Return RapidConfig's settings for the sampler.
+
+    It is transformers, vLLM in each training process, or a vLLM server.
+    """
     if spec.compute.sampler != "vllm":
         return {}
     if uses_vllm_server(spec):
@@ -242,6 +254,7 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
 
 
 def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
+    """Return a trainer that imitates demonstrations, and a function that returns no counts."""
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
@@ -251,6 +264,7 @@ def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoin
 
 
 def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
+    """Return a RapidTrainer, and a function that returns counts of completions for the summary."""
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -263,7 +277,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     problems = {problem.id: problem for problem in selected_problems}
     rows = [{"prompt": _build_prompt(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    # It lives as long as the process.
+    # The grader is not closed: it lives as long as the process.
     grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
     task.rehearse(grader, list(problems.values()))
 
@@ -278,7 +292,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
-        dynamic_sampling_by="accuracy",  # as in DAPO's paper: the penalty on length is not a signal
+        dynamic_sampling_by="accuracy",  # not DAPO's length penalty, as in its paper
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,

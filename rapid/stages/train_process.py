@@ -1,4 +1,4 @@
-"""One of the processes of a training job: what the launcher starts (`rapid.processes.launch`)."""
+"""One of several processes of a training job; the launcher starts it (`rapid.processes.launch`)."""
 
 import os
 import sys
@@ -11,7 +11,12 @@ from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 
 def run(spec: str, model: str, data: str, folder: str) -> None:
-    """Train, on this process's part of the job's cores."""
+    """Train, with this process bound to its part of the job's cores.
+
+    Args:
+        spec: a `TrainSpec` as JSON.
+        model, data, folder: see `rapid.stages.train.train`.
+    """
     end_with_parent()
     job = TrainSpec.model_validate_json(spec).with_code()
     local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
@@ -29,9 +34,9 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
 
 
 def without_shared_memory() -> None:
-    """Keep DeepSpeed from compiling what only its inference on CPUs uses.
+    """Keep DeepSpeed from compiling its shared-memory extension, which training does not need.
 
-    A job that is killed while it compiles leaves a lock that blocks all later jobs.
+    A job that is killed while compiling leaves a lock file that blocks all later jobs.
     """
     from deepspeed import ops
 

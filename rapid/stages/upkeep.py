@@ -1,6 +1,7 @@
-"""Commands that check jobs by content: `rapid verify`, `accept`, `reconcile` and `restore`.
+"""Commands that check the files of jobs: `rapid verify`, `accept`, `reconcile` and `restore`.
 
-`advise` is `rapid` without a command. Each takes the parameter files and returns an exit status.
+`rapid` without a subcommand calls `advise`. Each function takes the parameter files and returns an
+exit status. `rapid.freshness` says when a job is up to date and when it is stale.
 """
 
 import subprocess
@@ -49,13 +50,13 @@ def verify(files: list[Path]) -> int:
 
 
 def reconcile(files: list[Path]) -> int:
-    """Compare every file as `verify` does, and have Snakemake repeat the jobs that are stale."""
+    """Compare every file as `verify` does, and make Snakemake repeat the stale jobs."""
     freshness.discard_stale_manifests(_examine_jobs(files))
     return 0
 
 
 def accept(files: list[Path]) -> int:
-    """Accept jobs that are stale by a change of code alone, and print the other stale jobs."""
+    """Mark jobs as up to date that are stale only because code changed; print other stale jobs."""
     planned, progress = _plan_jobs(files)
     freshness.print_changed_code(planned)
     accepted, findings = freshness.accept_code_changes(planned, progress)
@@ -87,8 +88,8 @@ def restore(files: list[Path], force: bool = False) -> int:
 def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     """Return the jobs of the parameters, and a progress bar for them.
 
-    The jobs of the studies and the arena are optional: they are included once one of them is made.
-    So is the report that DVC compares.
+    The jobs of the studies and the arena are included only if at least one of them has been run,
+    and the report that DVC compares only if it has been made.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
     planned = build_plan(load_files(*files))
@@ -103,6 +104,7 @@ def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
 
 
 def _examine_jobs(files: list[Path]) -> Findings:
+    """Compare every file of the jobs with the manifests, and print and return the findings."""
     planned, progress = _plan_jobs(files)
     findings = freshness.examine_jobs(planned, progress=progress)
     print(findings.describe())

@@ -11,7 +11,7 @@ from rapid.algorithms import RAPID
 from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
-from rapid.algorithms.training import TrainingParameters
+from rapid.algorithms.training_parameters import TrainingParameters
 from rapid.training.contradictions import SignalColumn, contradictions
 from rapid.training.trl.objective import (
     TRL,

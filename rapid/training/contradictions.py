@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import RapidSection
-from rapid.algorithms.training import TrainingParameters
+from rapid.algorithms.training_parameters import TrainingParameters
 from rapid.training.memory import AUTO
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, objectives

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from rapid.training.batch_statistics import WeightedMeans
 from rapid.training.batches import Batch
 from rapid.training.caches import sees_padding
 from rapid.training.forward import completion_logp
 from rapid.training.memory import AUTO
-from rapid.training.metrics import WeightedMeans
 from rapid.training.micro_batches import (
     Chunk,
     MicroBatchLimit,

@@ -39,10 +39,10 @@ from rapid.algorithms.base import LossInputs
 from rapid.algorithms.groups import active_groups
 from rapid.algorithms.means import token_mean
 from rapid.training import batches
+from rapid.training.batch_statistics import compute_mini_batch_metrics, to_trl_metrics
 from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
 from rapid.training.gradient_trainer import GradientTrainer
-from rapid.training.metrics import compute_mini_batch_metrics, to_trl_metrics
 from rapid.training.micro_batches import MicroBatchLimit, select_local
 from rapid.training.processes import gather_batch
 

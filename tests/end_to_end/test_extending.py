@@ -25,7 +25,7 @@ FILES_OF_DIFFS = {
         "rapid/benchmarks/gcd/prompt.txt.j2", "rapid/benchmarks/__init__.py",
         "experiments/gcd.yaml",
     },
-    "metric": {"rapid/artifacts/metrics.py", "rapid/training/metrics.py"},
+    "metric": {"rapid/artifacts/metrics.py", "rapid/training/batch_statistics.py"},
     "column": {"reports/tables/columns.py", "reports/tables/results.py"},
     "figure": {"reports/plots/figures/memory.py"},
     "model": {"experiments/my-model.yaml"},

@@ -1,4 +1,4 @@
-# The validated parameters, the plan of jobs, and the functions by which rules look up a job.
+# The validated parameters, the plan of all jobs, and the functions that rules use to look up a job.
 
 from functools import cache
 from pathlib import Path
@@ -6,8 +6,9 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# This process and its jobs use the code of this folder (`dvc exp run` runs copies of it), and the
-# python of this process, whether or not its environment is activated.
+# This process and its jobs use the code of this folder, because `dvc exp run` runs the workflow in
+# a copy of the repository. Jobs use the Python of this process, even if its environment is not
+# activated.
 ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
 sys.path.insert(0, ROOT)
 PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
@@ -30,7 +31,7 @@ from rapid.resources import requests
 from rapid.resources.leases import list_usable_cores
 from reports.labels import check_labels
 
-# In the order in which Snakemake merged them; of duplicate keys the last counts.
+# The parameter files in the order in which Snakemake merged them: later ones override earlier ones.
 CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
 FILES = [*filter(os.path.exists, [jobs.DEFAULT_FILE]), *CONFIG_FILES]
 
@@ -45,7 +46,7 @@ except BadInput as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
-if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp show` shows these runs while they run
+if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs while they train
     compared = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
@@ -64,7 +65,7 @@ if workflow.is_main_process:
         locks.hold_workflow_lock(Path(".snakemake"))
         discard_checkpoints_of_ended_runs()
 
-# The experiment's plan and the default's, by {root}, the folder that contains their jobs.
+# The plans of the experiment and of the default, by the prefix of their jobs' folders, {root}.
 PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
@@ -72,13 +73,13 @@ PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
 def any_of(names):
-    """Return a pattern that matches these strings; without strings, nothing."""
+    """Return a regular expression that matches these strings; if there are none, it never does."""
     escaped = [re.escape(name) for name in dict.fromkeys(names)]
     return f"(?:{'|'.join(escaped)})" if escaped else "(?!)"
 
 
 def models_that(are_made):
-    """Return a pattern of the models that the pipeline makes, or of the published ones."""
+    """Return a pattern of the models that the pipeline trains itself, or of published models."""
     return any_of(
         name
         for plan in PLANS.values()
@@ -88,7 +89,10 @@ def models_that(are_made):
 
 
 def roots_where(demonstrations_are_made):
-    """Return a pattern of the roots whose demonstrations are made, or of those with a teacher's."""
+    """Return a pattern of the roots of plans whose demonstrations are generated, or of the others.
+
+    The others sample their demonstrations from a teacher.
+    """
     return any_of(
         root
         for root, plan in PLANS.items()
@@ -108,23 +112,23 @@ wildcard_constraints:
 
 
 def of_job(rule_name, value):
-    """Return a function of wildcards that computes a value from the rule's job."""
+    """Return a function of wildcards: it finds the rule's job, and returns `value` of the job."""
     folder = STAGES[rule_name].folder
     return lambda wildcards: value(PLANS[wildcards.root].job(folder.format(**wildcards)))
 
 
 def spec_of(rule_name):
-    """Return the parameters that decide the job's result, as JSON."""
+    """Return a function of wildcards for the job's spec (see rapid/config/specs.py) as JSON."""
     return of_job(rule_name, lambda job: job.spec.model_dump_json())
 
 
 def path_of(rule_name, option):
-    """Return the paths that an option of the job's command names."""
+    """Return a function of wildcards for the paths that an option of the job's command names."""
     return of_job(rule_name, lambda job: job.options[option])
 
 
 def manifests_behind(rule_name, option):
-    """Return the manifests of the jobs whose files an option of the job's command names."""
+    """Return a function of wildcards for the manifests of the jobs that wrote an option's files."""
     return of_job(
         rule_name,
         lambda job: input_files(job, [input_job.manifest for input_job in job.inputs_of(option)]),
@@ -132,7 +136,7 @@ def manifests_behind(rule_name, option):
 
 
 def sources_of(rule_name):
-    """Return the user's files that the job reads."""
+    """Return a function of wildcards for the user's files that the job reads."""
     return of_job(rule_name, lambda job: input_files(job, job.sources))
 
 
@@ -142,21 +146,22 @@ def manifests_of(stage):
 
 
 def priority_of(rule_name):
-    """Return the job's priority: of the jobs that are ready, the highest begins."""
+    """Return a function of wildcards for the job's priority; the highest ready job starts first."""
     folder = STAGES[rule_name].folder
     return lambda wildcards: PLAN.priority(folder.format(**wildcards))
 
 
 def threads_of(rule_name):
-    """Return the number of --cores that the job takes."""
+    """Return a function of wildcards for the number of --cores that the job takes."""
     return of_job(rule_name, lambda job: count_slots(requests.count_cores(job.spec)))
 
 
 def resources_of(rule_name=None):
     """Return the resources of a rule; without a name, those of a small job.
 
-    A resource limits jobs only if the profile has a total for it. PyTorch starts its own processes,
-    so SLURM must not start a task for each GPU.
+    Snakemake limits concurrent jobs by a resource only if the profile has a total for it.
+    `tasks_per_gpu` is 0, so that SLURM does not start a task for each GPU: PyTorch starts its own
+    processes.
     """
 
     def requested(request):
@@ -172,11 +177,12 @@ def resources_of(rule_name=None):
 
 
 def count_slots(threads):
-    """Return how many of --cores a job takes that leases `threads` cores.
+    """Return how many of Snakemake's --cores a job takes that leases `threads` cores.
 
-    --cores may be more than the machine has. A job takes a proportional share, so that Snakemake
-    starts no job that would only wait for a lease. SLURM counts for itself. Call this when a job is
-    planned, because before that Snakemake does not know its executor.
+    --cores may be larger than the number of cores of the machine. A job then takes a proportional
+    share, so that Snakemake does not start jobs that could only wait for a lease. With SLURM the
+    number of threads is right as it is. This must be called when a job is planned, because before
+    that Snakemake does not know whether jobs run locally.
     """
     if not workflow.local_exec or workflow.remote_exec:
         return threads
@@ -187,10 +193,12 @@ def count_slots(threads):
 
 
 def input_files(job, files):
-    """Return the input files of a job, and plan the job if its manifest or an input's is stale.
+    """Return the input files of a job, and make Snakemake plan the job if it or an input is stale.
 
-    Times and Snakemake's records are lost by a copy, a checkout or a clone, so they trigger
-    nothing. A job in SLURM reads these rules too, but decides nothing: it runs as it was told.
+    rapid/freshness.py decides that by manifests. Times of files trigger no job, because a copy, a
+    checkout or a clone loses them: inputs are marked as `ancient`, except inputs that other planned
+    jobs will write. The Snakemake process inside a SLURM job reads these rules too, but plans no
+    job.
     """
     if workflow.is_main_process and (why := EXAMINATION.explain(job)):
         CONSOLE.reasons[job.manifest] = why
@@ -201,7 +209,7 @@ def input_files(job, files):
 
 @cache
 def is_planned(job):
-    """Return whether a job will run: by its manifest, by an input's, or by -R, -F or -f."""
+    """Return whether a job will run: it is stale, one of its inputs will run, or -R, -F or -f."""
     return (
         job.rule in {rule.name for rule in workflow.dag.forcerules}
         or not workflow.dag.forcefiles.isdisjoint(job.declared)

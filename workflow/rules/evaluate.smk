@@ -1,4 +1,4 @@
-# pass@k on the test problems, of a run's model or of one before training.
+# Evaluation: pass@k on the test problems, of a run's model or of a model before training.
 
 
 rule evaluate:

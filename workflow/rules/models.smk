@@ -1,4 +1,4 @@
-# Models before training: made here, with one tokenizer for all, or published ones.
+# Models before training: trained from scratch here, with one tokenizer for all, or published ones.
 
 
 rule tokenizer:

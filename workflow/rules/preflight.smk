@@ -1,4 +1,5 @@
-# Checks of a machine for the largest jobs: `snakemake --cores 1 preflight`.
+# Checks whether a machine has what the largest jobs need: `snakemake --cores 1 preflight`. With
+# SLURM the check runs on the machine that SLURM chooses.
 
 SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 

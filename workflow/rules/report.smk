@@ -27,7 +27,7 @@ rule report:
 
 if PLAN.default:
 
-    # The default's report, while an experiment's parameters are given.
+    # A rule for the report of the default, if the parameters are an experiment's.
     use rule report as report_of_default with:
         input:
             results_behind("report", PLAN.default),
@@ -46,7 +46,7 @@ if PLAN.default:
 
 
 rule experiment:
-    """Collect the figures of one H, for `dvc exp show` and `dvc plots`."""
+    """Collect the metrics of RAPID at one H, for `dvc exp show` and `dvc plots`."""
     input:
         results_behind("experiment"),
     output:
@@ -97,7 +97,7 @@ rule arena:
         results_behind("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
         page(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
-        # Results by seed, but for a tuning of learning rates.
+        # Results by seed; not when learning rates are tuned.
         [f"{PLAN.root}reports/arena/results.csv"] if ARENA and not ARENA.tuning else [],
     log:
         f"{PLAN.root}logs/arena.log",

@@ -33,14 +33,14 @@ def in_report(category, path):
 
 
 def page(folder, category, figures):
-    """Return the files of a report: its tables, its page and its figures."""
+    """Return the output files of a report: its tables, its page and its figures."""
     drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
     names = ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
     return [in_report(category, f"{folder}/{name}") for name in names]
 
 
 def results_behind(rule_name, plan=PLAN, extra_files=()):
-    """Return the input function of a report's rule."""
+    """Return an input function for a report's rule: the results that the report shows."""
     job = plan.job(STAGES[rule_name].folder)
     results = [path for result in job.inputs for path in result.declared]
     return lambda wildcards: input_files(job, [*results, *extra_files])

@@ -1,4 +1,5 @@
-# Steps before the first job: checks of the machine, and the fork server of jobs.
+# Steps before the first job: check the machine, and start the fork server, from which jobs are
+# forked (rapid/processes/fork_server.py).
 
 import subprocess
 
@@ -8,15 +9,17 @@ from rapid.processes import fork_server
 from rapid.processes.lifetimes import WORKFLOW_VARIABLE
 
 
-def refuse_to_start_in_vain():
-    """End before the first job if something is missing; for long jobs all requirements are checked.
+def check_requirements():
+    """End the workflow before the first job if something that its jobs need is missing.
 
-    Machines that SLURM chooses are not checked here; the rule `preflight` can check them.
+    If jobs run on this machine's CPU, they take minutes, and only the package for reporting is
+    checked. Otherwise all requirements are checked (rapid/preflight.py). Machines that SLURM
+    chooses are not checked here; the rule `preflight` can check them.
     """
     is_local = workflow.local_exec
     if os.environ.get("RAPID_PREFLIGHT") == "off":
         return
-    if PARAMS.compute.device == "cpu" and is_local:  # minutes
+    if PARAMS.compute.device == "cpu" and is_local:
         checks = machine_checks.check_reporter(PARAMS)
     else:
         checks = machine_checks.run_checks(PARAMS, is_local, too_large)
@@ -27,16 +30,18 @@ def refuse_to_start_in_vain():
 def start_fork_server():
     """Start the fork server of this workflow's jobs; it ends with this process.
 
-    It is not used for SLURM, which accounts only for processes that it has started; for GPUs,
-    because a process that initialised CUDA (an import may do so) cannot be forked; nor for vLLM,
-    which starts threads.
+    It is not used
+    - with SLURM, which accounts only for processes that SLURM itself has started,
+    - for GPUs, because a process that has initialised CUDA (an import may do so) cannot be forked,
+    - for vLLM, which starts threads, and threads do not survive a fork.
     """
     os.environ.pop(fork_server.SOCKET_VARIABLE, None)
     compute = PARAMS.compute
     if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
     os.makedirs(f"{PLAN.root}logs", exist_ok=True)
-    path = Path(".snakemake", locks.FORK_SERVER_SOCKETS, str(os.getpid()))  # relative: no socket's may be long
+    # The path is relative, because Linux limits the paths of sockets to about 100 characters.
+    path = Path(".snakemake", locks.FORK_SERVER_SOCKETS, str(os.getpid()))
     path.parent.mkdir(exist_ok=True)
     with open(f"{PLAN.root}logs/warm.log", "w") as log:
         command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
@@ -46,10 +51,11 @@ def start_fork_server():
 
 
 def remove_start_limit():
-    """Remove Snakemake's default limit of 100 started jobs per second; other limits stay.
+    """Remove Snakemake's default limit of 100 started jobs per second; limits that users set stay.
 
-    With a limit, Snakemake repeats each look at the ready jobs one second later, for ever. After n
-    jobs it looks n times a second, which takes time from the jobs.
+    With a limit, each check for ready jobs schedules another check one second later, without end.
+    Since each job causes a check too, Snakemake checks n times a second after n jobs, which takes
+    CPU time from the jobs.
     """
     limit = workflow.scheduler.job_rate_limiter
     if limit and (limit.max_jobs, limit.timespan) == (100, 1):

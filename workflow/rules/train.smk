@@ -1,6 +1,8 @@
-# A run: one benchmark, model, algorithm and seed. Its model is in model/ beside the declared files.
+# Training: a run is one benchmark, model, algorithm and seed. Its trained model is in model/, in
+# the same folder as the declared files.
 
-# On several nodes the job starts its processes by srun, which SLURM's plugin calls MPI.
+# On several nodes the job starts its processes with srun. Snakemake's SLURM plugin knows such jobs
+# as MPI jobs.
 NODES = PARAMS.compute.nodes
 SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
 

@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from rapid.training.metrics import WeightedMeans, compute_mini_batch_metrics, to_trl_metrics
+from rapid.training.batch_statistics import (
+    WeightedMeans,
+    compute_mini_batch_metrics,
+    to_trl_metrics,
+)
 
 
 def test_means_weight_micro_batches_by_share():
