@@ -69,7 +69,10 @@ def look(algorithm: str) -> Look:
     """Return the look of an algorithm, the same in every figure."""
     if algorithm == BASE:
         return Look(BLACK, "x")
-    parsed = parse(algorithm)
+    try:
+        parsed = parse(algorithm)
+    except ValueError:  # an algorithm that the project does not have
+        return Look(GREY, "*")
     return parsed.algorithm.get_look(parsed.H)
 
 

@@ -231,7 +231,7 @@ def test_where_the_papers_h_is_missing_the_least_is_asked():
     contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE)
     assert claims.select_rapid(contest) == "rapid-H2"
     assert claims.select_rapid(contest, "rapid-H16") == "rapid-H16"
-    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid"  # has no runs
+    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid-H4"  # has no runs
 
 
 def test_without_runs_nothing_is_tested(params, runs):

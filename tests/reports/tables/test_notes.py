@@ -10,7 +10,7 @@ RUN = {
     "label": "MATH", "model": "m", "algorithm": "pg", "seed": 1, "samples": 8, "problems": 40, "temperature": 0.6,
     "top_p": 0.95, "no_summary": "", "hardware": "A", "commit": "b", "start": "base", "attempt": 1,
     "disturbed": False, "accepted": False, "unwalled": set(), "reasons": {},
-    "evaluation_reasons": {},
+    "evaluation_reasons": {}, "no_evaluation": "", "scores": {"p": (8, 4)},
 }  # fmt: skip
 
 
@@ -24,6 +24,7 @@ def test_what_accuracy_is_from_and_the_least_that_it_can_differ_by():
     """That is by the fewest problems and completions; benchmarks are in the order of the runs."""
     sizes = [("MBPP+", 4, 12), ("MBPP+", 3, 11), ("MATH", 16, 11), ("MATH", None, None)]
     rows = [dict(zip(("label", "problems", "samples"), size, strict=True)) for size in sizes]
+    rows[-1]["no_evaluation"] = "gone"
     assert write("evaluation", *rows) == (
         "Pass@k: unbiased estimate from 11 or 12 completions per problem (temperature 0.6, top-p "
         "0.95) on the test problems: 3 or 4 of MBPP+ and 16 of MATH."
@@ -32,6 +33,17 @@ def test_what_accuracy_is_from_and_the_least_that_it_can_differ_by():
     resolution = write("resolution", *rows)
     assert resolution.endswith(" points of one run: 33 of MBPP+ (3) and 6.2 of MATH (0.57).")
     assert write("evaluation", rows[-1]) == "Accuracy: no model has been evaluated."
+
+
+def test_accuracies_without_scores_or_their_numbers_are_counted():
+    stated, unstated = {"scores": {}}, {"scores": {}, "problems": None, "samples": None}
+    facts = {"seed_count": 3, "figure": "Pass@1", "unranked": []}
+    text = "have no scores by problem: they are not tested."
+    assert f"Accuracies of 2 of 3 runs {text}" in write("noise", {}, stated, unstated, **facts)
+    assert text not in write("noise", {}, {}, **facts)
+    note = "Pass@k of 1 of 2 runs: it is not stated over how many problems and completions."
+    assert write("evaluation", {}, unstated).endswith(f"on the test problems: 40 of MATH. {note}")
+    assert write("evaluation", unstated, unstated) == note.replace("1 of", "2 of")
 
 
 def test_imitation_is_held_against_the_baseline_by_means_over_seeds():
