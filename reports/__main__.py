@@ -11,6 +11,7 @@ from rapid.artifacts.files import BadInput, write_text
 from rapid.artifacts.manifests import hash_files, verify_output, write_manifest
 from rapid.artifacts.runs import TOKEN_WEIGHTS
 from rapid.config.params import BadParams, load_files
+from rapid.config.sources import read
 from rapid.config.specs import BASE, arena_runs, report_spec, study_runs, table_runs
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
@@ -77,7 +78,7 @@ def _read_runs(options: argparse.Namespace) -> Measured:
         measured = imported.read_sources(options.sources, options.config)
         if unused := measured.unused:
             example = contents.path(unused[0])
-            print(f"left out: {len(unused)} runs, such as {example}", file=sys.stderr)
+            print(f"left out: runs: {len(unused)}, such as {example}", file=sys.stderr)
         return measured
     params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
     if options.kind != "report" and not getattr(params, options.kind):
@@ -104,7 +105,8 @@ def _build_spec(measured: Measured, options: argparse.Namespace) -> Spec:
     """Return the spec of the report's manifest."""
     if options.sources:
         sources = list(map(str, options.sources))
-        return imported.ImportSpec(sources=sources, config=options.config).with_code()
+        config = read(*options.config)
+        return imported.ImportSpec(sources=sources, config=config).with_code()
     return report_spec(measured.params)
 
 

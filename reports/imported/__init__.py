@@ -42,7 +42,7 @@ class ImportSpec(Spec):
     """The spec of a report of runs that were made elsewhere."""
 
     sources: list[str]
-    config: list[str]
+    config: dict[str, Any]
 
     def hash_code_files(self) -> dict[str, str]:
         return hash_dependencies("reports", through=("reports/",), with_report_attributes=True)
@@ -109,7 +109,8 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     frame["label"] = frame.benchmark.map(lambda name: problems[name].label)
     accuracies = {f"pass@{k}" for sizes in params.benchmarks.values() for k in sizes.pass_at}
     frame = frame.reindex(columns=[*frame.columns, *sorted(accuracies - {*frame.columns})])
-    unused = [run for run in pool.rows if run not in set(needed)]
+    shown = set(needed)
+    unused = [run for run in pool.rows if run not in shown]
     return ImportedRuns(params, frame, Path(), pool.folders, problems, unused)
 
 

@@ -33,8 +33,8 @@ class StatedSource(ProblemSource):
 
     def describe(self) -> str:
         """Return the benchmark, what is stated, and where."""
-        stated = f"{self.name} (as stated in" if self.name else "which problems (not stated in"
-        return f"{BENCHMARKS[self.benchmark].label}: {stated} {self.file})"
+        stated = f"{self.name}, as stated in" if self.name else "problems not stated in"
+        return f"{BENCHMARKS[self.benchmark].label}: {stated} {self.file}"
 
 
 @dataclass
