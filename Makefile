@@ -1,6 +1,6 @@
-# make tables: the paper's tables, made here.    make test: the tests.
-# Both set the environment up first. GPU=1 takes the environment for NVIDIA GPUs, and so do later
-# calls; GPU= goes back.
+# make tables: reproduce the paper's tables at a small size.    make test: run the tests.
+# Both install the environment first. GPU=1 installs the one for NVIDIA GPUs, which later calls keep;
+# GPU= goes back to the other.
 
 PYTHONS := python3.13 python3.12 python3.11 python3
 FITS := import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
@@ -10,13 +10,13 @@ WORKERS ?= 2
 GPU ?= $(if $(wildcard .venv/gpu),1)
 LOCK := requirements/$(if $(GPU),gpu,cpu).txt
 STAMP := .venv/installed-$(if $(GPU),gpu,cpu)
-# An environment holds its path: activated where its folder was copied or moved to, it is the first.
+# An environment contains its own path, so a copied or moved one still uses the first folder.
 MADE_IN := made=$$(sed -nE 's/^command = .* -m venv (--[^ ]+ )*//p' .venv/pyvenv.cfg 2> /dev/null)
 FOREIGN := $(shell $(MADE_IN); test -z "$$made" -o "$$(readlink -f "$$made")" = "$$(readlink -f .venv)" \
 	|| echo foreign)
 ACTIVATE := . .venv/bin/activate &&
 PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# What floating point decides, to be run as on other processors.
+# Tests whose results depend on floating-point arithmetic, to be run as on other processors.
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
@@ -26,113 +26,113 @@ NUMERIC := tests/algorithms tests/training/conformance \
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
 
-setup: $(STAMP)  ## only the environment: .venv, and a Lean if there is none
+setup: $(STAMP)  ## install the environment into .venv, and Lean if there is none
 
-# A stamp stands for a whole environment: it goes before anything is changed. Without it, as after an
-# interruption or for the other lock, the environment is made afresh, from what uv has downloaded.
+# The stamp says that the environment is complete, so it is deleted before anything changes. Without
+# it, as after an interruption or for the other lock, the environment is made again.
 $(STAMP): $(LOCK) pyproject.toml $(FOREIGN)
 	@test "$$(uname)" = Linux || { \
-		echo "The pipeline needs Linux, and this is $$(uname): take the container (docs/servers.md)," \
-			"on Windows also WSL 2. pip install . brings the trainer alone."; exit 1; }
+		echo "The pipeline needs Linux, but this is $$(uname): use the container (docs/servers.md)," \
+			"or WSL 2 on Windows. For the trainer alone, run pip install ."; exit 1; }
 	@$(or $(PYTHON),false) -c "$(FITS)" 2> /dev/null || { \
 		echo "$(or $(PYTHON),$(PYTHONS)): none is a Python 3.11 to 3.13 with its venv module." \
-			"Install one (apt install python3-venv), or say make PYTHON=/path/to/python3.13"; exit 1; }
+			"Install one (apt install python3-venv), or run make PYTHON=/path/to/python3.13"; exit 1; }
 	@echo "Installing $(LOCK) into .venv"
 	@test -e $@ || $(PYTHON) -m venv --clear .venv
 	@rm -f .venv/installed-* && $(if $(GPU),touch,rm -f) .venv/gpu
 	@.venv/bin/python requirements/install.py $(LOCK)
-	@.venv/bin/rapid lean-setup || echo "No Lean: minif2f's cells will be em dashes (see above)."
+	@.venv/bin/rapid lean-setup || echo "Lean is not installed (see above): minif2f's cells will be em dashes."
 	@touch $@
 
 foreign:
-	@$(MADE_IN); echo ".venv was made in $$made, and works only there: it is made anew for this folder"
+	@$(MADE_IN); echo ".venv was made for $$made, so it is installed again for this folder"
 	@rm -f .venv/installed-*
 
-tables: setup  ## run the pipeline of params.yaml: reports/tables.tex  (CORES=4)
+tables: setup  ## run the pipeline of params.yaml; writes reports/tables.tex  (CORES=4)
 	$(ACTIVATE) snakemake --cores $(CORES) reports/tables.tex
 	@cat reports/tables.txt
 
-studies: setup  ## RAPID's parts, one at a time: reports/studies/report.html
+studies: setup  ## ablations of RAPID; writes reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 
-# Experiments of their own, resumable like all others: docs/arena.md. With ALGORITHM=mine RATE=1.0e-4 only
-# that and PG are run, and held against experiments/arena-results.csv.
+# Separate experiments, which can be resumed like all others (docs/arena.md). With ALGORITHM=mine
+# RATE=1.0e-4 only mine and PG are run, and compared with experiments/arena-results.csv.
 ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
 RATE ?= 1.0e-4
 MINE = --config name=arena-$(ALGORITHM) 'arena={only: [pg, $(ALGORITHM)], fields: { \
 	mbpp_plus: {rates: {$(ALGORITHM): $(RATE)}}, math: {rates: {$(ALGORITHM): $(RATE)}}}}'
 TUNING := experiments/arena.yaml experiments/arena-tuning.yaml
 
-arena: setup  ## every algorithm on the same ground  (ARENA=--quick for each step in minutes)
+arena: setup  ## compare all algorithms under equal conditions  (ARENA=--quick: in minutes)
 	@test -z "$(ALGORITHM)" -o -e experiments/arena-results.csv || { \
-		echo "experiments/arena-results.csv is not there: run make arena, then make arena-record"; \
+		echo "experiments/arena-results.csv does not exist: run make arena, then make arena-record"; \
 		exit 1; }
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml experiments/$(ARENA_NAME).yaml \
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
 
-# What the report is made from: small enough for Git.
+# The files from which the report is made, small enough for Git.
 RAW := experiments/arena-raw.tar.xz
 SMALL := -name manifest.json -o -name summary.json -o -name evaluation.json -o -name curve.jsonl
 
-arena-record:  ## keep what a whole arena found, for Git
+arena-record:  ## save the results of a whole arena in experiments/, for Git
 	cp experiments/arena/reports/arena/results.csv experiments/arena-results.csv
 	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
 	find experiments/arena -type f \( $(SMALL) \) | LC_ALL=C sort | \
 		tar -cJf $(RAW) -T - --mtime=@0 --owner=0 --group=0 --mode=644
 
-arena-tuning: setup  ## the learning rates of its algorithms, tried on other problems
+arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
 	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(TUNING) \
 		--record experiments/arena-tuning.csv --write experiments/arena.yaml
 
-test: setup  ## the tests, with the pipeline at its smallest  (WORKERS=2)
+test: setup  ## run the tests, with a tiny pipeline  (WORKERS=2)
 	$(ACTIVATE) $(PYTEST) -m "not slow and not gpu"
 
-test-all: setup  ## the slow tests too
+test-all: setup  ## run the slow tests too
 	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
-	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # which take both cores
+	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # one at a time: they use two cores
 
-test-docs: setup  ## the short commands of the documents, in a fresh clone
+test-docs: setup  ## run the short commands of the documents in a fresh clone
 	$(ACTIVATE) python -m tests.commands
 
-test-faults: setup  ## faults injected for real, and a table of what survived  (WRITE=1 into docs)
+test-faults: setup  ## inject real faults, and list what survived  (WRITE=1 updates docs/)
 	$(ACTIVATE) $(PYTEST) tests/faults $(if $(WRITE),--record-faults)
 	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)
 
-test-processors: setup  ## the numeric tests as on processors without AVX2, and without AVX-512
+test-processors: setup  ## run numeric tests as on processors without AVX2 and AVX-512
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 
-# Hours, a mutant at a time: what was run is in mutants.jsonl, and is not run again.
-mutants: setup  ## what the tests notice of random changes of the code  (MUTANTS=--count=200)
+# Takes hours, one mutant at a time. Results are in mutants.jsonl, and are not made twice.
+mutants: setup  ## change code at random, and see whether tests fail  (MUTANTS=--count=200)
 	$(ACTIVATE) python -m tests.mutants $(MUTANTS)
 
-test-gpu: setup  ## the tests that need a GPU; says so where there is none
+test-gpu: setup  ## run the tests that need a GPU; skips them if there is none
 	$(ACTIVATE) python -m pytest -m gpu
 
-# No network and no environment of ours needed: docs/servers.md. Once more goes on where it ended.
-gpu:  ## GPU tests and benchmark with the Python that is there  (GPU_BENCH=--tiny on a CPU: benchmarks/gpu/)
+# Needs neither network nor this environment (docs/servers.md). To resume, run it again.
+gpu:  ## GPU tests and benchmark  (GPU_BENCH=--tiny: on a CPU, into benchmarks/gpu/)
 	@$(or $(wildcard .venv/bin/python),python3) -m performance.gpu $(GPU_BENCH)
 
-# Alone on the machine: what else runs is measured too. BENCH has options: python -m performance.bench -h
-bench: setup  ## speed and memory: performance/results/  (BENCH=--quick: benchmarks/quick/)
+# Run nothing else on the machine meanwhile. Options for BENCH: python -m performance.bench -h
+bench: setup  ## measure speed and memory; writes performance/results/  (BENCH=--quick: benchmarks/quick/)
 	$(ACTIVATE) snakemake --cores $(CORES) models/tiny-qwen2/manifest.json
 	$(ACTIVATE) python -m performance.bench $(BENCH)
 
-figures-of-docs: setup  ## what the documents say otherwise than runs and results  (WRITE=1)
+figures-of-docs: setup  ## compare figures in the documents with results  (WRITE=1 updates them)
 	$(ACTIVATE) python -m tests.documents $(if $(WRITE),--write)
 
-lint: setup  ## ruff, and mypy for types
+lint: setup  ## run ruff, and mypy for types
 	$(ACTIVATE) ruff check . && ruff format --check . && mypy
 
-lock:  ## resolve requirements/*.in anew
+lock:  ## resolve requirements/*.in again
 	$(PYTHON) requirements/lock.py
 
-clean:  ## delete what jobs made, named experiments and the arena too; not the environment
+clean:  ## delete all results, also of named experiments and the arena; keeps the environment
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/
 	rm -rf reports/tables.tex reports/tables.txt reports/appendix.tex reports/appendix.txt
 	rm -rf reports/report.html reports/manifest.json reports/figures

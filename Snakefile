@@ -1,4 +1,4 @@
-# From params.yaml to the paper's tables.
+# The pipeline from params.yaml to the paper's tables.
 #
 #    snakemake --cores 4 reports/tables.tex                            the embedded default
 #    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/

@@ -116,13 +116,21 @@ def _make_parser() -> Parser:
     add = parser.add_argument
     parts = ", ".join(f"{part}: {PARTS[part]['title']}" for part in PARTS)
     add("--part", default=DEFAULT_PARTS, help=f"parts, as in `ab` (default: %(default)s); {parts}")
-    add("--repeats", type=int, help="samples of each side (default: 5; 3 of larger models)")
-    add("--quick", action="store_true", help="minutes, to see that it works: benchmarks/quick/")
+    add(
+        "--repeats",
+        type=int,
+        help="number of samples of each trainer (default: 5; 3 for larger models)",
+    )
+    add(
+        "--quick",
+        action="store_true",
+        help="measure for minutes only, to see that it works; writes to benchmarks/quick/",
+    )
     add("--models", nargs="+", help="names of models, as in the tables (default: all)")
-    add("--resume", action="store_true", help="measure what the folder does not have yet")
+    add("--resume", action="store_true", help="measure only what the folder does not contain yet")
     tiny = ROOT / "models" / "tiny-qwen2"
     add("--model", type=Path, default=tiny, help="folder of the tiny model")
-    add("--out", type=Path, help="folder of the figures and of the page")
+    add("--out", type=Path, help="folder to write the figures and the page to")
     return parser
 
 

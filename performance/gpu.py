@@ -47,8 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m performance.gpu", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--tiny", action="store_true", help="small sizes, to see that it works: benchmarks/gpu/")
-    help = "download what such a machine lacks, and these packages"
+    add(
+        "--tiny",
+        action="store_true",
+        help="use small sizes, to see that it works; writes to benchmarks/gpu/",
+    )
+    help = "download the packages that a GPU machine may lack, and these"
     add("--wheels", nargs="*", metavar="NAME", help=help)
     options, passed_on = parser.parse_known_args(arguments)
     if options.wheels is not None:
@@ -57,9 +61,9 @@ def main(arguments: list[str] | None = None) -> int:
     install_wheels()
     if missing := find_lacking():
         print(
-            f"make gpu: {sys.executable} lacks {', '.join(missing)}. Where there is a network, say "
-            "make gpu GPU_BENCH=--wheels, with names as in --wheels pandas for what is not in "
-            f"{WHEELS} afterwards, and take that folder along."
+            f"make gpu: {sys.executable} lacks {', '.join(missing)}. On a machine with a "
+            f"network, run make gpu GPU_BENCH=--wheels, and copy {WHEELS} here. If "
+            "packages are still missing, name them, as in GPU_BENCH='--wheels pandas'."
         )
         return 1
     if not options.tiny and not _sees_gpu():

@@ -145,7 +145,7 @@ class Loop:
         try:
             answer = self._connection.recv()
         except EOFError:
-            raise RuntimeError("a training loop ended without a word") from None
+            raise RuntimeError("the process of a training loop ended without an answer") from None
         if isinstance(answer, Failure):
             raise RuntimeError(f"a training loop failed:\n{answer}")
         return answer

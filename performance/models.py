@@ -107,7 +107,7 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
     prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
-            raise BadInput(f"there is no model in {tiny}: snakemake {tiny}/manifest.json makes it")
+            raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
         return Workload(name, tiny, f"{tiny.name}, embedded", prompts, problems)
     folder = cache_folder() / "smollm2-135m-instruct"
     if not (folder / "manifest.json").exists():

@@ -14,9 +14,9 @@ from rapid.text import render_markdown_table, shorten_commit
 HEAD = """# Performance
 
 Made by `make bench`, on a GPU by `make gpu`; `python -m performance.report` writes this page from
-summary.jsonl beside it. Figures are medians with quartiles; "faster" is the ratio within pairs of
-samples that were taken in turns. Parts on a CPU are in float32, on one thread bound to one core.
-All sample with transformers. `rapid plan` predicts costs; these are measured.
+summary.jsonl beside it. Figures are medians with quartiles. The two trainers are measured in turns,
+and the speedup is a ratio within pairs. Parts on a CPU are in float32, on one thread bound to one
+core. All sample with transformers. `rapid plan` predicts costs; these are measured.
 """
 PROVENANCE = """## Where these figures come from
 

@@ -1,7 +1,7 @@
 """Memory of training steps, on completions that are made up.
 
-    python -m performance.steps held      beside what `rapid plan` predicts: results/held.jsonl
-    python -m performance.steps memory    small passes beside GRPOTrainer's: results/passes.json
+    python -m performance.steps held      compared with `rapid plan`: results/held.jsonl
+    python -m performance.steps memory    small micro-batches of both trainers: results/passes.json
 
 Models have published shapes and random weights, some of them with fewer layers. Each row is two
 optimizer steps in a fresh process. On a CPU its figure is the peak of resident memory, less what
@@ -142,9 +142,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     add = parser.add_argument
     add("table", choices=[*MEASURES], help="what to measure")
-    add("--out", type=Path, help="file of the figures (default: the one in results/)")
-    add("--only", default="", help="rows with this in their labels, such as a model's name")
-    add("--resume", action="store_true", help="measure what the file does not have yet")
+    add("--out", type=Path, help="file to write the figures to (default: the one in results/)")
+    add("--only", default="", help="only rows with this in their labels, such as a model's name")
+    add("--resume", action="store_true", help="measure only what the file does not contain yet")
     options = parser.parse_args(arguments)
     default, measure = MEASURES[options.table]
     path = options.out or default

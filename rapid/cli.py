@@ -55,8 +55,9 @@ class StageCommand(NamedTuple):
     paths: dict[str, str]  # option -> help; "NAME..." takes several paths
 
 
+SPEC_HELP = "parameters of the job as JSON, or a file with them (an earlier manifest.json works)"
 OUT = {"out": "folder to write"}
-PREPARED = {"data...": "folders of the prepared benchmarks, or the one above them"}
+PREPARED = {"data...": "folders of the prepared benchmarks, or the folder that contains them"}
 STAGE_COMMANDS = (
     StageCommand(
         "prepare", "prepare.prepare", specs.PrepareSpec, "make or load a benchmark's problems", OUT
@@ -70,34 +71,35 @@ STAGE_COMMANDS = (
         "make an embedded base model", PREPARED | {"tokenizer": "folder"} | OUT,
     ),
     StageCommand(
-        "fetch", "fetch.fetch", specs.FetchSpec, "have a published model as a local folder", OUT
+        "fetch", "fetch.fetch", specs.FetchSpec, "download or convert a published model", OUT
     ),
     StageCommand(
         "distill", "distill.distill", specs.DistillSpec,
-        "sample a teacher and keep its correct completions",
+        "sample completions from the teacher, and keep the correct ones",
         {"model": "folder of the teacher", "data": "train.jsonl"} | OUT,
     ),
     StageCommand(
         "demonstrate", "demonstrate.demonstrate", specs.DemonstrateSpec,
-        "make demonstrations, a share of them with a mistake",
-        {"data": "train.jsonl, with test.jsonl beside it"} | OUT,
+        "make demonstrations, some with a deliberate mistake",
+        {"data": "train.jsonl; test.jsonl has to be beside it"} | OUT,
     ),
     StageCommand(
         "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
-        {"model": "folder to start from",
-         "data": f"train.jsonl; for {IMITATING.name} samples.jsonl", "out": "run's folder"},
+        {"model": "folder of the model to train",
+         "data": f"train.jsonl, or samples.jsonl for {IMITATING.name}"} | OUT,
     ),
     StageCommand(
         "evaluate", "evaluate.evaluate", specs.EvaluateSpec,
         "evaluate a model on a benchmark's test problems",
-        {"model": "folder of the model", "data": "test.jsonl", "out": "evaluation's folder"},
+        {"model": "folder of the model", "data": "test.jsonl"} | OUT,
     ),
 )  # fmt: skip
 
 
 def _build_parser() -> Parser:
     parser = Parser(
-        prog="rapid", description="Stages of the RAPID pipeline; snakemake runs them in order."
+        prog="rapid",
+        description="The RAPID pipeline. Snakemake calls the first commands, prepare to evaluate.",
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -105,7 +107,7 @@ def _build_parser() -> Parser:
     for stage in STAGE_COMMANDS:
         run_stage = _run_train if stage.name == "train" else partial(_run_stage, stage)
         command = _add_command(commands, stage.name, stage.help, run_stage)
-        command.add_argument("--spec", required=True, help="JSON, or a file that holds it")
+        command.add_argument("--spec", required=True, help=SPEC_HELP)
         for path, meaning in stage.paths.items():
             option, count = f"--{path.removesuffix('...')}", "+" if path.endswith("...") else None
             command.add_argument(option, required=True, type=Path, nargs=count, help=meaning)
@@ -113,16 +115,16 @@ def _build_parser() -> Parser:
     _add_grade(commands)
     _add_maintenance(commands)
     _add_plan(commands)
-    help = "show jobs running, waiting, done and failed, and how far each training run is"
+    help = "show running, waiting, finished and failed jobs, and the progress of each training run"
     watch = _add_command(commands, "watch", help, _run_watch)
-    watch.add_argument("--once", action="store_true", help="print it as it is now")
+    watch.add_argument("--once", action="store_true", help="print the present state and exit")
     fork_server = _add_command(
-        commands, "warm", "fork jobs from one process, for the workflow", _run_fork_server
+        commands, "warm", "run the workflow's fork server (internal)", _run_fork_server
     )
-    fork_server.add_argument("socket", type=Path, help="to listen on")
-    fork_server.add_argument("parent", type=int, help="the process with which it ends")
+    fork_server.add_argument("socket", type=Path, help="path of the socket to listen on")
+    fork_server.add_argument("parent", type=int, help="id of the process with which it ends")
     _add_command(
-        commands, "lean-setup", "install and check the Lean that grades proofs", _run_lean_setup
+        commands, "lean-setup", "install and check Lean, which grades proofs", _run_lean_setup
     )
     return parser
 
@@ -135,29 +137,30 @@ def _add_command(commands, name: str, help: str, run: Callable) -> Parser:
 
 
 def _add_grade(commands) -> None:
-    help = "grade completions; verdicts go to standard output, a JSON line each, in order"
+    help = "grade completions, and print a JSON line with the verdict on each, in order"
     grade = _add_command(commands, "grade", help, _run_grade)
     grade.add_argument("--benchmark", required=True, choices=BENCHMARKS)
     for option, meaning in [
-        ("--problems", "as published: JSON lines, plain or gzip"),
+        ("--problems", "problems in their published form: JSON lines, plain or gzip"),
         ("--completions", 'JSON lines: {"id": ..., "completion": ...}'),
     ]:
         grade.add_argument(option, required=True, type=Path, help=meaning)
-    help = "graders side by side; default: cores"
+    help = "number of graders in parallel (default: number of cores)"
     grade.add_argument("--workers", type=_build_positive_type(int), help=help)
-    grade.add_argument("--timeout", type=_build_positive_type(float), help="seconds per completion")
+    help = "seconds per completion (default: the benchmark's)"
+    grade.add_argument("--timeout", type=_build_positive_type(float), help=help)
     for option, meaning in [
-        ("--unsafe-sandbox", "run Python completions also where no wall stands around them"),
-        ("--unsafe-lean", "run a native Lean also where no wall stands around it"),
+        ("--unsafe-sandbox", "run Python completions even if they cannot be sandboxed"),
+        ("--unsafe-lean", "run a native Lean even if it cannot be sandboxed"),
     ]:
         grade.add_argument(option, action="store_true", help=meaning)
 
 
 def _add_ask(commands) -> None:
-    help = "sample completions of a prompt from a model's folder, a run's for example"
+    help = "sample completions of a prompt from a model's folder, such as a run's model/"
     ask = _add_command(commands, "ask", help, _run_ask)
     ask.add_argument("--model", required=True, type=Path, help="folder")
-    ask.add_argument("--chat", action="store_true", help="by the model's own chat template")
+    ask.add_argument("--chat", action="store_true", help="use the model's own chat template")
     ask.add_argument("--sampler", choices=["transformers", "vllm"], default="transformers")
     ask.add_argument("--samples", type=_build_positive_type(int), default=1, help="default: 1")
     ask.add_argument(
@@ -172,11 +175,11 @@ def _add_ask(commands) -> None:
 
 def _add_maintenance(commands) -> None:
     helps = {
-        "verify": "compare every file with the digests in the manifests; name what differs",
-        "accept": "take for current what is stale by code alone, if you know that it is harmless",
-        "reconcile": "verify, and have Snakemake repeat the jobs that are stale",
-        "restore": "dvc pull, verify: what was pushed elsewhere is usable here",
-        "preflight": "say what is missing here: GPUs, memory, disk, models, data, graders",
+        "verify": "compare every file with its digest, and name changed files and stale jobs",
+        "accept": "keep results that are stale only because of changed code, if it is harmless",
+        "reconcile": "as verify; also let Snakemake repeat the stale jobs",
+        "restore": "pull results that were pushed elsewhere (dvc pull), and verify them",
+        "preflight": "say what this machine lacks: GPUs, memory, disk, models, data, graders",
     }
     for name, help in helps.items():
         command = _add_command(
@@ -184,22 +187,22 @@ def _add_maintenance(commands) -> None:
         )
         _add_configfile(command)
         if name == "restore":
-            help = "replace files that are here and were not pushed"
+            help = "replace local files by the pushed ones"
             command.add_argument("--force", action="store_true", help=help)
-    command.add_argument("--config", help="all parameters as JSON, in place of files")
+    command.add_argument("--config", help="all parameters as JSON, instead of files")
 
 
 def _add_plan(commands) -> None:
     from rapid.cost.options import add_options
 
-    help = "say what the pipeline will cost: time, GPU-hours, memory and disk of every job"
+    help = "predict the pipeline's cost: time, GPU-hours, memory and disk of every job"
     command = _add_command(commands, "plan", help, _run_plan)
     _add_configfile(command)
     add_options(command, _build_positive_type)
 
 
 def _add_configfile(command: Parser) -> None:
-    help = "params.yaml and overlays on it, as for snakemake"
+    help = "params.yaml and overlays, as for snakemake (default: params.yaml)"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help)
 
@@ -246,8 +249,8 @@ def _check_model(folder: Path) -> None:
         return
     parents = {folder.parent, Path("models")}
     models = sorted(str(file.parent) for path in parents for file in path.glob("*/config.json"))
-    listed = ", ".join(models) or "none here"
-    raise BadInput(f"--model {folder}: there is no such folder; known models: {listed}")
+    listed = ", ".join(models) or "none"
+    raise BadInput(f"--model {folder}: the folder does not exist; models here: {listed}")
 
 
 def _run_stage(stage: StageCommand, args: argparse.Namespace) -> None:
@@ -298,7 +301,7 @@ def _run_ask(args) -> None:
 
     _check_model(args.model)
     if not (args.model / "config.json").is_file():
-        raise BadInput(f"--model {args.model}: there is no config.json in it: not a model's folder")
+        raise BadInput(f"--model {args.model}: not a model's folder: it has no config.json")
     answers = sample(
         args.sampler,
         args.model,
@@ -339,7 +342,7 @@ def _run_grade(args) -> int:
     report_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
     if bad := graded.bad_problems:
         count = f"{len(bad)} of {len(problems)}"
-        head = f"{count} problems cannot be graded, whatever the completion:"
+        head = f"{count} problems cannot be graded, whatever the completion is:"
         raise BadInput("\n  ".join([head, *bad.values()]))
     return 0
 
@@ -391,5 +394,5 @@ def _run_lean_setup(args) -> int:
 
     status = set_up_lean(sys.stdout)
     if status == 0 and (jobs := discard_unavailable()):
-        print(f"{len(jobs)} jobs here could do nothing before: the next call makes them again")
+        print(f"{len(jobs)} jobs had no grader before: the next `snakemake` runs them again")
     return status

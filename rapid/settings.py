@@ -69,7 +69,7 @@ def find_unusable_values(value: Any, user_value: Any, key: str) -> Iterator[str]
         for index, (item, user_item) in enumerate(zip_longest(value, user_items)):
             yield from find_unusable_values(item, user_item, f"{key}.{index}")
         if any(item in value[:index] for index, item in enumerate(value)):
-            yield not_allowed(key, user_value, "each once")
+            yield not_allowed(key, user_value, "no value more than once")
     elif (
         isinstance(user_value, bool) and isinstance(value, int | float) and user_value is not value
     ):

@@ -105,7 +105,9 @@ def _wait_until_ready(server: subprocess.Popen, port: int) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise ServerDied(f"vLLM's server ended with status {server.returncode}; see above")
+            raise ServerDied(
+                f"vLLM's server ended with status {server.returncode}; its messages are above"
+            )
         try:
             with urlopen(f"http://{HOST}:{port}/health", timeout=POLL_SECONDS):
                 return

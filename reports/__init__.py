@@ -10,8 +10,9 @@
 4. `tables`                  runs -> tables as plain data; a column is an object of `tables.columns`
 5. `paper`, paper.yaml       the paper's own figures, for the tables beside it
 6. `plots`                   runs -> figures, a module for each in `plots.figures`
-7. `contents`                all of it in the order of reading, by contents.yaml
-8. `render`                  plain data -> LaTeX, the terminal, report.html
+7. `findings`                the numbers in a report's first sentences
+   `contents`                all of it in the order of reading, by contents.yaml
+8. `render`                  plain data -> LaTeX, the terminal, report.html, Markdown, CSV
 
 `experiment` writes what `dvc exp show` compares.
 """

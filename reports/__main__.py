@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     if not any(getattr(options, output) for output in OUTPUTS):
-        parser.error("nothing to do: give --output, --html, --figures or --text, or several")
+        parser.error("nothing to do: give at least one of --output, --html, --figures and --text")
     if not (options.config or options.sources):
         parser.error("give --config, --from, or both")
     if options.sources and options.kind != "report":
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
-        print(text.render([*content.results, *content.appendix]))
+        print(text.render([*content.results, *content.appendix], measured.params.name))
     if written:
         counts = contents.counts(measured.frame)
         print(f"{written[0].parent}: {len(written)} files from {counts}", file=sys.stderr)
@@ -82,7 +82,7 @@ def _read_runs(options: argparse.Namespace) -> Measured:
         return measured
     params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
     if options.kind != "report" and not getattr(params, options.kind):
-        raise BadParams(f"--{options.kind}: params name no {options.kind}")
+        raise BadParams(f"--{options.kind}: the parameters have no section {options.kind}")
     return Measured.read(params, options.root, select_runs(params))
 
 
@@ -124,7 +124,7 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
     ):  # fmt: skip
         if tables or path == output:
             write_text(path, latex.render(tables, style, prefix, others))
-            write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
+            write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not measured.params.arena.tuning:
         paths.append(output.with_name(RESULTS))
@@ -143,7 +143,8 @@ def _write_figures(measured: Measured, content: Content, options: argparse.Names
     for name, reason in undrawable.items():
         print(f"left out: the figure {figures.pop(name).title}: {reason}", file=sys.stderr)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
-    rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
+    page = PaperStyle.from_params(measured.params.report)
+    rendered = {name: style.render(figure, kinds, page) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []
     if options.html:
         images = {name: files["svg"] for name, files in rendered.items()}
@@ -158,22 +159,20 @@ def _parser() -> Parser:
     parser = Parser(prog="python -m reports", description=__doc__, epilog=epilog)
     parser.set_defaults(kind="report")
     add = parser.add_argument
-    help = "params as YAML or JSON, later files over earlier; or one JSON text, as Snakemake's "
-    help += "merged config"
+    help = "parameters: YAML or JSON files, later ones over earlier ones, or one JSON text"
     add("--config", nargs="+", default=[], metavar="FILE", help=help)
     help = "runs that were made elsewhere: folders with runs/ and evaluations/, and CSV files; "
     help += "--config may then be left out, or have only name and report"
     add("--from", dest="sources", nargs="+", type=Path, default=[], metavar="SOURCE", help=help)
-    add("--root", type=Path, default=Path("."), help="folder that holds runs/")
-    help = "where to write tables.tex; tables.txt, appendix.tex, appendix.txt and manifest.json "
-    help += "go beside it"
+    add("--root", type=Path, default=Path("."), help="folder that contains runs/")
+    help = "where to write tables.tex, and beside it tables.txt, appendix.* and manifest.json"
     add("--output", type=Path, help=help)
     add("--html", type=Path, help="where to write report.html, one file that opens offline")
     add("--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG")
     for kind in ("studies", "arena"):
         help = f"report the {kind} instead of the paper's tables"
         add(f"--{kind}", action="store_const", dest="kind", const=kind, help=help)
-    help = "print the tables to standard output, messages go to standard error"
+    help = "print the tables to standard output, and messages to standard error"
     add("--text", action="store_true", help=help)
     return parser
 

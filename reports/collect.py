@@ -164,7 +164,9 @@ def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSum
     for name, expected in asked_for.items() if record else ():
         value = getattr(record, name, expected)
         if value != expected and (name in Run.model_fields or record.status == "ok"):
-            raise BadFile(f"{path}: {name}: {value!r}, but its job was to have {expected!r}")
+            raise BadFile(
+                f"{path}: {name}: {value!r} is not what its job was asked for, {expected!r}"
+            )
     return record
 
 

@@ -1,4 +1,4 @@
-"""The contents of each kind of report, by contents.yaml: a lead, sections of tables and figures.
+"""The contents of each kind of report, by contents.yaml: a first screen, then sections.
 
 A figure or table that no section names comes in a section of its own at the end.
 """
@@ -12,10 +12,11 @@ import pandas as pd
 import yaml
 
 from rapid.config.specs import BASE
-from reports import paper
-from reports.measured import Measured
+from reports import findings, labels, paper
+from reports.measured import BASELINE, Measured
 from reports.outcomes import fields
 from reports.tables import APPENDIX, RESULTS, arena, build, claims, studies, tuning
+from reports.tables.claims import Headline
 from reports.tables.notes import fill_template, origin_facts, render_notes
 from reports.tables.table import Table
 
@@ -30,6 +31,7 @@ class ReportSection:
     title: str
     intro: str
     items: Sequence[Table | str]
+    folded: bool = False  # whether its tables are opened by a click
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,20 @@ class Content:
     """All that is reported, whatever it is printed as."""
 
     title: str
-    lead: str  # what to know first
+    lead: list[str]  # paragraphs on what was found
+    figure: str  # the name of the figure beside the lead, if there is one
+    headlines: Sequence[Headline]  # the main claims with their verdicts
     results: list[Table]  # Tables 1 to 4, or those of the studies
     appendix: list[Table]  # the other tables
     sections: list[ReportSection]
 
     def with_figures(self, figures: list[str]) -> list[ReportSection]:
-        """Return the sections with the items that exist: tables, and names of these figures."""
+        """Return the sections with the items that exist: tables, and names of these figures.
+
+        The first screen's figure is in no section.
+        """
         tables = {table.label: table for table in [*self.results, *self.appendix]}
-        items = tables | dict(zip(figures, figures, strict=True))
+        items = tables | {name: name for name in figures if name != self.figure}
         named = {item for section in self.sections for item in section.items}
         more = ReportSection("more", "More", "", [name for name in items if name not in named])
         sections = [
@@ -65,15 +72,22 @@ def build_report(measured: Measured) -> Content:
         measured,
         results,
         appendix,
+        claims.headlines(claims_table),
         verdicts=claims.summarize(claims_table),
         paper=paper.load(),
         hardware=" ".join(render_notes(["hardware"], machines)),
+        **findings.compare_with_baseline(measured),
     )
 
 
 def build_studies(measured: Measured) -> Content:
     """Compute the tables of the studies: a section each, with its figures and tables."""
-    content = _arrange("studies", measured, studies.tables(measured))
+    tables = studies.tables(measured)
+    (claims_table,) = (table for table in tables if table.label == "tab:studied-claims")
+    facts = findings.compare_variants(measured)
+    content = _arrange(
+        "studies", measured, tables, headlines=claims.headlines(claims_table), **facts
+    )
     sections = []
     for study in studies.studies(measured):
         name = study.name
@@ -93,7 +107,8 @@ def build_arena(measured: Measured) -> Content:
         tables.append(arena.standings(outcomes, len(tables) + 1))
     tables += tuning.recorded(measured, len(tables) + 1)
     summary = arena.summarize(measured, verdicts) if verdicts else arena.describe_places(measured)
-    return _arrange("arena", measured, tables, summary=summary)
+    headlines = arena.headlines(verdicts)
+    return _arrange("arena", measured, tables, headlines=headlines, summary=summary)
 
 
 def _arrange(
@@ -101,11 +116,15 @@ def _arrange(
     measured: Measured,
     results: list[Table],
     appendix: Sequence[Table] = (),
+    headlines: Sequence[Headline] = (),
     **facts: Any,
 ) -> Content:
     """Return the tables of a kind of report in the sections of contents.yaml."""
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
-    facts["model"] = measured.params.tables.main.model
+    benchmarks = list(measured.params.benchmarks)
+    facts |= {
+        "model": measured.params.tables.main.model, "baseline": labels.algorithm(BASELINE)
+    }  # fmt: skip
     sections = [
         ReportSection(
             anchor,
@@ -114,13 +133,22 @@ def _arrange(
             [
                 item.format(benchmark=benchmark)
                 for item in section["items"]
-                for benchmark in (measured.params.benchmarks if "{" in item else [""])
+                for benchmark in (benchmarks if "{" in item else [""])
             ],
+            section.get("folded", False),
         )
         for anchor, section in document["sections"].items()
     ]
-    lead = fill_template(document["lead"], facts)
-    return Content(document["title"], lead, results, list(appendix), sections)
+    paragraphs = [fill_template(paragraph, facts) for paragraph in document["lead"]]
+    return Content(
+        title=document["title"],
+        lead=[paragraph for paragraph in paragraphs if paragraph],
+        figure=document.get("figure", "").format(benchmark=benchmarks[0]),
+        headlines=headlines,
+        results=results,
+        appendix=list(appendix),
+        sections=sections,
+    )
 
 
 def path(run: pd.Series) -> str:

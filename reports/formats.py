@@ -24,6 +24,12 @@ def percent(share: float, like: float | None = None) -> str:
     return f"{_tenths(100 * share)}%".replace("-", MINUS)
 
 
+def time_unit(longest: float) -> tuple[str, float]:
+    """Return the unit for durations up to this one, ms, s, min or h, and its seconds."""
+    units = ((sign, length) for sign, length, limit in TIME_UNITS if longest < limit)
+    return next(units, ("h", HOUR))
+
+
 def durations(seconds: Iterable[float]) -> Format:
     """Return the format of a column with these durations, the means that it prints.
 
@@ -32,8 +38,7 @@ def durations(seconds: Iterable[float]) -> Format:
     """
     lengths = sorted(length for length in seconds if 0 < length < math.inf)
     shortest, longest = (lengths[0], lengths[-1]) if lengths else (1.0, 1.0)
-    units = (unit for unit in TIME_UNITS if longest < unit[-1])
-    sign, length, _ = next(units, ("h", HOUR, math.inf))
+    sign, length = time_unit(longest)
     decimals = min(3, max(0, 2 - math.floor(math.log10(shortest / length))))
 
     def show(value: float, like: float | None = None) -> str:

@@ -1,11 +1,39 @@
 """The names of benchmarks, algorithms and runs as a reader sees them."""
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
-from rapid.algorithms import RAPID
+from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.algorithms.names import parse
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import BASE
+from reports.render import tex
+
+if TYPE_CHECKING:  # for the workflow, which reads labels only
+    import pandas as pd
+
+
+class BadLabel(BadInput):
+    """A label that a report cannot print."""
+
+
+def check_labels() -> None:
+    """Check that every format of a report can print the labels of algorithms and benchmarks.
+
+    Raises:
+        BadLabel: one is empty, or has a character that LaTeX's fonts lack.
+    """
+    for kind, classes in {"algorithm": ALGORITHMS, "benchmark": BENCHMARKS}.items():
+        for name, named_class in classes.items():
+            label = named_class.label
+            if not label.strip():
+                raise BadLabel(f"{kind} {name}: label is empty; give it a text")
+            if characters := tex.list_unprintable(label):
+                shown = ", ".join(f"{char!a} (U+{ord(char):04X})" for char in characters)
+                raise BadLabel(
+                    f"{kind} {name}: label {label!a} has {shown}, which LaTeX cannot print; use "
+                    "Latin or Greek letters and common signs"
+                )
 
 
 def benchmark(name: str) -> str:
@@ -36,6 +64,6 @@ def ratio(name: str) -> str:
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"
 
 
-def run(row: pd.Series) -> str:
+def run(row: "pd.Series") -> str:
     """Return the label of a run among those of several algorithms: PG, seed 1."""
     return f"{algorithm(row['algorithm'])}, seed {row['seed']}"

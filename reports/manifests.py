@@ -56,6 +56,6 @@ def check_chain(manifests: dict[str, JobManifest]) -> None:
         for path, digest in manifest.inputs.items():
             if outputs.get(path, digest) != digest:
                 raise BadFile(
-                    f"{name}: its job read another {path} than there is. Delete {name} and run "
-                    "snakemake again: it repeats the job"
+                    f"{name}: its job read another version of {path}. Delete {name} and "
+                    "run snakemake again: it repeats the job"
                 )

@@ -78,8 +78,9 @@ class FieldOutcomes:
             on_file = {*zip(recorded[name].run, recorded[name].reach, strict=True)}
             if unexpected := on_file - {expected}:
                 raise BadFile(
-                    f"{file}: on {self.benchmark} {name} is {min(unexpected)} (run, reach), and the"
-                    f" parameters have {expected}: run the whole arena again, and make arena-record"
+                    f"{file}: its results of {name} on {self.benchmark} are of "
+                    f"{min(unexpected)} (run, reach), but the parameters have {expected}: "
+                    "run the whole arena again, then make arena-record"
                 )
         runtimes = measured[PLAIN.name].runs.set_index("seed").runtime.dropna()
         shared = runtimes.index.intersection(recorded[PLAIN.name].index)
@@ -132,7 +133,9 @@ def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
     first, second = getattr(ours, by), getattr(reference, by)
     seeds = first.index.intersection(second.index)
     if len(seeds) < 2:
-        return Estimate(None, reason=f"{len(seeds)} seeds have both, and it needs two")
+        return Estimate(
+            None, reason=f"only {len(seeds)} seeds have both, but a comparison needs two"
+        )
     if by == "seconds":
         return times.ratio(first[seeds], second[seeds])
     shared = first.columns.intersection(second.columns)

@@ -36,3 +36,6 @@ class PaperStyle:
 def load_styles() -> dict[str, dict[str, Any]]:
     """Return paper_styles.yaml: the fields of `PaperStyle` by the name of the style."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+
+
+PLAIN = PaperStyle.from_params(ReportParams())

@@ -30,15 +30,23 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command. Return 0, or 1 where trials are missing."""
     parser = Parser(prog="python -m reports.tuning", description=__doc__)
     parser.add_argument("--configfile", nargs="+", required=True, metavar="FILE")
-    parser.add_argument("--record", type=Path, required=True, help="where to write the trials")
-    parser.add_argument("--write", type=Path, required=True, help="the experiment with the rates")
+    parser.add_argument("--record", type=Path, required=True, help="file to write the trials to")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        required=True,
+        help="file of the experiment in which learning rates are replaced",
+    )
     options = parser.parse_args(arguments)
     try:
         params = load_files(*options.configfile)
     except BadInput as error:
         parser.error(str(error))
     if not (params.arena and params.arena.tuning):
-        parser.error("these parameters tune nothing: experiments/arena-tuning.yaml does")
+        parser.error(
+            "these parameters have no arena.tuning: add experiments/arena-tuning.yaml to "
+            "--configfile"
+        )
     try:
         record = trials(Measured.read(params, trained=arena_runs(params)))
     except BadInput as error:

@@ -37,16 +37,16 @@ CPU_BUILD_VARIABLES = {"UV_TORCH_BACKEND": "cpu"}
 REQUIRED_BYTES = 5_000_000_000  # for the environment, Lean, and their unpacking
 FAILURE_MESSAGE = """
 The environment is not complete: {} failed, see above.
-`make setup` takes up where it ended: what was downloaded is kept.
+To continue, run `make setup` again: what was downloaded is kept.
 
-No network, or another way to it: export HTTPS_PROXY=http://host:port where there is a proxy. For a
-mirror set pip (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, pip.conf): uv is told the same, and its own
-variables (UV_DEFAULT_INDEX, ...) win.
-No space left: UV_CACHE_DIR and TMPDIR, as this folder, can be on a larger disk.
+If there is no network: behind a proxy, export HTTPS_PROXY=http://host:port. For a mirror, configure
+pip (PIP_INDEX_URL, PIP_FIND_LINKS, PIP_CERT or pip.conf); uv gets the same settings, unless its own
+variables (UV_DEFAULT_INDEX, ...) are set.
+If the disk is full: this folder, UV_CACHE_DIR and TMPDIR can be on a larger disk.
 
-pip does it without uv, in more time:
+Without uv, pip installs the same packages, in more time:
     .venv/bin/pip install --no-deps -r requirements/cpu.txt -e . && touch .venv/installed-cpu
-(gpu in the place of cpu on a machine with NVIDIA GPUs)."""
+(with gpu in place of cpu on a machine with NVIDIA GPUs)."""
 
 
 def parse_pip_settings(config_list: str) -> dict[str, str]:
@@ -122,8 +122,8 @@ def main(lock: Path) -> None:
     if free < REQUIRED_BYTES and find_spec("torch") is None:
         required = f"about {REQUIRED_BYTES / 1e9:.0f} GB (more with GPUs)"
         print(
-            f"{sys.prefix} may not have room for the environment: it takes {required}, "
-            f"and {free / 1e9:.1f} GB are free.",
+            f"There may be too little space in {sys.prefix}: the environment takes "
+            f"{required}, and {free / 1e9:.1f} GB are free.",
             flush=True,
         )
     torch = read_pin("torch", lock)
@@ -139,7 +139,9 @@ def main(lock: Path) -> None:
     if not uv.install_packages(*options, *requirements, **(cpu_variables or {})):
         sys.exit(FAILURE_MESSAGE.format("uv pip install"))
     if cpu_variables is None:
-        print(f"No CPU build of {torch} was found: PyPI's is used, and needs CUDA libraries.")
+        print(
+            f"No CPU build of {torch} was found: PyPI's is installed, which needs CUDA libraries."
+        )
         if not uv.install_packages(torch, "--constraints", str(lock)):
             sys.exit(FAILURE_MESSAGE.format("uv pip install"))
 

@@ -39,21 +39,27 @@ def main() -> None:
         uv = Uv(f"{venv_folder}/bin/python", read_pin("uv", base))
         cpu_variables = uv.find_cpu_build(read_pin("torch", base))
         if cpu_variables is None:
-            sys.exit("torch's CPU build was not found: see install.py.")
+            sys.exit("torch's CPU build was not found: see requirements/install.py.")
         for kind, variables in {"cpu": cpu_variables, "gpu": {}}.items():
             lock = Path(f"{kind}.txt")
             inputs = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", *PLATFORM, *QUIET)
             outputs = ("--python-version", OLDEST, "-o", str(lock), *COMMAND)
             if not uv.run_pip("compile", *inputs, *outputs, *sys.argv[1:], **variables):
-                sys.exit(f"requirements/{kind}.in was not resolved, see above.")
+                sys.exit(f"requirements/{kind}.in could not be resolved, see above.")
             for version in NEWER_VERSIONS:
                 newer_lock = Path(venv_folder, lock.name)
                 outputs = ("--python-version", version, "-o", str(newer_lock))
                 constraints = ("--constraints", str(lock))
                 if not uv.run_pip("compile", *inputs, *outputs, *constraints, **variables):
-                    print(f"Not known whether {lock} is complete for Python {version}, see above.")
+                    print(
+                        f"It could not be checked whether {lock} is complete for Python "
+                        f"{version}, see above."
+                    )
                 elif missing := read_pins(newer_lock) - read_pins(lock):
-                    sys.exit(f"Python {version} needs more, for base.in: {', '.join(missing)}")
+                    sys.exit(
+                        f"Python {version} needs more packages, to be added to base.in: "
+                        f"{', '.join(missing)}"
+                    )
     lock = Path("cpu.txt")
     text = lock.read_text(encoding="utf-8")
     lock.write_text(re.sub(r"^(torch==[\d.]+)\+cpu$", r"\1", text, flags=re.M), encoding="utf-8")

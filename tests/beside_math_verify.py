@@ -1,10 +1,10 @@
-"""The grader of mathematics beside Math-Verify, on the same answers.
+"""Compare the grader of mathematics with Math-Verify on the same answers.
 
     python -m tests.beside_math_verify --math train.jsonl [--write]
 
-Judged forms of answers (tests/grading/math/forms), the solutions of a file of MATH, and its
-questions respelt, none of which is an answer. Prints false rewards and right answers lost, and keeps
-them for docs/benchmarks.md with --write. docs/benchmarks.md has the source of MATH's file.
+The answers are hand-judged ones (tests/grading/math/forms), the solutions of a file of MATH, and
+its questions restated, which are no answers. Print false positives and false negatives, and keep
+them for docs/benchmarks.md with --write. That page has the source of MATH's file.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.published import read_problems
 from rapid.grading.math.grader import MathGrader
 from tests.conftest import ROOT
-from tests.grading.math.forms import JudgedForm, judged_forms
-from tests.grading.math.respellings import respellings
+from tests.grading.math.forms import JudgedForm, load_judged_forms
+from tests.grading.math.respellings import respell
 
 RESULTS = ROOT / "performance/results/math-graders.json"
 SECONDS = 5  # for one answer, in either grader
-FEW = 1000  # respelt questions for Math-Verify, which takes a tenth of a second for each
+MATH_VERIFY_COUNT = 1000  # respelt questions for Math-Verify, which takes 0.1 s for each
 Grade = Callable[[MathProblem, str], bool]
 
 
@@ -38,17 +38,17 @@ def main() -> None:
     )
     parser.add_argument("--math", type=Path, required=True, help="MATH's problems, as JSON lines")
     parser.add_argument("--respellings", type=int, default=20_000, help="of questions (20000)")
-    parser.add_argument("--write", action="store_true", help="keep the figures for the documents")
+    parser.add_argument("--write", action="store_true", help="save the figures for the documents")
     args = parser.parse_args()
     problems = list(read_problems(args.math, BENCHMARKS["math"]).values())
-    respelt_questions = list(respelt(problems, args.respellings))
+    respelt_questions = list(respell_questions(problems, args.respellings))
     sets = {
-        "judged forms": list(judged_forms()),
-        "MATH's solutions": [
+        "hand-judged answers": list(load_judged_forms()),
+        "MATH's own solutions": [
             JudgedForm(problem, problem.solution, True, "") for problem in problems
         ],
-        "respelt questions": respelt_questions[:FEW],
-        "more of them": respelt_questions[FEW:],
+        "restated questions": respelt_questions[:MATH_VERIFY_COUNT],
+        "more restated questions": respelt_questions[MATH_VERIFY_COUNT:],
     }
     rows = []
     with MathGrader(SECONDS) as grader:
@@ -58,7 +58,7 @@ def main() -> None:
         }
         for name, answers in sets.items():
             for grader_name, grade in graders.items():
-                if name == "more of them" and grade is verify_by_math_verify:
+                if name == "more restated questions" and grade is verify_by_math_verify:
                     continue
                 rows.append(measure(name, answers, grader_name, grade))
                 print(" | ".join(map(str, rows[-1].values())), flush=True)
@@ -66,53 +66,56 @@ def main() -> None:
         write_json(RESULTS, {"commit": get_commit(), "rows": rows})
 
 
-def measure(name: str, answers: list[JudgedForm], grader: str, grade: Grade) -> dict:
-    """Return how many answers a grader gets wrong, and its time for one in milliseconds."""
+def measure(answers_name: str, answers: list[JudgedForm], grader_name: str, grade: Grade) -> dict:
+    """Return how many answers a grader gets wrong, and its milliseconds for an answer."""
     began = time.perf_counter()
     rewarded = [grade(answer.problem, answer.completion) for answer in answers]
     seconds = time.perf_counter() - began
-    pairs = [(got, answer.is_right) for got, answer in zip(rewarded, answers, strict=True)]
+    pairs = [
+        (is_rewarded, answer.is_right)
+        for is_rewarded, answer in zip(rewarded, answers, strict=True)
+    ]
     return {
-        "answers": name,
+        "answers": answers_name,
         "right": sum(is_right for _, is_right in pairs),
         "wrong": sum(not is_right for _, is_right in pairs),
-        "grader": grader,
-        "false rewards": sum(got and not is_right for got, is_right in pairs),
-        "lost": sum(is_right and not got for got, is_right in pairs),
+        "grader": grader_name,
+        "false rewards": sum(is_rewarded and not is_right for is_rewarded, is_right in pairs),
+        "lost": sum(is_right and not is_rewarded for is_rewarded, is_right in pairs),
         "ms": round(1000 * seconds / len(answers), 2),
     }
 
 
 def verify_by_math_verify(problem: MathProblem, completion: str) -> bool:
-    """Return Math-Verify's verdict; it reads LaTeX only, as plain expressions would be evaluated."""
+    """Return Math-Verify's verdict. It reads LaTeX only, because it would evaluate plain expressions."""
     latex = [LatexExtractionConfig()]
     gold = parse(f"\\boxed{{{problem.answer}}}", extraction_config=latex, parsing_timeout=SECONDS)
     answer = parse(completion, extraction_config=latex, parsing_timeout=SECONDS)
     return verify(gold, answer, timeout_seconds=SECONDS)
 
 
-def respelt(problems: list[MathProblem], count: int) -> Iterator[JudgedForm]:
-    """Yield respelt questions, drawn alike from each problem whose question does not state the answer."""
+def respell_questions(problems: list[MathProblem], count: int) -> Iterator[JudgedForm]:
+    """Yield respelt questions, equally many of each problem whose question does not state the answer."""
     rng = random.Random(0)
     pools = []
     for problem in problems:
-        texts = list(dict.fromkeys(respellings(problem.problem)))
+        texts = list(dict.fromkeys(respell(problem.problem)))
         rng.shuffle(texts)
-        if not states(problem.problem, problem.answer):
+        if not states_answer(problem.problem, problem.answer):
             pools.append((problem, texts))
-    place = 0
-    while count > 0 and any(len(texts) > place for _, texts in pools):
+    index = 0
+    while count > 0 and any(len(texts) > index for _, texts in pools):
         for problem, texts in pools:
-            if len(texts) > place and count > 0:
-                yield JudgedForm(problem, f"\\boxed{{{texts[place]}}}", False, "")
+            if len(texts) > index and count > 0:
+                yield JudgedForm(problem, f"\\boxed{{{texts[index]}}}", False, "")
                 count -= 1
-        place += 1
+        index += 1
 
 
-def states(question: str, answer: str) -> bool:
+def states_answer(question: str, answer: str) -> bool:
     """Return whether the answer itself is among the formulas of a question."""
     plain = "".join(answer.split())
-    return any("".join(text.split()) == plain for text in respellings(question))
+    return any("".join(text.split()) == plain for text in respell(question))
 
 
 if __name__ == "__main__":

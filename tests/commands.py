@@ -1,7 +1,7 @@
-"""The commands of the documents, run in order in a fresh clone: `make test-docs`.
+"""Run the commands of the documents in order in a fresh clone, as `make test-docs` does.
 
     python -m tests.commands            run them
-    python -m tests.commands --list     what is run, and what is left out and why
+    python -m tests.commands --list     list what is run, and what is left out and why
 
 The commands are the lines of indented blocks in README.md, CONTRIBUTING.md and docs/*.md that begin
 with one of `PROGRAMS`. commands.yaml beside this file lists the commands that are left out, with
@@ -31,8 +31,8 @@ PROGRAMS = (
     "tensorboard", ".", "GPU=1",
 )  # fmt: skip
 BLOCK = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
-PROSE = re.compile(r"\s{3,}.*|\s+#.*")  # beside a command
-SECONDS = 900  # that a command may take: jobs wait for cores that others hold
+REMARK = re.compile(r"\s{3,}.*|\s+#.*")  # beside a command in its line
+SECONDS = 900  # limit for a command, whose jobs may wait for cores
 
 
 class Command(NamedTuple):
@@ -42,19 +42,19 @@ class Command(NamedTuple):
     text: str
 
 
-class Declared(NamedTuple):
-    """commands.yaml: reasons by command, and statuses by command."""
+class Declarations(NamedTuple):
+    """The content of commands.yaml: reasons and exit statuses by command."""
 
     left_out: dict[str, str]
     statuses: dict[str, int]
 
 
-def read_declared() -> Declared:
-    """Return what commands.yaml declares."""
+def read_declarations() -> Declarations:
+    """Return the content of commands.yaml."""
     values = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     reasons = values["left_out"].items()
     left_out = {command: reason for reason, commands in reasons for command in commands}
-    return Declared(left_out, values["statuses"])
+    return Declarations(left_out, values["statuses"])
 
 
 def extract_commands(text: str) -> tuple[list[str], list[str]]:
@@ -66,7 +66,7 @@ def extract_commands(text: str) -> tuple[list[str], list[str]]:
         are_commands = [line.split(" ")[0] in PROGRAMS for line in lines]
         for line, is_command in zip(lines, are_commands, strict=True):
             if is_command:
-                commands.append(PROSE.sub("", line))
+                commands.append(REMARK.sub("", line))
             elif are_commands[0] and "figures" not in line:
                 other_lines.append(line)
     return commands, other_lines
@@ -77,39 +77,42 @@ def read_commands() -> tuple[list[Command], list[Command]]:
     commands, other_lines = [], []
     for page in PAGES:
         name = str(page.relative_to(ROOT))
-        lines, rest = extract_commands(page.read_text(encoding="utf-8"))
+        lines, other_lines_of_page = extract_commands(page.read_text(encoding="utf-8"))
         commands += [Command(name, line) for line in lines]
-        other_lines += [Command(name, line) for line in rest]
+        other_lines += [Command(name, line) for line in other_lines_of_page]
     return commands, other_lines
 
 
 def run_command(command: Command, clone: Path, status: int) -> bool:
     """Run a command in the clone, print how it ended, and return whether that is as declared."""
-    began = time.monotonic()
+    start_time = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(clone)}
     try:
         ended = subprocess.run(
             ["bash", "-c", command.text], cwd=clone, env=environment, timeout=SECONDS, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        reached, output = ended.returncode, ended.stdout
+        actual_status, output = ended.returncode, ended.stdout
     except subprocess.TimeoutExpired:
-        reached, output = -1, f"still running after {SECONDS} s"
-    word = "ok" if reached == status else "FAILED"
-    seconds = time.monotonic() - began
-    print(f"{word:8}{command.page}: {command.text} (status {reached}, {seconds:.0f} s)", flush=True)
-    if reached != status:
+        actual_status, output = -1, f"still running after {SECONDS} s"
+    outcome = "ok" if actual_status == status else "FAILED"
+    seconds = time.monotonic() - start_time
+    print(
+        f"{outcome:8}{command.page}: {command.text} (status {actual_status}, {seconds:.0f} s)",
+        flush=True,
+    )
+    if actual_status != status:
         print("\n".join(f"  | {line}" for line in output.splitlines()[-15:]), flush=True)
-    return reached == status
+    return actual_status == status
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     parser = Parser(prog="python -m tests.commands", description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="only say what would be run")
+    parser.add_argument("--list", action="store_true", help="only list what would be run")
     options = parser.parse_args(arguments)
-    declared, (commands, other_lines) = read_declared(), read_commands()
-    failed = [line for line in other_lines if line.text not in declared.left_out]
+    declarations, (commands, other_lines) = read_declarations(), read_commands()
+    failed = [line for line in other_lines if line.text not in declarations.left_out]
     for line in failed:
         print(f"FAILED  {line.page}: neither a command nor declared: {line.text}")
     with tempfile.TemporaryDirectory() as folder:
@@ -117,11 +120,11 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.list:
             subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         for command in commands:
-            if reason := declared.left_out.get(command.text):
+            if reason := declarations.left_out.get(command.text):
                 print(f"left out {command.page}: {command.text}: {reason}")
             elif options.list:
                 print(f"run     {command.page}: {command.text}")
-            elif not run_command(command, clone, declared.statuses.get(command.text, 0)):
+            elif not run_command(command, clone, declarations.statuses.get(command.text, 0)):
                 failed.append(command)
     return 1 if failed else 0
 

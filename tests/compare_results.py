@@ -1,10 +1,10 @@
-"""Whether two trees of results are the same but for times.
+"""Compare two trees of results without times.
 
     python -m tests.compare_results BEFORE AFTER
 
-compares folders in which the same command has run (`make tables`, `make studies`, `make arena`):
-every model's weights, steps, evaluations, problems and demonstrations. The weights are the same
-bits only on processors of one make. Exit status: 1 if something differs or is missing.
+BEFORE and AFTER are folders in which the same command has run (`make tables`, `make studies`,
+`make arena`). All weights, steps, evaluations, problems and demonstrations are compared. Weights are
+equal bit for bit only on processors of one type. Exit status: 1 if something differs or is missing.
 """
 
 import argparse
@@ -23,8 +23,8 @@ PATTERNS = (
     "data/*/*.jsonl",
     "distilled/*/*.jsonl",
 )
-OTHER_FOLDERS = {".venv", ".git", "tests", "checkpoints"}  # in a checkout, of other things
-# Of steps.jsonl and evaluation.json: seconds, and where and by what code they were spent.
+IGNORED_FOLDERS = {".venv", ".git", "tests", "checkpoints"}  # folders of a checkout without results
+# Fields of steps.jsonl and evaluation.json with times, and with the machine and the code.
 TIMES = {"seconds", "sampling", "grading", "sync", "backpropagation", "other", "optimizer"}
 TIMES |= {"commit", "hardware", "runtime"}
 
@@ -37,45 +37,50 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("after", type=Path)
     options = parser.parse_args(arguments)
     counts, differing = compare_trees(options.before, options.after)
-    heads = ["files", "equal", "different", "missing"]
+    headings = ["files", "equal", "different", "missing"]
     print(
         render_markdown_table(
-            heads, [[name, *(str(row[head]) for head in heads[1:])] for name, row in counts]
+            headings,
+            [
+                [name, *(str(counts_by_outcome[heading]) for heading in headings[1:])]
+                for name, counts_by_outcome in counts
+            ],
         )
     )
-    print(*(f"{kind}: {path}" for path, kind in differing), sep="\n")
-    if not any(row["equal"] for _, row in counts):
+    print(*(f"{outcome}: {path}" for path, outcome in differing), sep="\n")
+    if not any(counts_by_outcome["equal"] for _, counts_by_outcome in counts):
         print(f"{options.before} has no results")
         return 1
     return int(bool(differing))
 
 
 def compare_trees(before: Path, after: Path) -> tuple[list[tuple[str, Counter]], list[tuple]]:
-    """Return counts of files by pattern and outcome, and the paths that are not equal."""
+    """Return the counts of files by pattern and outcome, and the paths that are not equal."""
     counts, differing = [], []
     for pattern in PATTERNS:
-        row: Counter[str] = Counter()
-        for path in result_paths(before, pattern) | result_paths(after, pattern):
+        counts_by_outcome: Counter[str] = Counter()
+        for path in list_results(before, pattern) | list_results(after, pattern):
             pair = before / path, after / path
             if not all(file.is_file() for file in pair):
                 outcome = "missing"
             else:
-                outcome = "equal" if content(pair[0]) == content(pair[1]) else "different"
-            row[outcome] += 1
+                contents = {read_comparable_content(file) for file in pair}
+                outcome = "equal" if len(contents) == 1 else "different"
+            counts_by_outcome[outcome] += 1
             if outcome != "equal":
                 differing.append((path, outcome))
-        counts.append((pattern, row))
+        counts.append((pattern, counts_by_outcome))
     return counts, sorted(differing)
 
 
-def result_paths(root: Path, pattern: str) -> set[Path]:
+def list_results(root: Path, pattern: str) -> set[Path]:
     """Return the files of a pattern below a folder, relative to it."""
     paths = {path.relative_to(root) for path in root.glob(pattern)}
-    return {path for path in paths if not OTHER_FOLDERS & {*path.parts}}
+    return {path for path in paths if not IGNORED_FOLDERS & {*path.parts}}
 
 
-def content(path: Path) -> str:
-    """Return what has to be equal of a file: its digest, or its records without times."""
+def read_comparable_content(path: Path) -> str:
+    """Return the digest of a file, or its records without times."""
     if path.name == "evaluation.json":
         return without_times(json.loads(path.read_text(encoding="utf-8")))
     if path.name == "steps.jsonl":
@@ -85,7 +90,7 @@ def content(path: Path) -> str:
 
 
 def without_times(record: dict) -> str:
-    """Return a record as JSON, without what differs from one run to the next."""
+    """Return a record as JSON, without the fields that differ from run to run."""
     return json.dumps({name: value for name, value in record.items() if name not in TIMES})
 
 

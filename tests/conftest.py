@@ -1,7 +1,7 @@
-"""What tests share. Everything runs offline, on one thread, from a seed.
+"""Settings and fixtures of all tests. Everything runs offline, on one thread, from a seed.
 
-With `pytest -n 2 --dist loadfile --no-loadscope-reorder`, as `make test` has it, two files run at a
-time: the fixtures of a file are made once, by the worker that runs it.
+`make test` runs two files at a time with `pytest -n 2 --dist loadfile --no-loadscope-reorder`. The
+worker that runs a file makes the fixtures of the file once.
 """
 
 import copy
@@ -16,12 +16,12 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    # Leases of cores too are this session's own: no test waits for another program's jobs.
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # what tmp_path is below
+    # The leases of cores are in this folder too, so no test waits for jobs of other programs.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # the folder of tmp_path
     TEMPORARY = tempfile.TemporaryDirectory(prefix="rapid-tests-")
-    os.chmod(TEMPORARY.name, 0o755)  # some tests read it as another user
+    os.chmod(TEMPORARY.name, 0o755)  # some tests read files in it as another user
     os.environ["TMPDIR"] = TEMPORARY.name
-    tempfile.tempdir = None  # asked for anew
+    tempfile.tempdir = None  # is determined again
 
 from pathlib import Path
 
@@ -31,37 +31,40 @@ import yaml
 from rapid.training.trl import without_vllm
 
 gc.disable()  # while tests are imported
-without_vllm()  # tests of vLLM run it in processes of their own
+without_vllm()  # tests of vLLM start processes that import it
 
 ROOT = Path(__file__).parent.parent
-LONGEST = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
+LONGEST_FILES = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
 
 
 def pytest_configure() -> None:
-    """End a session that is told to end, as `timeout` does, as one that Ctrl-C ends: tidied up."""
+    """Let SIGTERM end a session as Ctrl-C does, so that fixtures are cleaned up."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest: one of them at the end would run on alone."""
+    """Run the longest files first, so that none of them runs alone at the end."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: [item.location[0].startswith(p) for p in LONGEST], reverse=True)
+        items.sort(
+            key=lambda item: [item.location[0].startswith(prefix) for prefix in LONGEST_FILES],
+            reverse=True,
+        )
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was imported out of collections: Trainer asks for one in every run."""
+    """Exclude imported objects from garbage collections, which Trainer starts in every run."""
     gc.freeze()
     gc.enable()
 
 
 @functools.cache
-def _default() -> dict:
+def _load_default() -> dict:
     return yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
 
 
 def default_values() -> dict:
-    """Return params.yaml as a fresh dict, to change."""
-    return copy.deepcopy(_default())
+    """Return params.yaml as a dict that the caller may change."""
+    return copy.deepcopy(_load_default())
 
 
 @pytest.fixture
@@ -94,13 +97,13 @@ def toy_model(tmp_path_factory) -> Path:
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: i for i, token in enumerate(["<pad>", "<eos>", *alphabet])}
-    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    core.add_special_tokens(["<pad>", "<eos>"])
+    vocabulary = {token: index for index, token in enumerate(["<pad>", "<eos>", *alphabet])}
+    tokenizer_core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer_core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer_core.decoder = decoders.ByteLevel()
+    tokenizer_core.add_special_tokens(["<pad>", "<eos>"])
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+        tokenizer_object=tokenizer_core, pad_token="<pad>", eos_token="<eos>", padding_side="left"
     )
     return save_qwen2(
         tmp_path_factory.mktemp("toy-model"),

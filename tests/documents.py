@@ -8,7 +8,6 @@ A document marks figures: `<!-- figures: table1 mbpp_plus -->` before them, `<!-
 them. The mark names a maker below and its arguments, and `; by COMMAND` the command whose files it
 reads. A maker returns the text in between as it should be. In prose marked with `within FILE`, a
 figure that does not stand in that file becomes a question mark.
-
 Exit status: 1 if something differs. Figures whose files are missing are listed with their command.
 """
 
@@ -21,18 +20,23 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
 
 from performance import results, steps
 from rapid import cli
+from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit
-from rapid.artifacts.metrics import METRICS, STATISTICS, StepMetrics
+from rapid.artifacts.metrics import METRICS
+from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
@@ -54,7 +58,8 @@ MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
-FIGURES = "reports/figures"  # where a report's lie
+FIGURES = "reports/figures"
+RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
@@ -64,9 +69,11 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     label = measured.label(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
     trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
-    made = render_notes(["hardware", "code"], origin_facts(trained.hardware, trained.commit))
+    origin_notes = render_notes(
+        ["hardware", "code"], origin_facts(trained.hardware, trained.commit)
+    )
     problems = describe_sources([measured.problems[benchmark]])
-    return indented([*block.splitlines(), "", problems, *made])
+    return indented([*block.splitlines(), "", problems, *origin_notes])
 
 
 def sweep(text: str, root: Path, *ratios: str) -> str:
@@ -88,16 +95,16 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
 
 def plan_rates(text: str, root: Path) -> str:
     """Return what `rapid plan` says of the rates of runs."""
-    runs, config = root / "runs", str(ROOT / "params.yaml")
-    if not runs.is_dir():
+    if not (root / "runs").is_dir():
         return MISSING
-    lines = printed(cli.run, ["plan", "--configfile", config, "--calibrate", str(runs)])
-    notes = lines[lines.index("Rates:") + 1 :]
-    return indented([part for note in notes for part in textwrap.wrap(note.strip(), 96)])
+    files = ["--configfile", str(ROOT / "params.yaml"), "--calibrate", str(root / "runs")]
+    lines = printed(cli.run, ["plan", *files])
+    notes = (note.strip() for note in lines[lines.index("Rates:") + 1 :])
+    return indented([part for note in notes for part in textwrap.wrap(note, 96)])
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
-    """Return the text with how many jobs an experiment has."""
+    """Return the text with the number of jobs of an experiment."""
     count = len(list_jobs(params(overlay)))
     return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
 
@@ -125,9 +132,9 @@ def times(text: str, root: Path) -> str:
             return row[0]
         machines.extend(record["hardware"] for record in records)
         minutes = [round(record["seconds"] / 60) for record in records]
-        least, most = min(minutes), max(minutes)
-        span = f"{least} to {most}" if least != most else str(most)
-        duration = f"{span} minute{'s' * (most != 1)}"
+        shortest, longest = min(minutes), max(minutes)
+        span = f"{shortest} to {longest}" if shortest != longest else str(longest)
+        duration = f"{span} minute{'s' * (longest != 1)}"
         return f"{row[1]} {duration:16} | {max(map(date_and_commit, records)):19} |"
 
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", fill_row, text, flags=re.MULTILINE)
@@ -136,13 +143,24 @@ def times(text: str, root: Path) -> str:
 
 
 def faults(text: str, root: Path) -> str:
-    """Return a table of the faults that the suite injected last, and where."""
+    """Return a table of the faults that the suite injected last, a row per area, and where."""
     if not (root / FAULTS).exists():
         return MISSING
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
     record, *rows = map(json.loads, lines)
-    cells = [[str(row[column]) for column in COLUMNS] for row in rows]
-    return f"\n{render_markdown_table(COLUMNS, cells)}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
+    names: dict[str, list[str]] = {}
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        area, _, name = row["fault"].partition(": ")
+        names.setdefault(area, []).append(name)
+        counts[area].update({column: row[column] for column in COLUMNS[1:]})
+    heads = ["area and faults", "injected", "handled", "not handled", "skipped"]
+    cells = [
+        [f"**{area}**: {'; '.join(names[area])}", *(str(count) for count in counts[area].values())]
+        for area in names
+    ]
+    table = render_markdown_table(heads, cells)
+    return f"\n{table}\nInjected on: {date_and_commit(record)}, {record['hardware']}.\n"
 
 
 def math_graders(text: str, root: Path) -> str:
@@ -150,12 +168,15 @@ def math_graders(text: str, root: Path) -> str:
     if not (root / GRADERS).exists():
         return MISSING
     record = json.loads((root / GRADERS).read_text(encoding="utf-8"))
-    names = ["answers", "right", "wrong", "grader", "false rewards", "lost", "ms"]
-    cells = [[str(row[name]) for name in names] for row in record["rows"]]
-    note = "ms: of an answer, on one core. By `python -m tests.beside_math_verify --write`, commit"
-    return (
-        f"\n{render_markdown_table(names, cells)}\n{note}\n{shorten_commit(record['commit'], 7)}.\n"
-    )
+    keys_by_head = {
+        "answers": "answers", "correct": "right", "incorrect": "wrong", "grader": "grader",
+        "false positives": "false rewards", "false negatives": "lost", "ms per answer": "ms",
+    }  # fmt: skip
+    cells = [[str(row[key]) for key in keys_by_head.values()] for row in record["rows"]]
+    table = render_markdown_table(list(keys_by_head), cells)
+    command = "python -m tests.beside_math_verify --math train.jsonl --write"
+    commit = shorten_commit(record["commit"], 7)
+    return f"\n{table}\nMeasured on one core, at commit {commit}, by\n`{command}`.\n"
 
 
 def plan_memory(text: str, root: Path, *gpus: str) -> str:
@@ -171,7 +192,7 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
         for line in filter(None, map(jobs_that_train.fullmatch, lines)):
             row = columns_of.setdefault((line[2], line[3]), {})
             row[name] = max(float(line[4]), row.get(name, 0.0))
-        (total,) = (one for one in lines if one.startswith("on 4 GPU"))
+        (total,) = (line for line in lines if line.startswith("on 4 GPU"))
         fits = "all fit" if "Will not work as planned:" not in lines else "some do not fit"
         days.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
     memories = [rates(name).memory / 1e9 for name in gpus]
@@ -183,10 +204,9 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
 def held(text: str, root: Path) -> str:
     """Return a table of what training steps held, beside what the plan has for them."""
     rows = steps.read_tables(steps.HELD)["held"]
-    made = "; ".join(
-        dict.fromkeys(f"{one['hardware']}, {shorten_commit(one['commit'], 7)}" for one in rows)
-    )
-    return f"\n{steps.render_table('held', rows)}\n{textwrap.fill(f'Measured on: {made}.', 100)}\n"
+    origins = [f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows]
+    measured_on = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(origins))}.", 100)
+    return f"\n{steps.render_table('held', rows)}\n{measured_on}\n"
 
 
 def passes(text: str, root: Path) -> str:
@@ -196,18 +216,40 @@ def passes(text: str, root: Path) -> str:
     commits = dict.fromkeys(
         shorten_commit(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
     )
-    made = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
-    return "\n" + "\n".join([*tables, made]) + "\n"
+    origins = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
+    return "\n" + "\n".join([*tables, origins]) + "\n"
 
 
-def metrics(text: str, root: Path) -> str:
-    """Return a table of the metrics of training, as they are declared."""
-    rows = [["in `steps.jsonl`", "is", "unit", "over", "better", "in `summary.json`"], ["---"] * 6]
-    for name, metric in METRICS.items():
-        description = (StepMetrics.model_fields[name].description or "").replace("|", r"\|")
-        keys = ", ".join(f"`{name}{suffix}`" for suffix in STATISTICS[metric.summary])
-        rows.append([f"`{name}`", description, metric.unit, metric.over, metric.better, keys])
-    return "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
+def steps_fields(text: str, root: Path) -> str:
+    """Return a table of the fields of steps.jsonl, with what is declared of metrics."""
+    rows = [["Field", "Meaning", "Unit", "Averaged over", "Better"], ["---"] * 5]
+    for name, description in describe_fields(StepRecord):
+        metric = METRICS.get(name)
+        cells = [metric.unit, metric.over, metric.better] if metric else ["seconds", "", ""]
+        cells[0] = "" if name == "step" else cells[0]
+        rows.append([f"`{name}`", description, *cells])
+    return render_rows(rows)
+
+
+def fields(text: str, root: Path, record: str) -> str:
+    """Return a table of the fields of a run's file."""
+    rows = [[f"`{name}`", description] for name, description in describe_fields(RECORDS[record])]
+    return render_rows([["Field", "Meaning"], ["---"] * 2, *rows])
+
+
+def describe_fields(record: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the fields of a record and of the records in it, with their descriptions."""
+    for name, field in record.model_fields.items():
+        yield f"{prefix}{name}", field.description or ""
+        for part in get_args(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                is_list = get_origin(field.annotation) is list
+                yield from describe_fields(part, f"{prefix}{name}{'[]' if is_list else ''}.")
+
+
+def render_rows(rows: list[list[str]]) -> str:
+    escaped = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows)
+    return "\n" + "".join(f"| {row} |\n" for row in escaped)
 
 
 def within(text: str, root: Path, file: str) -> str:
@@ -215,8 +257,8 @@ def within(text: str, root: Path, file: str) -> str:
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
-    figures = set(NUMBER.findall(path.read_text(encoding="utf-8")))
-    return NUMBER.sub(lambda figure: figure[0] if figure[0] in figures else "?", text)
+    numbers = set(NUMBER.findall(path.read_text(encoding="utf-8")))
+    return NUMBER.sub(lambda number: number[0] if number[0] in numbers else "?", text)
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:
@@ -233,25 +275,25 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
 def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
     """Return the file of a report's figure, and the file that documents show."""
     experiment_params = params(*overlays)
-    prefix = f"{experiment_params.name}-" if experiment_params.name else ""
     drawn = root / build_plan(experiment_params).root / FIGURES / f"{name}.png"
-    return drawn, ROOT / "docs/figures" / f"{prefix}{name}.png"
+    shown = f"{experiment_params.name}-{name}.png" if experiment_params.name else f"{name}.png"
+    return drawn, ROOT / "docs/figures" / shown
 
 
 MAKERS = {
     maker.__name__: maker
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
-        passes, metrics, within, picture,
+        passes, steps_fields, fields, within, picture,
     )
 }  # fmt: skip
 
 
 def printed(command: Callable, arguments: list[str]) -> list[str]:
     """Return the lines that a command prints."""
-    with redirect_stdout(StringIO()) as said:
+    with redirect_stdout(StringIO()) as output:
         command(arguments)
-    return said.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 def date_and_commit(measured: dict) -> str:

@@ -1,10 +1,10 @@
-"""Change the code at random, one place at a time, and see whether the fast tests fail.
+"""Change the code at random, one place at a time, and check whether the fast tests fail.
 
-`make mutants` draws a sample from a seed and writes a line for each mutant into mutants.jsonl; a
-mutant that has a line there is not run again. At the end it prints the share that was caught and
+`make mutants` draws a sample from a seed and writes a line for each mutant into mutants.jsonl. A
+mutant with a line is not run again. At the end it prints the share of mutants that were caught, and
 the mutants that survived.
 
-The code is changed in a copy of the repository. The walls around completions are not changed, as
+The code is changed in a copy of the repository. The walls around completions are not changed, because
 attacks would run without them.
 """
 
@@ -25,10 +25,10 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 
-from tests.checkout import ROOT, copy_checkout, listed
+from tests.checkout import ROOT, copy_checkout, list_files
 
 RESULTS = "mutants.jsonl"
-# Tests that should fail, by the beginning of a file's path.
+# The tests that should fail if a file with this prefix is changed.
 AREAS = {
     "rapid/algorithms/": ["tests/algorithms", "tests/training"],
     "rapid/training/": ["tests/training", "tests/algorithms/test_against_trl.py"],
@@ -36,17 +36,17 @@ AREAS = {
     "reports/": ["tests/reports"],
     "rapid/grading/code/": ["tests/grading/code"],
     "rapid/grading/math/": ["tests/grading/math"],
-    "rapid/grading/lean/": ["tests/grading/lean", "tests/benchmarks/test_minif2f.py"],
+    "rapid/grading/lean/": ["tests/grading/lean"],
     "rapid/grading/": ["tests/grading", "tests/stages"],
 }
-LEFT_OUT = (
+EXCLUDED = (
     "rapid/grading/code/runner/", "rapid/grading/code/sandbox.py", "rapid/grading/memory.py",
     "rapid/grading/policy.py", "rapid/grading/math/worker/__main__.py",
     *(f"rapid/grading/lean/{name}.py" for name in ("box", "install", "launch", "process")),
     "rapid/training/trl/vllm.py",  # whose tests are slow
-    "reports/plots/",  # colours and places
+    "reports/plots/",  # colours and positions
 )  # fmt: skip
-SECONDS = 1200  # of a mutant: what runs longer is caught
+TIMEOUT_SECONDS = 1200  # limit for a mutant; one that runs longer is caught
 GOAL = 0.95
 SWAPS = {
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
@@ -56,12 +56,14 @@ SWAPS = {
     ast.FloorDiv: ("//", "*"), ast.Mod: ("%", "*"), ast.Pow: ("**", "*"), ast.And: ("and", "or"),
     ast.Or: ("or", "and"), ast.BitAnd: ("&", "|"), ast.BitOr: ("|", "&"),
 }  # fmt: skip
-# Calls that print, draw, parse a command or cache: they decide no figure.
-QUIET = {
+# Calls that print, draw, parse a command or cache, and change no result.
+CALLS_WITHOUT_EFFECT = {
     "ArgumentParser", "Look", "add_argument", "getLogger", "info", "lru_cache", "print", "tqdm",
     "warn", "warning",
 }  # fmt: skip
-NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "sum": "max", "mean": "sum"}
+FUNCTION_SWAPS = {
+    "min": "max", "max": "min", "any": "all", "all": "any", "sum": "max", "mean": "sum",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,11 @@ class Mutant:
 
     @property
     def key(self) -> str:
-        """A name that holds as long as the file is as it is."""
+        """A key of the change and the file's content."""
         text = f"{asdict(self)}{(ROOT / self.file).read_text()}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def of(self, source: str) -> str:
+    def apply_to(self, source: str) -> str:
         """Return the file's text with the change."""
         return source[: self.start] + self.new + source[self.end :]
 
@@ -89,31 +91,32 @@ class Mutant:
         return f"{self.file}:{self.line}: {self.old!r} -> {self.new!r}"
 
 
-def mutants(file: str, source: str) -> Iterator[Mutant]:
-    """Yield the changes of a file, each of which is Python still."""
+def find_mutants(file: str, source: str) -> Iterator[Mutant]:
+    """Yield the mutants of a file that are valid Python."""
     lines = source.splitlines(keepends=True)
     starts = [0, *accumulate(map(len, lines))]
 
-    def place(line: int, column: int) -> int:  # columns count bytes
+    def find_offset(line: int, column: int) -> int:  # columns count bytes
         return starts[line - 1] + len(lines[line - 1].encode()[:column].decode())
 
-    def span(node) -> tuple[int, int]:
-        return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+    def find_span(node) -> tuple[int, int]:
+        start = find_offset(node.lineno, node.col_offset)
+        return start, find_offset(node.end_lineno, node.end_col_offset)
 
     for node in walk_changeable(ast.parse(source)):
-        for start, end, new in changes(node, source, span):
+        for start, end, new in find_changes(node, source, find_span):
             mutant = Mutant(file, node.lineno, start, end, source[start:end], new)
             try:
-                compile(mutant.of(source), file, "exec")
+                compile(mutant.apply_to(source), file, "exec")
             except SyntaxError:
                 continue
             yield mutant
 
 
 def walk_changeable(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that may be changed: no texts, annotations, errors or `strict` of zip."""
+    """Yield the nodes that may be changed, without texts, annotations, errors and `strict` of zip."""
     for child in ast.iter_child_nodes(tree):
-        if is_quiet(child):
+        if has_no_effect(child):
             continue
         if isinstance(child, ast.JoinedStr | ast.Raise | ast.arg | ast.ImportFrom | ast.Import):
             continue
@@ -126,15 +129,15 @@ def walk_changeable(tree: ast.AST) -> Iterator[ast.AST]:
         yield from walk_changeable(child)
 
 
-def is_quiet(node: ast.AST) -> bool:
-    """Return whether it is one of the `QUIET` calls."""
+def has_no_effect(node: ast.AST) -> bool:
+    """Return whether a node is one of the calls without an effect on results."""
     call = node.value if isinstance(node, ast.Expr) else node
     function = call.func if isinstance(call, ast.Call) else None
-    return getattr(function, "attr", getattr(function, "id", "")) in QUIET
+    return getattr(function, "attr", getattr(function, "id", "")) in CALLS_WITHOUT_EFFECT
 
 
-def changes(node, source: str, span: Callable) -> Iterator[tuple[int, int, str]]:
-    """Yield the changes of a node: from where, to where, and the new text."""
+def find_changes(node, source: str, find_span: Callable) -> Iterator[tuple[int, int, str]]:
+    """Yield the changes of a node: start, end and new text."""
     match node:
         case (
             ast.Compare(left=left, ops=[op], comparators=[right])
@@ -142,27 +145,29 @@ def changes(node, source: str, span: Callable) -> Iterator[tuple[int, int, str]]
             | ast.BoolOp(op=op, values=[left, right, *_])
         ) if type(op) in SWAPS:
             old, new = SWAPS[type(op)]
-            start = source.index(old, span(left)[1], span(right)[0])
+            start = source.index(old, find_span(left)[1], find_span(right)[0])
             yield start, start + len(old), new
         case ast.UnaryOp(op=ast.Not() | ast.USub() | ast.Invert(), operand=operand):
-            yield span(node)[0], span(operand)[0], " "
+            yield find_span(node)[0], find_span(operand)[0], " "
         case ast.Constant(value=bool(value)):
-            yield *span(node), str(not value)
+            yield *find_span(node), str(not value)
         case ast.Constant(value=int(value) | float(value)):
-            yield *span(node), repr(value + 1)
+            yield *find_span(node), repr(value + 1)
         case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
-            start, end = span(test)
+            start, end = find_span(test)
             yield start, end, f"(not ({source[start:end]}))"
         case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Continue() | ast.Break():
-            yield *span(node), "pass"
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name) as func) if name in NAMES:
-            end = span(func)[1]
-            yield end - len(name), end, NAMES[name]
+            yield *find_span(node), "pass"
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name) as func) if (
+            name in FUNCTION_SWAPS
+        ):
+            end = find_span(func)[1]
+            yield end - len(name), end, FUNCTION_SWAPS[name]
     if isinstance(node, ast.Call):
         for keyword in node.keywords:
             texts = ast.JoinedStr | ast.Constant | ast.List
             if keyword.arg and not isinstance(keyword.value, texts):
-                start, end = span(keyword)
+                start, end = find_span(keyword)
                 yield start, end + source[end:].startswith(","), ""
 
 
@@ -170,19 +175,21 @@ def changes(node, source: str, span: Callable) -> Iterator[tuple[int, int, str]]
 
 
 def draw_mutants(count: int, seed: int, area: str = "") -> list[Mutant]:
-    """Draw mutants from all files; a smaller sample is the beginning of a larger one."""
+    """Draw mutants from all files. A smaller sample is the beginning of a larger one."""
     files = [
         name
-        for name in sorted(listed("*.py"))
-        if name.startswith(tuple(AREAS)) and name.startswith(area) and not name.startswith(LEFT_OUT)
+        for name in sorted(list_files("*.py"))
+        if name.startswith(tuple(AREAS)) and name.startswith(area) and not name.startswith(EXCLUDED)
     ]
-    candidates = [m for file in files for m in mutants(file, (ROOT / file).read_text("utf-8"))]
+    candidates = [
+        mutant for file in files for mutant in find_mutants(file, (ROOT / file).read_text("utf-8"))
+    ]
     random.Random(seed).shuffle(candidates)
     return candidates[:count]
 
 
-def tests_of(file: str) -> list[str]:
-    """Return the tests that should fail on a change, those of the same name first."""
+def select_tests(file: str) -> list[str]:
+    """Return the tests that should fail if a file is changed, those with its name first."""
     area = next(tests for name, tests in AREAS.items() if file.startswith(name))
     same_name = sorted(
         str(path.relative_to(ROOT))
@@ -193,7 +200,7 @@ def tests_of(file: str) -> list[str]:
 
 
 def run_tests(folder: Path, tests: list[str]) -> str:
-    """Run tests until one fails; return that one, "" if none does, or "time"."""
+    """Run tests until one fails; return its name, "" if none fails, or "time" after a timeout."""
     options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not gpu"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -203,7 +210,7 @@ def run_tests(folder: Path, tests: list[str]) -> str:
             stderr=output, start_new_session=True,
         )  # fmt: skip
         try:
-            status = process.wait(SECONDS)
+            status = process.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return "time"
         finally:
@@ -216,13 +223,15 @@ def run_tests(folder: Path, tests: list[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=200, help="mutants to have a line for")
+    parser.add_argument("--count", type=int, default=200, help="number of mutants in the sample")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--area", default="", help="of files whose path begins so")
+    parser.add_argument("--area", default="", help="only files with this prefix")
     options = parser.parse_args()
-    absent = [test for tests in AREAS.values() for test in tests if not (ROOT / test).exists()]
-    if absent:  # pytest would fail, and every mutant would seem to be caught
-        parser.error(f"AREAS names tests that do not exist: {', '.join(absent)}")
+    missing_tests = [
+        test for tests in AREAS.values() for test in tests if not (ROOT / test).exists()
+    ]
+    if missing_tests:  # otherwise pytest would fail, and every mutant would seem to be caught
+        parser.error(f"AREAS names tests that do not exist: {', '.join(missing_tests)}")
     results = ROOT / RESULTS
     lines = results.read_text().splitlines() if results.exists() else []
     rows_by_key = {row["key"]: row for row in map(json.loads, lines)}
@@ -233,17 +242,17 @@ def main() -> int:
             if mutant.key in rows_by_key:
                 continue
             source = (ROOT / mutant.file).read_text(encoding="utf-8")
-            (folder / mutant.file).write_text(mutant.of(source), encoding="utf-8")
-            caught = run_tests(folder, tests_of(mutant.file))
+            (folder / mutant.file).write_text(mutant.apply_to(source), encoding="utf-8")
+            caught = run_tests(folder, select_tests(mutant.file))
             (folder / mutant.file).write_text(source, encoding="utf-8")
             row = {"key": mutant.key, "mutant": str(mutant), "caught": caught}
             rows_by_key[mutant.key] = row
             print(json.dumps(row), file=out, flush=True)
             print(f"{number}/{len(sample)} {mutant}: {caught or 'SURVIVES'}", flush=True)
     rows = [rows_by_key[mutant.key] for mutant in sample]
-    alive = [row["mutant"] for row in rows if not row["caught"]]
-    share = 1 - len(alive) / len(rows)
-    print("\n".join(["", *alive, f"{share:.1%} of {len(rows)} mutants are caught"]))
+    survivors = [row["mutant"] for row in rows if not row["caught"]]
+    share = 1 - len(survivors) / len(rows)
+    print("\n".join(["", *survivors, f"{share:.1%} of {len(rows)} mutants are caught"]))
     return int(share < GOAL)
 
 

@@ -1,11 +1,11 @@
-"""The graders held against the real benchmarks, whose files are not part of this project.
+"""Check the graders on the published benchmarks, whose files are not part of this project.
 
     python -m tests.published --mbpp-plus MbppPlus.jsonl.gz --math train.jsonl
 
-MBPP+: every reference solution passes. With one place changed it fails if its outputs change.
-MATH: every solution is rewarded for its own problem, and no other problem's answer is.
-Prints figures and every exception. The exit status is 1 if a reference solution fails, a changed
-one gets a verdict that its outputs contradict, or under 99.5 % of the solutions are rewarded.
+MBPP+: every reference solution passes, and fails after a change of one place that changes its outputs.
+MATH: every solution is rewarded for its own problem, and answers of other problems are not.
+It prints figures and every exception. The exit status is 1 if a reference solution fails, if outputs
+contradict the verdict on a changed one, or if less than 99.5 % of the solutions are rewarded.
 """
 
 import argparse
@@ -30,10 +30,10 @@ from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.grading.limits import CODE_MB
 from rapid.resources.leases import list_usable_cores
 from rapid.stages.grade import Submission, grade
-from tests.mutants import mutants
+from tests.mutants import find_mutants
 
-Pairs = list[tuple[str, str]]  # problems' ids and completions
-# Functions of which EvalPlus accepts more than the reference's output.
+Pairs = list[tuple[str, str]]  # ids of problems, and completions
+# Functions for which EvalPlus accepts more outputs than that of the reference.
 LENIENT = {
     *special.MBPP_OUTPUT_SET_EQ_TASKS,
     *special.MBPP_OUTPUT_NOT_NONE_TASKS,
@@ -47,41 +47,43 @@ def main() -> int:
     )
     parser.add_argument("--mbpp-plus", type=Path)
     parser.add_argument("--math", type=Path)
-    parser.add_argument("--changes", type=int, default=1, help="of each reference solution")
-    parser.add_argument("--answers", type=int, default=20, help="of others, for each problem")
+    parser.add_argument("--changes", type=int, default=1, help="changes of each reference solution")
+    parser.add_argument(
+        "--answers", type=int, default=20, help="answers of other problems for each problem"
+    )
     parser.add_argument("--timeout", type=float, default=10.0)
     args = parser.parse_args()
     if not (args.mbpp_plus or args.math):
         parser.error(
             "give --mbpp-plus FILE, --math FILE or both; docs/benchmarks.md has their source"
         )
-    right = True
+    all_pass = True
     if args.mbpp_plus:
         problems = read_problems(args.mbpp_plus, BENCHMARKS["mbpp_plus"])
-        right &= references_pass(problems, args.timeout)
-        right &= changed_references_fail(problems, args.changes, args.timeout)
+        all_pass &= check_references(problems, args.timeout)
+        all_pass &= check_changed_references(problems, args.changes, args.timeout)
     if args.math:
         problems = read_problems(args.math, BENCHMARKS["math"])
-        right &= solutions_pass(problems, args.timeout)
-        other_answers_fail(problems, args.answers, args.timeout)
-    return 0 if right else 1
+        all_pass &= check_solutions(problems, args.timeout)
+        check_other_answers(problems, args.answers, args.timeout)
+    return 0 if all_pass else 1
 
 
 def grade_pairs(
-    benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, what: str
+    benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, title: str
 ) -> list:
     """Return verdicts on completions; print how many are rewarded, and how long it took."""
-    began = time.monotonic()
+    start_time = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
     workers = len(list_usable_cores())
     task = BENCHMARKS[benchmark]
     verdicts = grade(task, problems, submissions, workers=workers, timeout=timeout).verdicts
-    rewarded, seconds = sum(verdict.reward for verdict in verdicts), time.monotonic() - began
-    print(f"{what}: {rewarded:.0f} of {len(pairs)} rewarded, {seconds:.0f} s")
+    rewarded, seconds = sum(verdict.reward for verdict in verdicts), time.monotonic() - start_time
+    print(f"{title}: {rewarded:.0f} of {len(pairs)} rewarded, {seconds:.0f} s")
     return verdicts
 
 
-def references_pass(problems: dict[str, CodeProblem], timeout: float) -> bool:
+def check_references(problems: dict[str, CodeProblem], timeout: float) -> bool:
     pairs = [
         (id, f"```python\n{problem.canonical_solution}\n```") for id, problem in problems.items()
     ]
@@ -92,34 +94,34 @@ def references_pass(problems: dict[str, CodeProblem], timeout: float) -> bool:
     return all(verdict.reward for verdict in verdicts)
 
 
-def changed_references_fail(problems: dict[str, CodeProblem], count: int, timeout: float) -> bool:
+def check_changed_references(problems: dict[str, CodeProblem], count: int, timeout: float) -> bool:
     """Change one place of each solution at random, as tests.mutants does, and grade it."""
     rng, pairs = random.Random(0), []
     for id, problem in problems.items():
         source = problem.canonical_solution
-        programs = [mutant.of(source) for mutant in mutants(problem.task_id, source)]
+        programs = [mutant.apply_to(source) for mutant in find_mutants(problem.task_id, source)]
         pairs += [(id, text) for text in rng.sample(programs, min(count, len(programs)))]
     verdicts = grade_pairs(
         "mbpp_plus", problems, pairs, timeout, "MBPP+ references with one change"
     )
     print(f"  {dict(Counter(verdict.reason for verdict in verdicts))}")
-    contradicted = 0
+    contradicted_count = 0
     with Sandbox(memory_mb=CODE_MB) as sandbox:
         for (id, program), verdict in zip(pairs, verdicts, strict=True):
             problem = problems[id]
-            if not verdict.reward or same(
-                outputs(program, problem, sandbox),
-                outputs(problem.canonical_solution, problem, sandbox),
+            if not verdict.reward or are_equal(
+                list_outputs(program, problem, sandbox),
+                list_outputs(problem.canonical_solution, problem, sandbox),
             ):
                 continue
-            lenient = problem.entry_point in LENIENT
-            contradicted += not lenient
-            print(f"  {id} passes with other outputs{' (EvalPlus allows them)' * lenient}")
-    print(f"  of those that pass, {contradicted} should not")
-    return not contradicted
+            is_lenient = problem.entry_point in LENIENT
+            contradicted_count += not is_lenient
+            print(f"  {id} passes with other outputs{' (EvalPlus allows them)' * is_lenient}")
+    print(f"  of those that pass, {contradicted_count} should not")
+    return not contradicted_count
 
 
-def outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
+def list_outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
     """Return the program's output for each input, until it stops."""
     parts = (problem.base_input, problem.plus_input)
     inputs = [value for part in parts for value in restore_inputs(problem.task_id, part)]
@@ -131,22 +133,24 @@ def outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
 
     job = encode_job(program, problem.entry_point, json.dumps(encoding.encode(inputs)))
     sandbox.run(job, 300, collect, 256_000_000)
-    return [encoding.decode(a["output"]) for a in map(json.loads, lines) if "output" in a]
+    return [
+        encoding.decode(answer["output"]) for answer in map(json.loads, lines) if "output" in answer
+    ]
 
 
-def same(outputs: list, expected: list) -> bool:
-    """Return whether outputs are equal in number and value, and numbers nearly so."""
-    return len(outputs) == len(expected) and all(map(nearly_equal, outputs, expected))
+def are_equal(outputs: list, expected: list) -> bool:
+    """Return whether there are as many outputs as expected, and all are equal or nearly equal numbers."""
+    return len(outputs) == len(expected) and all(map(are_nearly_equal, outputs, expected))
 
 
-def nearly_equal(output: object, expected: object) -> bool:
+def are_nearly_equal(output: object, expected: object) -> bool:
     try:
         return bool(output == expected or np.allclose(output, expected, rtol=1e-7, atol=1e-4))
     except (TypeError, ValueError):
         return False
 
 
-def solutions_pass(problems: dict[str, MathProblem], timeout: float) -> bool:
+def check_solutions(problems: dict[str, MathProblem], timeout: float) -> bool:
     pairs = [(id, problem.solution) for id, problem in problems.items()]
     verdicts = grade_pairs("math", problems, pairs, timeout, "MATH solutions")
     for (id, text), verdict in zip(pairs, verdicts, strict=True):
@@ -155,7 +159,7 @@ def solutions_pass(problems: dict[str, MathProblem], timeout: float) -> bool:
     return sum(verdict.reward for verdict in verdicts) >= 0.995 * len(pairs)
 
 
-def other_answers_fail(problems: dict[str, MathProblem], count: int, timeout: float) -> None:
+def check_other_answers(problems: dict[str, MathProblem], count: int, timeout: float) -> None:
     rng = random.Random(0)
     answers = {problem.answer for problem in problems.values()}
     pairs = [

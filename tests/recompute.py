@@ -1,10 +1,10 @@
-"""Tables 1, 3 and 4 recomputed from the raw files, without the code of the reports.
+"""Recompute Tables 1, 3 and 4 from the raw files, without the code of the reports.
 
     python -m tests.recompute --root . --params params.yaml --tables reports/tables.tex
 
-Reads evaluation.json and summary.json of the runs, counts verdicts, takes means, deviations and
-correlations with Python's own statistics, and compares each cell's strings with tables.tex. Shares
-of completions are fractions: where one lies halfway between two texts, the larger is printed.
+It reads evaluation.json and summary.json of the runs, counts verdicts, computes means, deviations and
+correlations with Python's statistics module, and compares the strings of each cell with tables.tex.
+Shares of completions are fractions; a share halfway between two decimals is rounded up.
 """
 
 import argparse
@@ -19,112 +19,132 @@ from pathlib import Path
 import yaml
 
 Cells = dict[tuple[int, int, int], list[str]]  # table, row, column -> strings of the cell
-LABELS = {1: "tab:main", 3: "tab:staleness", 4: "tab:ninf-corrs"}
+LABELS = {1: "rapid:tab:main", 3: "rapid:tab:staleness", 4: "rapid:tab:ninf-corrs"}
 
 
-def recomputed(root: Path, params: dict) -> Cells:
-    """What the raw files say, cell by cell, from the first row and the first column of figures."""
+def recompute_cells(root: Path, params: dict) -> Cells:
+    """Return the strings of each cell, from the first row and the first column of figures."""
     spec, cells = params["tables"]["main"], {}
     names = ["base", *spec["algorithms"]]
     sweep = {f"rapid-H{h}": h for h in params["tables"]["staleness"]["H"]}
     columns = {1: 0, 3: 0}
     correlations = 0
     for benchmark, sizes in params["benchmarks"].items():
-        runs = {name: _runs(root, benchmark, spec, name) for name in {*names, *sweep}}
-        metrics = [(f"pass@{k}", _percent) for k in sizes["pass_at"]]
-        for table, rows, more in (
-            (1, names, [("runtime", _clock)]),
-            (3, sweep, [("runtime", _clock), ("staleness", _two_digits)]),
+        runs = {name: _read_runs(root, benchmark, spec, name) for name in {*names, *sweep}}
+        metrics = [(f"pass@{k}", _format_percent) for k in sizes["pass_at"]]
+        for table, rows, other_metrics in (
+            (1, names, [("runtime", None)]),
+            (3, sweep, [("runtime", None), ("staleness", _format_two_digits)]),
         ):
-            for metric, show in metrics + more:
+            for metric, format_value in metrics + other_metrics:
+                values = {name: [run[metric] for run in runs[name]] for name in rows}
+                if metric == "runtime":
+                    means = [statistics.mean(v) for v in values.values() if None not in v]
+                    format_value = _choose_duration_format(means)
                 for row, name in enumerate(rows):
-                    values = [run[metric] for run in runs[name]]
-                    cells[table, row, columns[table]] = _cell(values, show)
+                    cells[table, row, columns[table]] = _format_cell(values[name], format_value)
                 columns[table] += 1
         points = [(h, run) for name, h in sweep.items() for run in runs[name]]
         for metric, _ in metrics:
             cells[4, correlations, 0] = [metric.capitalize()]
-            for column, other in enumerate([metric, "runtime", "staleness"], start=1):
-                hs, values = zip(*((h, run[other]) for h, run in points), strict=True)
-                cells[4, correlations, column] = [_signed(statistics.correlation(hs, values))]
+            for column, other_metric in enumerate([metric, "runtime", "staleness"], start=1):
+                h_values, values = zip(*((h, run[other_metric]) for h, run in points), strict=True)
+                cells[4, correlations, column] = [
+                    _format_correlation(statistics.correlation(h_values, values))
+                ]
             correlations += 1
     return cells
 
 
-def _runs(root: Path, benchmark: str, spec: dict, name: str) -> list[dict]:
-    """A dict of figures for each seed."""
-    found = []
+def _read_runs(root: Path, benchmark: str, spec: dict, name: str) -> list[dict]:
+    """Return a dict of figures for each seed."""
+    runs = []
     for seed in spec["seeds"]:
         path = f"{benchmark}/{spec['model']}/{name}/seed{seed}"
         document = json.loads((root / "evaluations" / path / "evaluation.json").read_text())
         figures = {"runtime": None, "staleness": None}
         for k in map(int, document["pass_at"]):
-            chances = [_chance(s["samples"], s["correct"], k) for s in document["scores"]]
-            figures[f"pass@{k}"] = statistics.mean(chances)
+            estimates = [
+                _estimate_pass_at_k(score["samples"], score["correct"], k)
+                for score in document["scores"]
+            ]
+            figures[f"pass@{k}"] = statistics.mean(estimates)
         if name != "base":
             summary = json.loads((root / "runs" / path / "summary.json").read_text())
             figures |= {"runtime": summary["runtime"]["total"], "staleness": summary["staleness"]}
-        found.append(figures)
-    return found
+        runs.append(figures)
+    return runs
 
 
-def _chance(n: int, correct: int, k: int) -> Fraction:
-    """1 - prod (1 - k / i), i from n - c + 1 to n: the estimator in its product form."""
+def _estimate_pass_at_k(n: int, correct: int, k: int) -> Fraction:
+    """Return 1 - prod (1 - k / i), i from n - c + 1 to n: the product form of the estimator."""
     return 1 - math.prod(1 - Fraction(k, i) for i in range(n - correct + 1, n + 1))
 
 
-def _cell(values: list, show) -> list[str]:
+def _format_cell(values: list, format_value) -> list[str]:
     if None in values:
         return ["N/A"]
     mean = statistics.mean(values)
-    texts = [show(mean, mean)]
-    return texts if len(values) < 2 else [*texts, show(statistics.stdev(values), mean)]
+    texts = [format_value(mean, mean)]
+    return texts if len(values) < 2 else [*texts, format_value(statistics.stdev(values), mean)]
 
 
-def _percent(share: Fraction, mean: Fraction) -> str:
+def _format_percent(share: Fraction, mean: Fraction) -> str:
     return f"{math.floor(1000 * share + Fraction(1, 2)) / 10:.1f}%"
 
 
-def _clock(seconds: float, mean: float) -> str:
-    """In the unit of the mean; a deviation of less than an hour in minutes at most."""
-    if round(mean, 1) < 60:
-        return f"{seconds:.1f}s"
-    if round(mean / 60, 1) < 60 or (seconds < mean and seconds < 3600):
-        return f"{seconds / 60:.1f}m"
-    return f"{round(seconds / 60) // 60}h{round(seconds / 60) % 60:02d}m"
+def _choose_duration_format(means: list[float]):
+    """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
+    if max(means) < 0.1:
+        name, unit = "ms", 0.001
+    elif max(means) < 600:
+        name, unit = "s", 1
+    elif max(means) < 36000:
+        name, unit = "min", 60
+    else:
+        name, unit = "h", 3600
+    digits_before = len(str(int(min(means) / unit))) if min(means) >= unit else 0
+    decimals = min(3, max(0, 3 - digits_before))
+    return lambda seconds, mean: f"{seconds / unit:,.{decimals}f}{name}"
 
 
-def _two_digits(value: float, mean: float) -> str:
+def _format_two_digits(value: float, mean: float) -> str:
     decimals = 1 - math.floor(math.log10(mean)) if 1e-6 <= mean < 0.005 else 2
     return f"{value:.{decimals}f}"
 
 
-def _signed(r: float) -> str:
+def _format_correlation(r: float) -> str:
     return f"{r:.3f}" if float(f"{r:.3f}") else "0.000"
 
 
-def printed(tex: str) -> Cells:
-    """The cells of tables.tex as plain strings, with the same keys as `recomputed`."""
+def parse_printed_cells(tex: str) -> Cells:
+    """Return the cells of tables.tex as plain strings, with the keys of `recompute_cells`."""
     cells = {}
     for number, label in LABELS.items():
-        (table,) = (t for t in tex.split(r"\begin{table}") if rf"\label{{{label}}}" in t)
+        (table,) = (
+            text_of_table
+            for text_of_table in tex.split(r"\begin{table}")
+            if rf"\label{{{label}}}" in text_of_table
+        )
         first = 0
         for tabular in re.findall(r"\\begin{tabular}(.*?)\\end{tabular}", table, re.S):
             body = tabular.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
             body = re.sub(r"\\midrule|\\addlinespace", "", body)
             rows = [line for line in re.split(r"^\\\\$", body, flags=re.M) if line.strip()]
             for row, text in enumerate(rows):
-                entries = [_plain(entry) for entry in re.split(r"^& ", text, flags=re.M)[1:]]
-                cells |= {(number, row, first + c): entry for c, entry in enumerate(entries)}
+                entries = [_strip_markup(entry) for entry in re.split(r"^& ", text, flags=re.M)[1:]]
+                cells |= {
+                    (number, row, first + column): entry for column, entry in enumerate(entries)
+                }
             first += len(entries)
     return cells
 
 
-def _plain(entry: str) -> list[str]:
-    """\\makecell{\\textbf{97.9\\%}\\\\{\\scriptsize $\\pm$ 1.5\\%}} -> 97.9% and 1.5%."""
+def _strip_markup(entry: str) -> list[str]:
+    """Strip TeX: \\makecell{\\textbf{97.9\\%}\\\\{\\scriptsize $\\pm$ 1.5\\%}} -> 97.9% and 1.5%."""
     text = re.sub(r"\\rlap{\\textsuperscript{[^}]*}}|\\textsuperscript{[^}]*}", "", entry)
     text = text.replace("$-$", "-").replace(r"\%", "%").replace(r"{\scriptsize $\pm$ ", r"")
-    parts = [re.sub(r"\\(makecell|textbf|underline){|[{}]", "", p) for p in text.split(r"\\")]
+    parts = [re.sub(r"\\(makecell|textbf|underline){|[{}]", "", part) for part in text.split(r"\\")]
     return [part.strip() for part in parts]
 
 
@@ -134,16 +154,21 @@ def main() -> int:
     parser.add_argument("--params", type=Path, default=Path("params.yaml"))
     parser.add_argument("--tables", type=Path, default=Path("reports/tables.tex"))
     options = parser.parse_args()
-    expected = recomputed(options.root, yaml.safe_load(options.params.read_text()))
-    found = printed(options.tables.read_text())
-    wrong = {k: (expected.get(k), found.get(k)) for k in expected | found
-             if expected.get(k) != found.get(k)}  # fmt: skip
-    for (table, row, column), (ours, theirs) in wrong.items():
-        print(f"Table {table}, row {row}, column {column}: recomputed {ours}, printed {theirs}")
+    recomputed_cells = recompute_cells(options.root, yaml.safe_load(options.params.read_text()))
+    printed_cells = parse_printed_cells(options.tables.read_text())
+    pairs = {
+        cell: (recomputed_cells.get(cell), printed_cells.get(cell))
+        for cell in recomputed_cells | printed_cells
+    }
+    differences = {cell: pair for cell, pair in pairs.items() if pair[0] != pair[1]}
+    for (table, row, column), (recomputed, printed) in differences.items():
+        print(
+            f"Table {table}, row {row}, column {column}: recomputed {recomputed}, printed {printed}"
+        )
     for table in LABELS:
-        print(f"Table {table}: {sum(key[0] == table for key in expected)} cells recomputed")
-    print(f"{len(wrong)} differ")
-    return 1 if wrong else 0
+        print(f"Table {table}: {sum(key[0] == table for key in recomputed_cells)} cells recomputed")
+    print(f"{len(differences)} differ")
+    return 1 if differences else 0
 
 
 if __name__ == "__main__":

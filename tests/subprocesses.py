@@ -1,4 +1,4 @@
-"""Processes of tests: started, waited for, looked for, and ended."""
+"""Helpers of tests to start processes, wait for them, find them and end them."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ import psutil
 
 from tests.checkout import ROOT
 
-# Programs of this environment are found, as where it is activated.
+# The PATH of this environment when it is activated.
 ACTIVATED = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
 
@@ -42,8 +42,8 @@ def environments(processes: int) -> list[dict[str, str]]:
     return [shared | {"RANK": rank, "LOCAL_RANK": rank} for rank in ranks]
 
 
-def living(*pids: int) -> list[int]:
-    """Return the processes that run; a zombie does not."""
+def filter_living(*pids: int) -> list[int]:
+    """Return those of the processes that still run; zombies do not."""
     running = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -52,8 +52,8 @@ def living(*pids: int) -> list[int]:
     return running
 
 
-def naming(marker: object) -> dict[int, str]:
-    """Return the processes with a text in their command lines, also those of other namespaces."""
+def find_processes_naming(marker: object) -> dict[int, str]:
+    """Return the command lines that contain a text, by process number, in all namespaces."""
     command_lines = {}
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -62,20 +62,20 @@ def naming(marker: object) -> dict[int, str]:
     return command_lines
 
 
-def wait_for(holds: Callable[[], object], seconds: float = 60, every: float = 0.02) -> None:
+def wait_for(holds: Callable[[], object], seconds: float = 60, interval: float = 0.02) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline
-        time.sleep(every)
+        time.sleep(interval)
 
 
 def assert_gone(*pids: int) -> None:
     """Wait until none of the processes runs."""
-    wait_for(lambda: not living(*pids))
+    wait_for(lambda: not filter_living(*pids))
 
 
 def left_behind(*earlier_pids: int, seconds: float = 300) -> list[psutil.Process]:
-    """Return descendants of this process but for earlier children, after they had time to end."""
+    """Return the descendants of this process, without earlier children, after they had time to end."""
     until = time.monotonic() + seconds
     while True:
         descendants = psutil.Process().children(recursive=True)
@@ -90,7 +90,7 @@ def left_behind(*earlier_pids: int, seconds: float = 300) -> list[psutil.Process
 
 
 @contextmanager
-def adopting() -> Iterator[Callable]:
+def adopt_orphans() -> Iterator[Callable]:
     """Make this process the parent of orphans among its descendants.
 
     Yields `left_behind`, without the children that exist already.
@@ -103,16 +103,16 @@ def adopting() -> Iterator[Callable]:
         ctypes.CDLL(None).prctl(SUBREAPER, 0)
 
 
-def interruptible(command: list[str], **settings) -> subprocess.Popen:
-    """Start a command that SIGINT ends: a shell's background job, and what it starts, ignore it."""
+def start_interruptible(command: list[str], **settings) -> subprocess.Popen:
+    """Start a command that SIGINT ends, even from a background job of a shell, which ignores SIGINT."""
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
     reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(command, preexec_fn=reset, **settings)
 
 
 @contextmanager
-def ending(*started: subprocess.Popen) -> Iterator[None]:
-    """Kill processes at the end."""
+def kill_at_end(*started: subprocess.Popen) -> Iterator[None]:
+    """Kill the processes at the end of the block."""
     try:
         yield
     finally:

@@ -1,9 +1,9 @@
-"""docs/architecture.md has every file and no other, and the graph of Snakemake's rules.
+"""docs/architecture.md has the tree of all files, the graph of Snakemake's rules, and the layers.
 
     python -m tests.test_architecture
 
-brings both up to date: comments on files stay, and a new file gets the first line of its own
-documentation.
+updates the tree and the graph: comments on files are kept, and a new file gets the first line of its
+docstring.
 """
 
 import ast
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.checkout import ROOT, listed
+from tests.checkout import ROOT, list_files
 from tests.test_layers import LAYERS
 
 PAGE = ROOT / "docs/architecture.md"
@@ -28,15 +28,15 @@ def list_entries() -> list[str]:
     The line of a package stands for its __init__.py.
     """
     paths = {f"{top}/" for top in FOLDERS}
-    for name in listed(*FOLDERS):
+    for name in list_files(*FOLDERS):
         paths |= {f"{parent}/" for parent in Path(name).parents if parent.name}
         paths |= {name} - {f"{Path(name).parent}/__init__.py"}
 
-    def place(path: str) -> tuple:  # files come before folders
+    def get_sort_key(path: str) -> tuple:  # files are before folders
         parts = split_path(path)
         return FOLDERS.index(path.split("/")[0]), [(part.endswith("/"), part) for part in parts]
 
-    return sorted(paths, key=place)
+    return sorted(paths, key=get_sort_key)
 
 
 def split_path(path: str) -> list[str]:
@@ -78,7 +78,7 @@ def render_tree(comments: dict[str, str]) -> str:
 
 
 def draw_rule_graph() -> str:
-    """Return what Snakemake says of the default's rules, an arrow from each to those that use it."""
+    """Return the graph of the default's rules, with an arrow from each rule to those that use it."""
     command = [sys.executable, "-m", "snakemake", "--nolock", "--rulegraph", "mermaid-js"]
     graph = subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL)
     names = dict(re.findall(r"^\t(id\d+)\[(\w+)\]$", graph, re.MULTILINE))
@@ -87,24 +87,24 @@ def draw_rule_graph() -> str:
     return "".join(["flowchart TD\n", *lines])
 
 
-def test_the_graph_is_that_of_the_rules():
+def test_the_page_has_the_graph_of_the_rules():
     assert GRAPH.search(PAGE.read_text(encoding="utf-8"))[1] == draw_rule_graph()
 
 
-def test_the_tree_has_every_file_with_a_comment_and_no_other():
+def test_the_tree_of_the_page_has_all_files_with_comments_and_no_others():
     comments = read_comments()
     assert set(list_entries()) == set(comments), "run python -m tests.test_architecture"
     assert all(comments.values())
 
 
-def test_the_page_has_the_layers_that_are_tested():
+def test_the_page_lists_the_layers_of_test_layers():
     text = PAGE.read_text(encoding="utf-8")
-    text = text.partition("## Who may import whom")[2].partition("\n## ")[0]
+    text = text.partition("## Import layers")[2].partition("\n## ")[0]
     items = re.findall(r"^\d+\. ((?:`rapid/[\w/.]+`(?:,\s+)?)+):", text, re.MULTILINE)
     rows = [{room.replace("/", ".") for room in re.findall(r"`(.*?)`", item)} for item in items]
-    elsewhere = {"rapid", "rapid.__main__", "reports", "performance"}  # in the text below the list
+    in_the_text_below = {"rapid", "rapid.__main__", "reports", "performance"}
     assert [{room.removesuffix(".py") for room in row} for row in rows] == [
-        rooms for layer in LAYERS if (rooms := set(layer) - elsewhere)
+        rooms for layer in LAYERS if (rooms := set(layer) - in_the_text_below)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The `rapid` command: what it refuses, and how."""
+"""The `rapid` command: its help, its errors and exit statuses, and its summary lines."""
 
 import json
 import os
@@ -22,29 +22,27 @@ STAGES = ("prepare", "tokenizer", "pretrain", "distill", "train", "evaluate", "l
 
 
 @pytest.mark.parametrize(("option", "names"), [("--help", STAGES), ("--version", [__version__])])
-def test_help_names_every_stage_and_version_the_version(capsys, option, names):
-    with pytest.raises(SystemExit) as stop:
+def test_help_lists_every_stage_and_version_prints_the_version(capsys, option, names):
+    with pytest.raises(SystemExit) as exit_error:
         run([option])
-    assert stop.value.code == 0
+    assert exit_error.value.code == 0
     text = capsys.readouterr().out
     assert all(name in text for name in names)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "meant"),
+    ("arguments", "suggestion"),
     [
         (["trian"], "train"),
         (["plan", "--calibrat", "runs", "--memry", "8"], "--memory"),
         (["grade", "--benchmark", "mbpp"], "mbpp_plus"),
     ],
 )
-def test_an_unknown_command_or_choice_is_refused_with_the_one_that_was_meant(
-    capsys, arguments, meant
-):
-    with pytest.raises(SystemExit) as stop:
+def test_an_unknown_command_or_choice_is_refused_with_a_suggestion(capsys, arguments, suggestion):
+    with pytest.raises(SystemExit) as exit_error:
         run(arguments)
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.endswith(f"; did you mean {meant}?\n")
+    assert exit_error.value.code == 2
+    assert capsys.readouterr().err.endswith(f"; did you mean {suggestion}?\n")
 
 
 @pytest.mark.parametrize("width", ["40", "80"])
@@ -56,7 +54,7 @@ def test_help_is_wrapped_between_words(capsys, monkeypatch, width):
     assert {"GPU-hours,", "published"} <= {*words}
 
 
-def test_a_command_whose_reader_has_gone_ends_without_a_word():
+def test_a_command_whose_output_pipe_is_closed_ends_without_a_message():
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "rapid", "plan", "--gpu", "h100"]
@@ -83,8 +81,8 @@ def test_a_wrong_spec_is_refused_with_status_2(capsys, tmp_path, spec, message):
 SPEC = {"benchmark": "math", "data_seed": 0, "train": 8, "test": 4, "demonstrations": 50}
 
 
-def test_a_manifest_is_a_spec_and_notes_the_code_that_ran(tmp_path):
-    """A job is repeated from its manifest, with the same result, whatever it was planned with."""
+def test_a_manifest_can_be_used_as_a_spec_and_records_the_code(tmp_path):
+    """A job that is repeated from its manifest has the same results."""
     first, second = tmp_path / "first", tmp_path / "second"
     run_prepare(json.dumps({**SPEC, "code": "another"}), first)
     manifest = json.loads((first / "manifest.json").read_text())
@@ -96,14 +94,14 @@ def test_a_manifest_is_a_spec_and_notes_the_code_that_ran(tmp_path):
 
 
 def run_prepare(spec, out, status=0):
-    """In a process of its own: the command leases a core until its process ends."""
+    """Run `rapid prepare` in its own process, which leases a core until it ends."""
     return python("-m", "rapid", "prepare", "--spec", spec, "--out", out, status=status)
 
 
-def test_a_source_that_is_nowhere_is_refused_with_status_2(tmp_path):
-    failed = run_prepare(json.dumps(SPEC | {"source": "nowhere"}), tmp_path / "out", status=2)
-    assert "no such file or folder" in failed.stderr
-    assert "Traceback" not in failed.stderr
+def test_a_missing_source_is_refused_with_status_2(tmp_path):
+    ended = run_prepare(json.dumps(SPEC | {"source": "nowhere"}), tmp_path / "out", status=2)
+    assert "nor an existing file or folder" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 PG = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
@@ -111,7 +109,7 @@ PG = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
 
 @pytest.fixture
 def train_command(monkeypatch, tmp_path, values):
-    """Return a function that makes the command of a run which has ended already, with a summary."""
+    """Return a function that makes the command of a run whose training returns a given summary."""
 
     def make(signal: float | None = 0.5, **summary) -> list[str]:
         ended = RunSummary(**PG.model_dump(), runtime=Runtime(total=1.0, other=1.0), **summary)
@@ -126,16 +124,20 @@ def train_command(monkeypatch, tmp_path, values):
     return make
 
 
-@pytest.mark.parametrize(("signal", "nothing"), [(0.0, True), (0.5, False), (None, False)])
-def test_a_run_that_has_learned_nothing_says_so(train_command, tmp_path, capsys, signal, nothing):
+@pytest.mark.parametrize(("signal", "learned_nothing"), [(0.0, True), (0.5, False), (None, False)])
+def test_a_run_without_any_gradient_reports_that_nothing_was_learned(
+    train_command, tmp_path, capsys, signal, learned_nothing
+):
     run(train_command(signal, reward_last=0.0))
-    learned = "nothing was learned (the rewards of each group were equal), " if nothing else ""
+    learned = (
+        "nothing was learned (the rewards of each group were equal), " if learned_nothing else ""
+    )
     expected = f"{tmp_path}: reward 0.0%, {learned}1.0 s of training"
     assert expected in capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize("disturbed", [True, False])
-def test_a_disturbed_run_says_so_by_its_status(monkeypatch, train_command, disturbed):
+def test_a_disturbed_run_has_the_status_for_a_retry(monkeypatch, train_command, disturbed):
     command = train_command(disturbed=disturbed)
     assert run(command) == (RETRY_STATUS if disturbed else 0)
     monkeypatch.delenv("RAPID_WARM", raising=False)
@@ -143,7 +145,9 @@ def test_a_disturbed_run_says_so_by_its_status(monkeypatch, train_command, distu
     assert main() == 0
 
 
-def test_a_model_is_asked_and_a_folder_without_one_is_not(toy_model, tmp_path, capsys):
+def test_rapid_ask_samples_from_a_model_and_refuses_a_folder_without_one(
+    toy_model, tmp_path, capsys
+):
     arguments = ["ask", "--samples", "2", "--max-tokens", "3", "ab", "--model"]
     assert run([*arguments, str(toy_model)]) == 0
     assert "\n\n" in capsys.readouterr().out
@@ -151,7 +155,7 @@ def test_a_model_is_asked_and_a_folder_without_one_is_not(toy_model, tmp_path, c
     assert "not a model's folder" in capsys.readouterr().err
 
 
-def test_an_unknown_model_is_named_beside_those_known(values, tmp_path, monkeypatch, capsys):
+def test_an_unknown_model_is_reported_with_the_known_models(values, tmp_path, monkeypatch, capsys):
     params = load(values)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "models/a").mkdir(parents=True)
@@ -164,21 +168,23 @@ def test_an_unknown_model_is_named_beside_those_known(values, tmp_path, monkeypa
     ):
         for folder in ("models/typo", "typo"):
             assert run([*arguments, "--model", folder]) == 2
-            message = f"--model {folder}: there is no such folder; known models: models/a\n"
+            message = f"--model {folder}: the folder does not exist; models here: models/a\n"
             assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.parametrize(
     ("existing", "message", "status"),
     [
-        ([], "go to the folder that you cloned", 2),
+        ([], "change to the folder of your clone", 2),
         (["params.yaml"], "No results yet: `make tables`", 0),
-        (["params.yaml", "runs/x"], "`make tables` goes on", 0),
+        (["params.yaml", "runs/x"], "`make tables` runs the others", 0),
         (["params.yaml", "runs/x", "reports/report.html"], "    reports/report.html", 0),
         (["params.yaml", "experiments/a/reports/report.html"], "    experiments/a/reports", 0),
     ],
 )
-def test_alone_it_says_what_to_do_next(existing, message, status, tmp_path, monkeypatch, capsys):
+def test_rapid_without_arguments_says_what_to_do_next(
+    existing, message, status, tmp_path, monkeypatch, capsys
+):
     for path in existing:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()

@@ -1,4 +1,4 @@
-"""Results are compared bit by bit, but for times."""
+"""Two trees of results are compared bit by bit, without times."""
 
 import pytest
 
@@ -22,10 +22,10 @@ BEFORE = {
         ({"data/math/train.jsonl": "{}\n"}, 1),
     ],
 )
-def test_only_times_may_differ(tmp_path, capsys, changes, status):
-    for tree, files in (("before", BEFORE), ("after", BEFORE | changes)):
+def test_only_differences_in_times_are_ignored(tmp_path, capsys, changes, status):
+    for folder, files in (("before", BEFORE), ("after", BEFORE | changes)):
         for name, text in files.items():
-            path = tmp_path / tree / name
+            path = tmp_path / folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     assert main([str(tmp_path / "before"), str(tmp_path / "after")]) == status

@@ -1,16 +1,16 @@
-"""The documents show the figures of commands and results, and name files that exist."""
+"""The documents have the figures of commands and results, and refer to existing files."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from rapid.artifacts.evaluations import Evaluation, ProblemScore
-from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
+from rapid.artifacts.evaluations import Evaluation
+from rapid.artifacts.runs import RunSummary, StepRecord
 from tests import commands, documents
 from tests.conftest import ROOT
 
-FIGURES = [mark for page in documents.PAGES for mark in documents.read_marks(page)]
+MARKS = [mark for page in documents.PAGES for mark in documents.read_marks(page)]
 PAGES = sorted(
     str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")
 )
@@ -27,32 +27,32 @@ def read_page(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "mark", [mark for mark in FIGURES if not mark.command], ids=lambda mark: mark.maker
+    "mark", [mark for mark in MARKS if not mark.command], ids=lambda mark: mark.maker
 )
-def test_figures_that_need_no_run_are_those_of_the_tree(mark):
+def test_figures_that_need_no_results_are_up_to_date(mark):
     assert mark.make_text(ROOT) == mark.text, "make figures-of-docs WRITE=1"
 
 
 @pytest.mark.parametrize(
     "mark",
-    [mark for mark in FIGURES if mark.maker.startswith("table1 ")],
+    [mark for mark in MARKS if mark.maker.startswith("table1 ")],
     ids=lambda mark: mark.maker,
 )
-def test_a_table_of_runs_has_the_rows_that_its_parameters_ask_for(mark, tmp_path):
-    def first_cells(text: str) -> list[str]:
+def test_a_table_of_runs_has_the_rows_of_its_parameters(mark, tmp_path):
+    def list_first_cells(text: str) -> list[str]:
         lines = [line.strip() for line in text.partition("\n\n")[0].splitlines()]
         return [re.split(r" {2,}", line)[0] for line in lines if "  " in line]
 
     without_runs = mark.make_text(tmp_path)
     assert documents.MISSING in without_runs
-    assert first_cells(mark.text) == first_cells(without_runs)
+    assert list_first_cells(mark.text) == list_first_cells(without_runs)
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_paths_modules_and_links_of_a_page_exist(name):
     text = read_page(name)
-    added = re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE)  # by a diff of docs/extending.md
-    paths = {path for path in re.findall(PATH, text) if not OUTPUT.match(path)} - {*added}
+    added_files = re.findall(r"^\+\+\+ b/(\S+)", text, re.MULTILINE)  # of docs/extending.md
+    paths = {path for path in re.findall(PATH, text) if not OUTPUT.match(path)} - {*added_files}
     assert not {path for path in paths if not (ROOT / path).exists()}
     modules = [Path(ROOT, *module.split(".")) for module in MODULE.findall(text)]
     assert all(
@@ -64,13 +64,14 @@ def test_paths_modules_and_links_of_a_page_exist(name):
 
 def test_every_command_of_the_pages_is_run_or_left_out_with_a_reason():
     """`make test-docs` runs them."""
-    declared, (runnable, other_lines) = commands.read_declared(), commands.read_commands()
+    declarations, (runnable, other_lines) = commands.read_declarations(), commands.read_commands()
     texts = {command.text for command in [*runnable, *other_lines]}
-    assert not [line for line in other_lines if line.text not in declared.left_out]
-    assert {*declared.left_out, *declared.statuses} <= texts, "commands.yaml names what no page has"
+    assert not [line for line in other_lines if line.text not in declarations.left_out]
+    unknown = {*declarations.left_out, *declarations.statuses} - texts
+    assert not unknown, "commands.yaml has commands that are on no page"
 
 
-@pytest.mark.parametrize("record", [StepRecord, RunSummary, Runtime, Evaluation, ProblemScore])
-def test_every_field_of_a_run_s_files_is_explained(record):
-    page = read_page("docs/watching.md")
-    assert not [name for name in record.model_fields if f"`{name}`" not in page]
+@pytest.mark.parametrize("record", [StepRecord, RunSummary, Evaluation])
+def test_every_field_of_a_run_s_files_has_a_description(record):
+    """docs/watching.md has tables of them."""
+    assert not [name for name, text in documents.describe_fields(record) if not text]

@@ -1,4 +1,4 @@
-"""Jobs are up to date by content, and not by the times of files."""
+"""The content of files, and not their times, decides which jobs are up to date."""
 
 import json
 import os
@@ -30,14 +30,14 @@ def build_spec(vocabulary: int = 300) -> TokenizerSpec:
 
 
 def write_job(job: Job, *inputs: str, text: str = "", second_output: str = "out") -> None:
-    """Write a job's file `out`, and maybe another one, and its manifest."""
+    """Write a job's file `out`, another file if it has a different name, and the manifest."""
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / name for name in dict.fromkeys(("out", second_output))]
-    for path in written:
+    paths = [folder / name for name in dict.fromkeys(("out", second_output))]
+    for path in paths:
         path.write_text(text or job.folder)
-    read = dict.fromkeys(inputs, "") | hash_files(*map(Path, inputs))
-    write_manifest(folder, job.stage, job.spec, read, written)
+    input_digests = dict.fromkeys(inputs, "") | hash_files(*map(Path, inputs))
+    write_manifest(folder, job.stage, job.spec, input_digests, paths)
 
 
 @pytest.fixture
@@ -100,38 +100,38 @@ def add_a_source(jobs):
     return [replace(jobs[0], sources=["source", "added"]), *jobs[1:]]
 
 
-WROTE, READ, DEPENDS = (
-    "what it wrote has changed: ", "what it read has changed: ", "what it read is not up to date: ",
+OUTPUT_CHANGED, INPUT_CHANGED, INPUT_STALE = (
+    "its output has changed: ", "its input has changed: ", "its input is not up to date: ",
 )  # fmt: skip
-AFTER_B = {"c/d": f"{DEPENDS}b/out", "reports": f"{DEPENDS}b/out"}
-AFTER_A = {"b": f"{DEPENDS}a/out"} | AFTER_B
+STALE_AFTER_B = {"c/d": f"{INPUT_STALE}b/out", "reports": f"{INPUT_STALE}b/out"}
+STALE_AFTER_A = {"b": f"{INPUT_STALE}a/out"} | STALE_AFTER_B
 OTHER_PARAMETERS = "made with other parameters: vocabulary: 300 is now 301"
-# A change, which may return other jobs; whether large files are compared; which jobs are stale.
+# A change, which may return other jobs; whether large files are compared; and the stale jobs.
 CHANGES = [
     (lambda jobs: None, True, {}),
-    (change_a_byte, True, {"a": f"{WROTE}a/out"} | AFTER_A),
-    (change_another_output, True, {"a": f"{WROTE}a/other"}),
-    (write_file("source"), False, {"a": f"{READ}source"} | AFTER_A),
-    (write_file("a/out", SMALL_FILE), False, {"a": f"{WROTE}a/out"} | AFTER_A),
+    (change_a_byte, True, {"a": f"{OUTPUT_CHANGED}a/out"} | STALE_AFTER_A),
+    (change_another_output, True, {"a": f"{OUTPUT_CHANGED}a/other"}),
+    (write_file("source"), False, {"a": f"{INPUT_CHANGED}source"} | STALE_AFTER_A),
+    (write_file("a/out", SMALL_FILE), False, {"a": f"{OUTPUT_CHANGED}a/out"} | STALE_AFTER_A),
     (write_file("a/out", SMALL_FILE + 1), False, {}),
-    (lambda jobs: [jobs[0], Job("pretrain", "b", build_spec(301)), *jobs[2:]], True, {"b": OTHER_PARAMETERS} | AFTER_B),
-    (lambda jobs: write_job(jobs[0], "source", text="new"), True, {"b": f"{READ}a/out"} | AFTER_B),
-    (delete_file("b/out"), True, {"b": f"{WROTE}b/out"} | AFTER_B),
-    (delete_file("b/out"), False, {}),  # models are deleted to make room
-    (delete_a_declared_output, False, {"c/d": f"{WROTE}c/d/summary.json", "reports": f"{DEPENDS}c/d/later"}),
-    (add_a_source, True, {"a": f"{READ}added"} | AFTER_A),
-    (delete_file("b/manifest.json"), True, AFTER_B),
-    (delete_file("c/d/manifest.json"), True, {"reports": f"{DEPENDS}c/d/later"}),
+    (lambda jobs: [jobs[0], Job("pretrain", "b", build_spec(301)), *jobs[2:]], True, {"b": OTHER_PARAMETERS} | STALE_AFTER_B),
+    (lambda jobs: write_job(jobs[0], "source", text="new"), True, {"b": f"{INPUT_CHANGED}a/out"} | STALE_AFTER_B),
+    (delete_file("b/out"), True, {"b": f"{OUTPUT_CHANGED}b/out"} | STALE_AFTER_B),
+    (delete_file("b/out"), False, {}),  # users may delete models to free disk space
+    (delete_a_declared_output, False, {"c/d": f"{OUTPUT_CHANGED}c/d/summary.json", "reports": f"{INPUT_STALE}c/d/later"}),
+    (add_a_source, True, {"a": f"{INPUT_CHANGED}added"} | STALE_AFTER_A),
+    (delete_file("b/manifest.json"), True, STALE_AFTER_B),
+    (delete_file("c/d/manifest.json"), True, {"reports": f"{INPUT_STALE}c/d/later"}),
     (set_times(1e9), True, {}),
     (set_times(4e9), True, {}),
-    (lambda jobs: write_job(jobs[2], "b/out", second_output="later"), True, {"reports": f"{READ}c/d/later"}),
-    (write_file("c/d/later"), True, {"reports": f"{READ}c/d/later"}),
-    (write_file("notes"), True, {"reports": f"{READ}notes"}),
+    (lambda jobs: write_job(jobs[2], "b/out", second_output="later"), True, {"reports": f"{INPUT_CHANGED}c/d/later"}),
+    (write_file("c/d/later"), True, {"reports": f"{INPUT_CHANGED}c/d/later"}),
+    (write_file("notes"), True, {"reports": f"{INPUT_CHANGED}notes"}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "hashed", "stale"), CHANGES)
-def test_a_change_makes_its_job_and_those_after_it_stale(jobs, change, hashed, stale):
+def test_a_change_makes_its_job_and_the_jobs_after_it_stale(jobs, change, hashed, stale):
     changed_jobs = change(jobs) or jobs
     findings = examine_jobs(changed_jobs, hashed=hashed)
     assert {job.folder: reason for job, reason in findings.stale.items()} == stale
@@ -140,15 +140,15 @@ def test_a_change_makes_its_job_and_those_after_it_stale(jobs, change, hashed, s
     assert {*list_folders(findings.current)} == {*list_folders(jobs)} - missing - stale.keys()
 
 
-def test_findings_are_described(jobs):
+def test_findings_are_described_in_lines(jobs):
     Path("a/out").write_text("A")
     findings = examine_jobs([*jobs[:3], Job("prepare", "nowhere", build_spec())])
     assert list(findings.changed) == ["a/out"]
     assert findings.describe().splitlines() == [
         "a/out is not what a wrote",
-        f"stale: a: {WROTE}a/out",
-        f"stale: b: {DEPENDS}a/out",
-        f"stale: c/d: {DEPENDS}b/out",
+        f"stale: a: {OUTPUT_CHANGED}a/out",
+        f"stale: b: {INPUT_STALE}a/out",
+        f"stale: c/d: {INPUT_STALE}b/out",
         "not made: nowhere",
         "0 of 4 jobs are up to date",
     ]
@@ -157,12 +157,12 @@ def test_findings_are_described(jobs):
 def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(jobs):
     Path("a/out").write_text("A")
     examination = Examination(hashed=False)
-    assert examination.explain(jobs[2]) == f"{DEPENDS}b/out"
+    assert examination.explain(jobs[2]) == f"{INPUT_STALE}b/out"
     assert list_folders(examination.findings.stale) == ["a", "b", "c/d"]
 
 
 @pytest.mark.parametrize(("hours", "is_stale"), [(-1, False), (1, True)])
-def test_a_large_source_is_read_if_it_is_later_than_the_manifest(jobs, hours, is_stale):
+def test_a_large_source_is_compared_if_it_is_newer_than_the_manifest(jobs, hours, is_stale):
     large = b"x" * (SMALL_FILE + 1)
     Path("source").write_bytes(large)
     write_job(jobs[0], "source")
@@ -173,7 +173,7 @@ def test_a_large_source_is_read_if_it_is_later_than_the_manifest(jobs, hours, is
     assert examine_jobs(jobs[:1]).stale
 
 
-def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(jobs):
+def test_reconciling_deletes_only_the_manifests_of_stale_jobs(jobs):
     Path("b/out").write_text("B")
     os.utime("a/out", (4e9, 4e9))
     discard_stale_manifests(examine_jobs(jobs))
@@ -181,13 +181,13 @@ def test_reconciling_deletes_the_manifests_of_stale_jobs_and_nothing_else(jobs):
     assert Path("b/out").exists() and os.stat("a/out").st_mtime == 4e9
 
 
-def test_an_output_of_a_later_job_counts_like_a_users_file(jobs):
-    """A published model's source may be the model of a run."""
+def test_an_output_of_a_later_job_counts_like_a_file_of_the_user(jobs):
+    """The source of a published model may be the model of a run."""
     fetched = Job("pretrain", "fetched", build_spec())
     write_job(fetched, "c/d/out")
     assert fetched in examine_jobs([fetched, *jobs]).current
     Path("c/d/out").write_text("another")
-    assert examine_jobs([fetched, *jobs]).stale[fetched] == f"{READ}c/d/out"
+    assert examine_jobs([fetched, *jobs]).stale[fetched] == f"{INPUT_CHANGED}c/d/out"
 
 
 def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
@@ -196,8 +196,8 @@ def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
     for folder in map(Path, folders):
         folder.mkdir(parents=True)
         (folder / "out").touch()
-        why = "" if folder.name == "done" else "no Lean"
-        write_manifest(folder, "train", build_spec(), {}, [folder / "out"], unavailable=why)
+        reason = "" if folder.name == "done" else "no Lean"
+        write_manifest(folder, "train", build_spec(), {}, [folder / "out"], unavailable=reason)
     assert sorted(discard_unavailable()) == sorted(folders[:2])
     assert [Path(folder, "manifest.json").exists() for folder in folders] == [
         False,
@@ -211,49 +211,50 @@ class TestCode:
     """The first two jobs depend on one file of code each, the third on none."""
 
     @pytest.fixture
-    def planned(self, jobs) -> Callable:
+    def plan_jobs(self, jobs) -> Callable:
         """Return a function that plans the jobs with given texts of code; by default 1 and 2."""
 
         def plan(first: str = "1", **second: str) -> list[Job]:
             second_files = {f"{name}.py": text for name, text in second.items()}
             files = {"one.py": first}, {"two.py": "2"} | second_files
             specs = [
-                SpecWithCode(**build_spec().model_dump(), present=f).with_code() for f in files
+                SpecWithCode(**build_spec().model_dump(), code_of_files=code_files).with_code()
+                for code_files in files
             ]
             pairs = zip(jobs[:2], specs, strict=True)
             return [*(Job(job.rule, job.folder, spec) for job, spec in pairs), jobs[2]]
 
-        for job, read in zip(plan()[:2], ("source", "a/out"), strict=True):
-            write_job(job, read)
+        for job, input_path in zip(plan()[:2], ("source", "a/out"), strict=True):
+            write_job(job, input_path)
         return plan
 
-    def test_changed_code_is_named_and_reaches_what_read_its_results(self, planned, capsys):
-        jobs = planned(two="X", new="3")
-        stale = {jobs[1]: "made with other code: new.py, two.py", jobs[2]: f"{DEPENDS}b/out"}
+    def test_changed_code_makes_its_jobs_and_those_after_them_stale(self, plan_jobs, capsys):
+        jobs = plan_jobs(two="X", new="3")
+        stale = {jobs[1]: "made with other code: new.py, two.py", jobs[2]: f"{INPUT_STALE}b/out"}
         assert examine_jobs(jobs).stale == stale
-        print_changed_code(planned("X"))
-        assert "one.py (own code of 1 job" in capsys.readouterr().err
+        print_changed_code(plan_jobs("X"))
+        assert "one.py (used by 1 job" in capsys.readouterr().err
 
-    def test_a_manifest_without_code_is_stale(self, planned):
+    def test_a_manifest_without_code_is_stale(self, plan_jobs):
         manifest = json.loads(Path("a/manifest.json").read_text())
         del manifest["spec"]["code"], manifest["code"]
         Path("a/manifest.json").write_text(json.dumps(manifest))
-        jobs = planned()
-        assert "other code: code that its manifest" in examine_jobs(jobs).stale[jobs[0]]
+        jobs = plan_jobs()
+        assert "other code: files that its manifest" in examine_jobs(jobs).stale[jobs[0]]
 
-    def test_accepted_code_is_current_and_the_manifest_says_since_when(self, planned):
-        jobs = planned("X")
+    def test_accepted_code_makes_jobs_current_and_is_recorded_with_its_time(self, plan_jobs):
+        jobs = plan_jobs("X")
         accepted, findings = accept_code_changes(jobs)
         assert list_folders(accepted) == ["a", "b", "c/d"] == list_folders(findings.current)
         assert not examine_jobs(jobs).stale
-        accept_code_changes(planned("Y"))
+        accept_code_changes(plan_jobs("Y"))
         first, second = json.loads(Path("a/manifest.json").read_text())["accepted"]
         assert first["was"] == {"one.py": "1"} and second["was"] == {"one.py": "X"}
         assert first["at"]
         assert "accepted" not in json.loads(Path("b/manifest.json").read_text())
 
-    def test_reports_of_accepted_results_are_made_again(self, planned):
-        jobs = planned("X")
+    def test_reports_of_accepted_results_are_made_again(self, plan_jobs):
+        jobs = plan_jobs("X")
         report = replace(jobs[-1], rule="report", folder="reports", inputs=(jobs[-1],))
         write_job(report, "c/d/out")
         _, findings = accept_code_changes([*jobs, report])
@@ -262,36 +263,36 @@ class TestCode:
         write_job(report, "c/d/out")
         assert accept_code_changes([*jobs, report])[0] == [] and Path(report.manifest).exists()
 
-    def test_a_current_job_is_not_accepted(self, planned):
+    def test_a_current_job_is_not_accepted(self, plan_jobs):
         before = Path("a/manifest.json").read_bytes()
-        accepted, findings = accept_code_changes(planned())
+        accepted, findings = accept_code_changes(plan_jobs())
         assert accepted == [] and list_folders(findings.current) == ["a", "b", "c/d"]
         assert Path("a/manifest.json").read_bytes() == before
 
-    def test_other_parameters_are_not_accepted(self, planned):
-        jobs = planned("X")
+    def test_other_parameters_are_not_accepted(self, plan_jobs):
+        jobs = plan_jobs("X")
         jobs[1] = Job("pretrain", "b", jobs[1].spec.model_copy(update={"vocabulary": 301}))
         accepted, findings = accept_code_changes(jobs)
         assert list_folders(accepted) == ["a"]
         assert list_folders(findings.stale) == ["b", "c/d"]
 
-    def test_a_changed_file_is_not_accepted(self, planned):
+    def test_a_changed_file_is_not_accepted(self, plan_jobs):
         Path("a/out").write_text("A")
-        accepted, findings = accept_code_changes(planned("X"))
+        accepted, findings = accept_code_changes(plan_jobs("X"))
         assert not accepted and list(findings.changed) == ["a/out"]
 
 
 class SpecWithCode(TokenizerSpec):
     """A spec with the code that a test sets."""
 
-    present: dict[str, str] = Field(exclude=True)
+    code_of_files: dict[str, str] = Field(exclude=True)
 
     def hash_code_files(self) -> dict[str, str]:
-        return self.present
+        return self.code_of_files
 
 
 @pytest.mark.parametrize(
-    "before, now, expected",
+    "before, after, expected",
     [
         ({"a": 1}, {"a": 1}, []),
         ({"a": {"b": 1}}, {"a": {"b": 2}}, ["a.b: 1 is now 2"]),
@@ -300,11 +301,11 @@ class SpecWithCode(TokenizerSpec):
         ("unreadable", {"a": 1}, [": 'unreadable' is now {'a': 1}"]),
     ],
 )
-def test_differences(before, now, expected):
-    assert list_differences(before, now) == expected
+def test_differences_of_parameters_are_listed_by_key(before, after, expected):
+    assert list_differences(before, after) == expected
 
 
-def test_checkpoints_of_ended_runs_are_deleted_and_no_others(tmp_path, monkeypatch):
+def test_only_checkpoints_of_ended_runs_are_deleted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runs = [
         Path(f"{root}runs/math/m/pg/seed{seed}")
@@ -313,7 +314,7 @@ def test_checkpoints_of_ended_runs_are_deleted_and_no_others(tmp_path, monkeypat
     ]
     for run in runs:
         (run / "checkpoints/checkpoint-5").mkdir(parents=True)
-    for ended in runs[::2]:
-        (ended / "manifest.json").touch()
+    for ended_run in runs[::2]:
+        (ended_run / "manifest.json").touch()
     discard_checkpoints_of_ended_runs()
     assert [(run / "checkpoints").exists() for run in runs] == [False, True, False, True]

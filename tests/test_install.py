@@ -1,4 +1,4 @@
-"""`make setup` hands pip's settings to uv, and installs the lock exactly or fails."""
+"""`make setup` gives pip's settings to uv, and installs exactly the lock or fails."""
 
 import importlib.util
 import os
@@ -16,17 +16,17 @@ import pytest
 
 from tests.conftest import ROOT
 
-specification = importlib.util.spec_from_file_location("install", ROOT / "requirements/install.py")
-install = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(install)
+module_spec = importlib.util.spec_from_file_location("install", ROOT / "requirements/install.py")
+install = importlib.util.module_from_spec(module_spec)
+module_spec.loader.exec_module(install)
 
-BACKEND = """
+FAKE_BACKEND = """
 import shutil, sys
 def build_editable(folder, *_):
     shutil.copy({wheel!r}, folder)
     return {name!r}
 """
-PIP = """
+FAKE_PIP = """
 import sys
 if sys.argv[-2:] == ["config", "list"]:
     print("global.no-index='true'")
@@ -63,20 +63,22 @@ def test_uv_gets_the_settings_of_pip(config_list, variables):
 
 
 @pytest.mark.parametrize("name", ["UV_INDEX_URL", "UV_DEFAULT_INDEX"])
-def test_a_variable_of_uv_that_is_set_wins(name):
+def test_a_variable_of_uv_that_is_already_set_is_kept(name):
     settings = {"index-url": "a", "find-links": "/"}
-    environ = {name: "b", "UV_INDEX_STRATEGY": "first-index"}
-    assert install.build_uv_variables(settings, environ) == {"UV_FIND_LINKS": "/"}
+    environment = {name: "b", "UV_INDEX_STRATEGY": "first-index"}
+    assert install.build_uv_variables(settings, environment) == {"UV_FIND_LINKS": "/"}
 
 
-def test_the_settings_that_pip_prints_are_parsed(tmp_path):
+def test_the_output_of_pip_config_list_is_parsed(tmp_path):
     text = "[global]\nextra-index-url =\n    file:///a\n    file:///b\n"
     (tmp_path / "pip.conf").write_text(text)
-    environ = environ_without("PIP_") | {
+    environment = environ_without("PIP_") | {
         "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "PIP_INDEX_URL": "c",
     }  # fmt: skip
     command = [sys.executable, "-m", "pip", "config", "list"]
-    settings = install.parse_pip_settings(subprocess.check_output(command, env=environ, text=True))
+    settings = install.parse_pip_settings(
+        subprocess.check_output(command, env=environment, text=True)
+    )
     assert settings["extra-index-url"].split() == ["file:///a", "file:///b"]
     assert settings["index-url"] == "c"
 
@@ -86,16 +88,19 @@ def environ_without(prefix: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(prefix)}
 
 
-def make_wheel(folder: Path, name: str, release: str, needs: str = "") -> Path:
+def make_wheel(folder: Path, name: str, release: str, requirement: str = "") -> Path:
     """Write a wheel that has one module with the wheel's name."""
-    about = f"{name}-{release}.dist-info"
+    metadata_folder = f"{name}-{release}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n"
     files = {
         f"{name}_module.py": f"release = {release!r}\n",
-        f"{about}/METADATA": metadata + (f"Requires-Dist: {needs}\n" if needs else ""),
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{metadata_folder}/METADATA": metadata
+        + (f"Requires-Dist: {requirement}\n" if requirement else ""),
+        f"{metadata_folder}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    files[f"{about}/RECORD"] = "".join(f"{path},,\n" for path in [*files, f"{about}/RECORD"])
+    files[f"{metadata_folder}/RECORD"] = "".join(
+        f"{path},,\n" for path in [*files, f"{metadata_folder}/RECORD"]
+    )
     wheel = folder / f"{name}-{release}-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for path, text in files.items():
@@ -112,28 +117,30 @@ class Project:
             subfolder.mkdir()
         venv.create(folder / ".venv", symlinks=True)
         [self.packages] = (folder / ".venv/lib").glob("python*/site-packages")
-        (self.packages / "torch").mkdir()  # so that install.py does not mention the disk
+        (self.packages / "torch").mkdir()  # so that install.py does not check the disk
         test_packages = Path(sysconfig.get_path("purelib"))
         for name in ("uv", f"uv-{version('uv')}.dist-info"):
             (self.packages / name).symlink_to(test_packages / name)
-        (self.packages / "pip.py").write_text(PIP.format(wheels=self.wheels))
+        (self.packages / "pip.py").write_text(FAKE_PIP.format(wheels=self.wheels))
         (folder / ".venv/bin/uv").symlink_to(Path(sys.executable).with_name("uv"))
         make_wheel(self.wheels, "uv", version("uv"))
         wheel = make_wheel(folder, "project", "1.0")
-        (folder / "backend.py").write_text(BACKEND.format(wheel=str(wheel), name=wheel.name))
+        (folder / "backend.py").write_text(FAKE_BACKEND.format(wheel=str(wheel), name=wheel.name))
         (folder / "pyproject.toml").write_text(
             "[project]\nname = 'project'\nversion = '1.0'\n"
             "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
         )
 
-    def install(self, *lines: str, kind: str = "cpu", fails: bool = False) -> str:
+    def install(self, *lines: str, kind: str = "cpu", should_fail: bool = False) -> str:
         """Install a lock of these lines, and return the output."""
         lock = self.lock / f"{kind}.txt"
         lock.write_text("\n".join([f"uv=={version('uv')}", *lines, ""]))
-        environ = environ_without("UV_") | {"UV_CACHE_DIR": str(self.folder / "cache")}
+        environment = environ_without("UV_") | {"UV_CACHE_DIR": str(self.folder / "cache")}
         command = [self.folder / ".venv/bin/python", ROOT / "requirements/install.py", lock]
-        ended = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
-        assert bool(ended.returncode) == fails, ended.stderr
+        ended = subprocess.run(
+            command, env=environment, check=False, capture_output=True, text=True
+        )
+        assert bool(ended.returncode) == should_fail, ended.stderr
         return ended.stdout + ended.stderr
 
     @property
@@ -148,10 +155,10 @@ def project(tmp_path):
 
 
 def test_the_environment_has_exactly_the_packages_of_the_lock(project):
-    make_wheel(project.wheels, "torch", "1.0", needs="cuda")
-    make_wheel(project.wheels, "torch", "1.0+cpu", needs="nothing_that_exists")
-    for release in ("1.0", "2.0"):
-        make_wheel(project.wheels, "some", release)
+    make_wheel(project.wheels, "torch", "1.0", requirement="cuda")
+    make_wheel(project.wheels, "torch", "1.0+cpu", requirement="nothing_that_exists")
+    for version_of_wheel in ("1.0", "2.0"):
+        make_wheel(project.wheels, "some", version_of_wheel)
     make_wheel(project.wheels, "stale", "1.0")
     project.install("torch==1.0", "some==2.0", "stale==1.0")
     assert project.installed == {"torch-1.0+cpu", "some-2.0", "stale-1.0", "project-1.0"}
@@ -159,10 +166,10 @@ def test_the_environment_has_exactly_the_packages_of_the_lock(project):
     assert project.installed == {"torch-1.0+cpu", "some-1.0", "project-1.0"}
 
 
-def test_without_a_cpu_build_torch_s_dependencies_are_installed(project):
-    make_wheel(project.wheels, "torch", "1.0", needs="cuda>=1")
-    for release in ("1.0", "2.0"):
-        make_wheel(project.wheels, "cuda", release)
+def test_without_a_cpu_build_the_dependencies_of_torch_are_installed(project):
+    make_wheel(project.wheels, "torch", "1.0", requirement="cuda>=1")
+    for version_of_wheel in ("1.0", "2.0"):
+        make_wheel(project.wheels, "cuda", version_of_wheel)
     assert "CUDA libraries" in project.install("torch==1.0")
     assert project.installed == {"torch-1.0", "cuda-2.0", "project-1.0"}
     make_wheel(project.wheels, "torch", "1.0+cpu")
@@ -171,15 +178,15 @@ def test_without_a_cpu_build_torch_s_dependencies_are_installed(project):
 
 
 def test_the_lock_for_gpus_is_installed_without_resolving_dependencies(project):
-    make_wheel(project.wheels, "torch", "1.0", needs="cuda")
+    make_wheel(project.wheels, "torch", "1.0", requirement="cuda")
     make_wheel(project.wheels, "cuda", "1.0")
     project.install("torch==1.0", kind="gpu")
     assert project.installed == {"torch-1.0", "project-1.0"}
 
 
-def test_a_failure_says_what_failed_and_what_to_do(project):
+def test_a_failure_is_reported_with_advice(project):
     make_wheel(project.wheels, "torch", "1.0+cpu")
-    output = project.install("torch==1.0", "missing==1.0", fails=True)
+    output = project.install("torch==1.0", "missing==1.0", should_fail=True)
     for words in ("missing", "uv pip install failed", "make setup", "PIP_INDEX_URL", "HTTPS_PROXY"):
         assert words in output
 
@@ -192,7 +199,7 @@ def test_too_little_disk_space_is_reported_before_downloads(monkeypatch, tmp_pat
     assert "about 5 GB (more with GPUs), and 1.0 GB are free" in capsys.readouterr().out
 
 
-PYTHON = """#!/bin/sh
+FAKE_PYTHON = """#!/bin/sh
 [ "$1" = -c ] && exit
 echo "$@" >> calls
 [ "$2" = venv ] || { test ! -e fails; exit; }
@@ -202,13 +209,13 @@ echo "command = /usr/bin/python3 $1 $2 $3 $PWD/$4" > .venv/pyvenv.cfg
 
 
 @pytest.fixture
-def make(tmp_path):
+def make_setup(tmp_path):
     """Return a function that runs `make setup` with stubs, and returns its status and their calls."""
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements").mkdir()
     for name in ("requirements/cpu.txt", "requirements/gpu.txt", "pyproject.toml"):
         (tmp_path / name).touch()
-    for name, text in {"python": PYTHON, "rapid": "#!/bin/sh\n"}.items():
+    for name, text in {"python": FAKE_PYTHON, "rapid": "#!/bin/sh\n"}.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
@@ -222,78 +229,80 @@ def make(tmp_path):
     return run
 
 
-NEW = "-m venv --clear .venv"
-CPU, GPU = (f"requirements/install.py requirements/{kind}.txt" for kind in ("cpu", "gpu"))
+MAKE_ENVIRONMENT = "-m venv --clear .venv"
+INSTALL_CPU_LOCK, INSTALL_GPU_LOCK = (
+    f"requirements/install.py requirements/{kind}.txt" for kind in ("cpu", "gpu")
+)
 
 
-def test_only_a_changed_lock_is_installed(make, tmp_path):
-    assert make() == (True, [NEW, CPU])
-    assert make() == (True, [])
+def test_only_a_changed_lock_is_installed(make_setup, tmp_path):
+    assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
+    assert make_setup() == (True, [])
     stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
     os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
     os.utime(tmp_path / "pyproject.toml", (stamp - 1, stamp - 1))
-    assert make() == (True, [CPU])
+    assert make_setup() == (True, [INSTALL_CPU_LOCK])
 
 
-def test_an_interrupted_environment_is_made_again(make, tmp_path):
-    assert make() == (True, [NEW, CPU])
+def test_an_interrupted_environment_is_made_again(make_setup, tmp_path):
+    assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
     os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
     (tmp_path / "fails").touch()
-    assert make() == (False, [CPU])
-    assert make() == (False, [NEW, CPU])
+    assert make_setup() == (False, [INSTALL_CPU_LOCK])
+    assert make_setup() == (False, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     (tmp_path / "fails").unlink()
-    assert make() == (True, [NEW, CPU])
+    assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
 
 
-def test_each_lock_has_an_environment_of_its_own_that_is_kept(make, tmp_path):
-    assert make() == (True, [NEW, CPU])
-    assert make("GPU=1") == (True, [NEW, GPU])
-    assert make() == (True, [])
+def test_each_lock_has_its_own_environment_which_is_kept(make_setup, tmp_path):
+    assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
+    assert make_setup("GPU=1") == (True, [MAKE_ENVIRONMENT, INSTALL_GPU_LOCK])
+    assert make_setup() == (True, [])
     stamp = (tmp_path / ".venv/installed-gpu").stat().st_mtime
     os.utime(tmp_path / "requirements/gpu.txt", (stamp + 1, stamp + 1))
     (tmp_path / "fails").touch()
-    assert make() == (False, [GPU])
+    assert make_setup() == (False, [INSTALL_GPU_LOCK])
     (tmp_path / "fails").unlink()
-    assert make() == (True, [NEW, GPU])
-    assert make("GPU=") == (True, [NEW, CPU])
+    assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_GPU_LOCK])
+    assert make_setup("GPU=") == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
 
 
 @pytest.mark.parametrize("transfer", [shutil.copytree, shutil.move])
 @pytest.mark.parametrize("name", ["copy", "it's a copy"])
-def test_a_copied_or_moved_environment_is_made_again(make, tmp_path, transfer, name):
-    """Its programs and `activate` have the path of the folder that it was made in."""
+def test_a_copied_or_moved_environment_is_made_again(make_setup, tmp_path, transfer, name):
+    """Programs and `activate` of an environment contain the path of its folder."""
     first, second = tmp_path / "first", tmp_path / name
     shutil.copytree(tmp_path, first)
-    assert make(folder=first) == (True, [NEW, CPU])
+    assert make_setup(folder=first) == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     transfer(first, second)
-    assert make(folder=second) == (True, [NEW, CPU])
-    assert make(folder=second) == (True, [])
+    assert make_setup(folder=second) == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
+    assert make_setup(folder=second) == (True, [])
 
 
-def test_an_environment_that_is_shared_by_a_link_is_kept(make, tmp_path):
+def test_an_environment_that_is_shared_by_a_link_is_kept(make_setup, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         shutil.copytree(tmp_path, folder, ignore=shutil.ignore_patterns("first"))
-    assert make(folder=first) == (True, [NEW, CPU])
+    assert make_setup(folder=first) == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     (second / ".venv").symlink_to(first / ".venv")
-    assert make(folder=second) == (True, [])
+    assert make_setup(folder=second) == (True, [])
 
 
 @pytest.mark.parametrize(
     ("target", "stubs", "message"),
     [
-        # One on PATH that does not run, as pyenv's may, is passed over.
+        # A program on PATH that does not run, such as one of pyenv, is ignored.
         (["--dry-run"], {"3.13": "exit 127", "3.12": "", "3.11": ""}, "python3.12 -m venv"),
         ([], dict.fromkeys(("3.13", "3.12", "3.11", "3"), "exit 1"), "none is a Python 3.11 to"),
         (["PYTHON=python0"], {}, "python0: none is a Python 3.11 to 3.13"),
         (["PYTHON="], {}, "python3.12 python3.11 python3: none is a Python"),
-        (["PYTHON=./python"], {"uname": "echo Darwin"}, "this is Darwin: take the container"),
-        (["PYTHON=./python"], {"uname": "echo MINGW64_NT"}, "this is MINGW64_NT: take the cont"),
+        (["PYTHON=./python"], {"uname": "echo Darwin"}, "this is Darwin: use the container"),
+        (["PYTHON=./python"], {"uname": "echo MINGW64_NT"}, "this is MINGW64_NT: use the cont"),
     ],
 )
-def test_the_newest_python_that_runs_is_taken_or_the_error_says_what_to_do(
-    make, tmp_path, monkeypatch, target, stubs, message
+def test_the_newest_python_that_runs_is_used_or_the_error_gives_advice(
+    make_setup, tmp_path, monkeypatch, target, stubs, message
 ):
     for name, text in stubs.items():
         program = tmp_path / (name if name == "uname" else f"python{name}")

@@ -1,4 +1,4 @@
-"""Who imports whom: data flows one way, and a stranger can read the project from the bottom up."""
+"""Layers of imports: each module imports only from lower layers, and no file is long."""
 
 import ast
 import subprocess
@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import ROOT, listed
+from tests.checkout import ROOT, list_files
 
-# Each imports only from itself and from those after it. On a line: neighbours, which do not.
+# Each entry imports only from itself and from later lines. Entries of one line do not import each other.
 LAYERS = [
     ["rapid.__main__"],
     ["rapid.cli", "performance"],
@@ -28,12 +28,12 @@ LAYERS = [
     ["rapid.artifacts", "rapid.arguments", "rapid.hub"],
     ["rapid.settings"],
     ["rapid.text"],
-    ["rapid"],  # the version; the trainer, when it is asked for
+    ["rapid"],  # the version; it imports the trainer on access
 ]
-RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
+RANKS = {entry: rank for rank, entries in enumerate(LAYERS) for entry in entries}
 
 
-def modules() -> dict[str, Path]:
+def find_modules() -> dict[str, Path]:
     files = [
         path for top in ("rapid", "reports", "performance") for path in (ROOT / top).rglob("*.py")
     ]
@@ -41,55 +41,58 @@ def modules() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in names.items()}
 
 
-MODULES = modules()
+MODULES = find_modules()
 
 
 @cache
-def imported(name: str) -> set[str]:
-    """Return the project's modules that one imports, anywhere in it."""
-    found = set()
+def find_imports(name: str) -> set[str]:
+    """Return the modules of the project that a module imports, also within its functions."""
+    names = set()
     for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{name}: relative import"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                found.add(inner if inner in MODULES else node.module)
-    return found & MODULES.keys() - {name}
+                names.add(inner if inner in MODULES else node.module)
+    return names & MODULES.keys() - {name}
 
 
-def room(name: str) -> str:
-    """Return the room of a module: the longest entry of LAYERS that it lies in."""
+def get_layer_entry(name: str) -> str:
+    """Return the longest entry of LAYERS that contains a module."""
     parts = name.split(".")
-    return next(prefix for n in range(len(parts), 0, -1) if (prefix := ".".join(parts[:n])) in RANK)
+    return next(
+        prefix for n in range(len(parts), 0, -1) if (prefix := ".".join(parts[:n])) in RANKS
+    )
 
 
-def test_no_modules_import_each_other_in_a_circle():
+def test_imports_have_no_cycles():
     try:
-        list(TopologicalSorter({name: imported(name) for name in MODULES}).static_order())
+        list(TopologicalSorter({name: find_imports(name) for name in MODULES}).static_order())
     except CycleError as error:
         pytest.fail(" <- ".join(error.args[1]))
 
 
-def test_a_module_imports_only_from_lower_rooms():
-    upward = {
-        (name, other)
+def test_a_module_imports_only_from_lower_layers():
+    upward_imports = {
+        (name, imported_name)
         for name in MODULES.keys() - {"rapid"}
-        for other in imported(name)
-        if room(other) != room(name) and RANK[room(other)] <= RANK[room(name)]
+        for imported_name in find_imports(name)
+        if get_layer_entry(imported_name) != get_layer_entry(name)
+        and RANKS[get_layer_entry(imported_name)] <= RANKS[get_layer_entry(name)]
     }
-    assert not upward
+    assert not upward_imports
 
 
-def test_a_plan_and_a_command_line_cost_no_large_library():
-    light = "rapid.cli, rapid.algorithms.names, rapid.config.jobs, reports.plots"
-    heavy = {"torch", "scipy", "pandas", "matplotlib", "datasets"}
-    code = f"import sys, {light}; rapid.cli._build_parser(); print(*{heavy} & {{*sys.modules}})"
+def test_the_command_line_and_the_plan_import_no_large_library():
+    light_modules = "rapid.cli, rapid.algorithms.names, rapid.config.jobs, reports.plots"
+    heavy_libraries = {"torch", "scipy", "pandas", "matplotlib", "datasets"}
+    code = f"import sys, {light_modules}; rapid.cli._build_parser(); print(*{heavy_libraries} & {{*sys.modules}})"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b""
 
 
-def test_each_file_is_under_400_lines():
-    ours = listed(*(f"*.{kind}" for kind in ("py", "js", "lean", "smk")))
-    lengths = {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in ours}
+def test_each_file_has_at_most_400_lines():
+    files = list_files(*(f"*.{kind}" for kind in ("py", "js", "lean", "smk")))
+    lengths = {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in files}
     assert not {name: length for name, length in lengths.items() if length > 400}

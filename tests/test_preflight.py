@@ -1,4 +1,4 @@
-"""`rapid preflight` names what a machine lacks and what to do, and nothing else."""
+"""`rapid preflight` lists the missing requirements of a machine, each with advice."""
 
 import importlib.machinery
 import os
@@ -43,7 +43,7 @@ def set_memory(monkeypatch, gigabytes):
 
 
 def set_gpus(monkeypatch, count, memory_mb=48_000):
-    gpus = [Gpu(str(n), f"GPU-{n}", memory_mb) for n in range(count)]
+    gpus = [Gpu(str(number), f"GPU-{number}", memory_mb) for number in range(count)]
     monkeypatch.setattr(preflight, "list_visible_gpus", lambda: gpus)
 
 
@@ -61,30 +61,30 @@ def write_weights(path: Path, size: int = 0) -> None:
     os.truncate(path, size)
 
 
-def test_the_default_lacks_nothing_and_unused_models_are_ignored(values):
+def test_the_default_has_no_missing_item_and_unused_models_are_ignored(values):
     values["models"]["unused"] = {"source": "/nowhere"}
     assert find_missing(values) == set()
     assert "models.unused" not in run_checks(values)
 
 
-def test_gpus_are_counted_and_measured(values, monkeypatch):
+def test_too_few_and_too_small_gpus_are_missing(values, monkeypatch):
     values["compute"] |= {"device": "gpu", "processes": 4}
     values["sft"]["micro_batch"] = 4
     monkeypatch.setattr(preflight, "list_usable_cores", lambda: list(range(16)))
     set_memory(monkeypatch, 256)
     for count, memory_mb, expected in (
         (4, 48_000, set()),
-        (4, 8_000, {f"GPU {n}" for n in range(4)}),
+        (4, 8_000, {f"GPU {number}" for number in range(4)}),
         (3, 48_000, {"GPUs"}),
     ):
         set_gpus(monkeypatch, count, memory_mb)
         assert find_missing(values) == expected
-    assert "3, the largest job leases 4" in str(run_checks(values)["GPUs"])
+    assert "3 visible, the largest job needs 4" in str(run_checks(values)["GPUs"])
     set_gpus(monkeypatch, 0)
     assert find_missing(values, machine=False) == set()
 
 
-def test_too_few_cores_and_too_little_memory_and_disk_are_named(values, monkeypatch):
+def test_too_few_cores_and_too_little_memory_and_disk_space_are_missing(values, monkeypatch):
     set_memory(monkeypatch, 2)
     monkeypatch.setattr(preflight, "list_usable_cores", lambda: [0])
     free = SimpleNamespace(free=10**9)
@@ -104,7 +104,7 @@ def test_a_model_s_folder_must_have_safetensors_weights(values, tmp_path):
         assert find_missing(values) == {"models.published"}
     write_weights(tmp_path / WEIGHTS, 10**11)
     assert str(run_checks(values)["models.published"]).startswith("ok ")
-    assert "disk" in find_missing(values)  # for a copy per run
+    assert "disk" in find_missing(values)  # each run needs a copy
 
 
 def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, monkeypatch):
@@ -118,37 +118,37 @@ def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, mon
     write_weights(Path("models/published", WEIGHTS), 10**12)
     assert find_missing(values) == set()
     assert "1,000,000 MB" in run_checks(values)["models.published"].finding
-    values["models"]["published"]["revision"] = "another"  # so that it is fetched
+    values["models"]["published"]["revision"] = "another"  # another revision has to be fetched
     check = run_checks(values)["models.published"]
-    assert "nobody/nothing@another cannot be had" in str(check)  # offline, as all tests are
+    assert "nobody/nothing@another is not available" in str(check)  # offline, as all tests are
     assert "gated" in check.advice
 
 
-def test_the_command_prints_each_check_and_its_status_is_1(values, tmp_path, capsys):
+def test_the_command_prints_missing_items_and_fails(values, tmp_path, capsys):
     path = tmp_path / "params.yaml"
     values["benchmarks"]["math"]["source"] = "/nowhere.jsonl"
     path.write_text(yaml.safe_dump(values))
     assert run(["preflight", "--configfile", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("MISSING")] == [
-        "MISSING benchmarks.math.source: no /nowhere.jsonl. Give a file or folder that is there, or hub."
+        "MISSING benchmarks.math.source: /nowhere.jsonl does not exist. Set it to an existing file or folder, or to hub."
     ]
     assert lines[-1] == "1 missing"
     values["benchmarks"]["math"]["source"] = "embedded"
     assert run(["preflight", "--config", load(values).model_dump_json()]) == 0
 
 
-@pytest.mark.parametrize("waived", [False, True])
-def test_absent_walls_are_missing_unless_waived(waived, monkeypatch):
+@pytest.mark.parametrize("is_waived", [False, True])
+def test_absent_walls_are_missing_unless_waived(is_waived, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
-    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=waived)))
-    assert line.startswith("ok" if waived else "MISSING")
-    assert ("NOT WALLED OFF" if waived else "Install bubblewrap") in line
+    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=is_waived)))
+    assert line.startswith("ok" if is_waived else "MISSING")
+    assert ("NOT WALLED OFF" if is_waived else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
 
 
 @pytest.mark.parametrize(("version", "is_old"), [("4.28.0", True), ("4.32.2", False)])
-def test_a_kernel_with_known_bugs_is_named_and_not_missing(version, is_old, monkeypatch):
+def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, monkeypatch):
     backend = Backend("wasm", version, Path())
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
     monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.walls", lambda _: "walls")
@@ -176,8 +176,8 @@ def test_deepspeed_and_vllm_need_a_compiler(values, monkeypatch, setting):
     assert "no compiler" in check.finding and "apt install g++" in check.advice
 
 
-def test_runs_too_large_for_the_gpus_are_named_with_advice(monkeypatch):
-    """The paper's grid fits four GPUs of 48 GB, but neither GPUs of 8 GB nor passes of 12."""
+def test_runs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):
+    """The paper's grid fits four GPUs of 48 GB, but neither GPUs of 8 GB nor micro-batches of 12."""
 
     def check_memory(memory_mb, micro_batch="auto"):
         values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
@@ -187,12 +187,12 @@ def test_runs_too_large_for_the_gpus_are_named_with_advice(monkeypatch):
         return {
             check.subject: check
             for check in machine_checks
-            if check.subject.startswith("memory of")
+            if check.subject.startswith("GPU memory of")
         }
 
     assert check_memory(48_000) == {}
-    large = check_memory(48_000, micro_batch=12)["memory of Qwen2.5-0.5B, sft"]
-    assert large.advice == "Make sft.micro_batch smaller, or auto."
-    assert "are more than 92% of 48 GB" in large.finding
+    large = check_memory(48_000, micro_batch=12)["GPU memory of Qwen2.5-0.5B, sft"]
+    assert large.advice == "Lower sft.micro_batch, or set it to auto."
+    assert "needed, more than 92% of 48 GB" in large.finding
     advice = {check.advice for check in check_memory(8_000).values()}
-    assert "A pass is one completion already: set sft.checkpointing to true." in advice
+    assert "A micro-batch is one completion already, so set sft.checkpointing to true." in advice

@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 import rapid
-from tests.checkout import ROOT, listed
+from tests.checkout import ROOT, list_files
 
 HOOKS = {
     hook["id"]: hook
     for repo in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
     for hook in repo["hooks"]
 }
-KINDS = {"python": "*.py", "yaml": "*.yaml"}
-REFUSED = {
+PATTERNS = {"python": "*.py", "yaml": "*.yaml"}
+BAD_FILES = {
     "ruff-check": ("bad.py", "import os\n"),
     "ruff-format": ("bad.py", "x  =  1\n"),
     "yaml": ("bad.yaml", "a: [1\n"),
@@ -34,31 +34,31 @@ def run_hook(name: str, *files: str) -> int:
 @pytest.mark.parametrize("name", HOOKS)
 def test_a_hook_accepts_the_project_and_refuses_a_bad_file(name, tmp_path):
     assert HOOKS[name]["language"] == "system"
-    [kind] = HOOKS[name]["types"]
-    files = listed(KINDS[kind])
+    [file_type] = HOOKS[name]["types"]
+    files = list_files(PATTERNS[file_type])
     assert files and run_hook(name, *files) == 0
-    file, content = REFUSED[name]
+    file, content = BAD_FILES[name]
     (tmp_path / file).write_text(content)
     assert run_hook(name, str(tmp_path / file)) != 0
 
 
-def test_continuous_integration_runs_what_anyone_can_run():
+def test_continuous_integration_runs_an_executable_script():
     workflow = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())
     steps = [step.get("run") for job in workflow["jobs"].values() for step in job["steps"]]
     assert ".ci/run" in steps
     assert (ROOT / ".ci/run").stat().st_mode & 0o111
 
 
-def test_git_ignores_what_other_programs_draw():
+def test_git_ignores_files_that_other_programs_draw():
     """`dvc plots diff`, and `snakemake --report` with its own name and the documents'."""
-    drawn = ["dvc_plots/index.html", "report.html", "snakemake.html"]
-    command = ["git", "check-ignore", *drawn]
+    drawn_files = ["dvc_plots/index.html", "report.html", "snakemake.html"]
+    command = ["git", "check-ignore", *drawn_files]
     ignored = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
-    assert ignored.stdout.split() == drawn
+    assert ignored.stdout.split() == drawn_files
 
 
-def test_citation_and_changelog_have_the_present_version():
-    """By Citation File Format 1.2.0."""
+def test_citation_and_changelog_have_the_current_version():
+    """The fields are those of Citation File Format 1.2.0."""
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert {"cff-version", "message", "title", "authors"} <= citation.keys()
     assert str(citation["version"]) == rapid.__version__

@@ -1,4 +1,4 @@
-"""Durations, sizes, lists and tables as text."""
+"""Formatting of durations, sizes, lists and tables as text."""
 
 import pytest
 
@@ -27,7 +27,7 @@ from rapid.text import (
         (7199, "2h00m"),  # not 1h60m
         (71 * 3600, "71h00m"),
         (76 * 3600, "3d 4h"),
-        # Deviations are in the unit of their means.
+        # A deviation has the unit of its mean.
         ((0.4, 8.3), "0.4s"),
         ((70, 8.3), "70.0s"),
         ((6, 762), "0.1m"),
@@ -36,15 +36,15 @@ from rapid.text import (
         ((540, 76 * 3600), "9.0m"),
     ],
 )
-def test_durations_are_in_the_unit_that_suits_them(seconds, text):
+def test_durations_have_a_unit_of_their_size(seconds, text):
     assert format_duration(*(seconds if isinstance(seconds, tuple) else [seconds])) == text
 
 
-def test_sizes_are_decimal():
+def test_sizes_have_decimal_units():
     assert (format_size(2.5e9), format_size(3.2e6)) == ("2.5 GB", "3.2 MB")
 
 
-def test_words_are_joined_as_in_a_sentence():
+def test_words_are_joined_with_commas_and_and():
     assert [join_words(list("abc")[:n]) for n in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
@@ -55,7 +55,7 @@ def test_columns_are_as_wide_as_their_longest_cell():
     assert align_columns(rows, rule=True) == ["name  n", "----  ---", "a     100"]
 
 
-def test_markdown_has_its_figures_on_the_right():
+def test_figures_in_markdown_tables_are_right_aligned():
     assert (
         render_markdown_table(["name", "n"], [["a", "1"]])
         == "| name | n |\n| --- | --: |\n| a | 1 |\n"

@@ -1,4 +1,4 @@
-"""The vLLM server is started for a job, waited for and stopped; a fake stands in, without a GPU."""
+"""The vLLM server of a job is started and stopped. A fake server replaces vLLM, without a GPU."""
 
 import itertools
 import os
@@ -34,13 +34,13 @@ def spec(values, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,7")
     for name in (server.PORT_VARIABLE, server.GROUP_PORT_VARIABLE, "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    affinity, handler = os.sched_getaffinity(0), signal.getsignal(signal.SIGTERM)
+    affinity, signal_handler = os.sched_getaffinity(0), signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(server, "POLL_SECONDS", 0.1)
     yield train_spec(
         load(values), Run(benchmark="math", model="tiny-qwen2", algorithm="naive-grpo", seed=3)
     )
     os.sched_setaffinity(0, affinity)
-    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGTERM, signal_handler)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def fake_server_output(tmp_path, monkeypatch):
     return output
 
 
-def test_the_server_has_the_last_gpu_and_the_trainer_the_rest(spec, fake_server_output, tmp_path):
+def test_the_server_has_the_last_gpu_and_the_trainer_the_others(spec, fake_server_output, tmp_path):
     with server.run_server(spec, tmp_path):
         gpus, *pids = fake_server_output.read_text().split()
         assert gpus == "7"
@@ -71,14 +71,14 @@ def test_the_server_ends_with_a_job_that_fails(spec, fake_server_output, tmp_pat
     assert_gone(*map(int, fake_server_output.read_text().split()[1:]))
 
 
-def test_a_server_that_ends_is_not_waited_for(spec, tmp_path, monkeypatch):
+def test_a_server_that_ends_during_its_start_is_an_error(spec, tmp_path, monkeypatch):
     failing_command = [sys.executable, "-c", "raise SystemExit(3)"]
     monkeypatch.setattr(server, "build_serve_command", lambda *_: failing_command)
     with pytest.raises(server.ServerDied, match="status 3"), server.run_server(spec, tmp_path):
         pass
 
 
-def test_the_server_s_command_has_what_trl_s_client_needs(spec, tmp_path):
+def test_the_command_of_the_server_has_the_options_that_trl_s_client_needs(spec, tmp_path):
     command = server.build_serve_command(tmp_path, 1234, spec)
     assert command[1:5] == ["-m", "vllm.entrypoints.cli.main", "serve", str(tmp_path)]
     pairs = dict(itertools.pairwise(command))
@@ -87,7 +87,7 @@ def test_the_server_s_command_has_what_trl_s_client_needs(spec, tmp_path):
     assert pairs["--weight-transfer-config"] == '{"backend": "nccl"}'
 
 
-def test_trl_accepts_the_trainer_s_settings(monkeypatch, tmp_path):
+def test_trl_accepts_the_settings_for_the_trainer(monkeypatch, tmp_path):
     from trl import GRPOConfig
 
     monkeypatch.setenv(server.PORT_VARIABLE, "1234")
@@ -97,8 +97,8 @@ def test_trl_accepts_the_trainer_s_settings(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_vllm_accepts_the_server_s_options(spec, tmp_path):
-    """Against vLLM's own parser, without a GPU."""
+def test_vllm_accepts_the_options_of_the_server(spec, tmp_path):
+    """vLLM's parser reads the options, without a GPU."""
     command = server.build_serve_command(tmp_path, 1234, spec)
     parse = (
         "import sys\n"

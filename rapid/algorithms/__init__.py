@@ -42,11 +42,11 @@ __all__ = [
     "rapid_loss",
 ]
 
-IMITATING = Sft()  # trains on the teacher's samples
-PLAIN = Pg()  # the baseline of costs and of the arena
-RAPID = Rapid()  # the paper's algorithm, in sweeps and claims
+IMITATING = Sft()  # supervised fine-tuning, which is not RL
+PLAIN = Pg()  # the baseline of cost estimates and of the arena (comparison of all algorithms)
+RAPID = Rapid()  # the paper's algorithm, used in sweeps and claims
 
-# In the order of tables: the paper's baselines, current practice, RAPID.
+# The order of algorithms in tables: the paper's baselines, later algorithms, RAPID.
 BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
 CURRENT = (
     Rloo(),

@@ -1,4 +1,4 @@
-"""Base class of the algorithms. Each file beside this one has a subclass."""
+"""Base class of the algorithms. Each other file with an algorithm has a subclass."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,11 +28,11 @@ class LossInputs(NamedTuple):
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
         behavior_logp: (N, T) log mu of the same tokens; log pi itself on-policy.
-        reference_logp: (N, T) under the model before training; log pi itself where none is needed.
+        reference_logp: (N, T) under the model before training; log pi itself without a KL term.
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,).
         group_size: completions of one prompt.
-        H: optimizer steps on the inference batch.
+        H: optimizer steps on an inference batch, that is on completions sampled at once.
         limit: maximum number of tokens of a completion.
     """
 
@@ -55,21 +55,24 @@ class Algorithm:
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
     look: ClassVar[Look]
-    # The loss: a static function, whose arguments have names of `Pass` and of `parameters`.
+    # The loss: a static function. Its arguments are fields of `LossInputs` or of `parameters`, and
+    # are passed by name.
     loss_function: ClassVar[Callable]
-    # Parameters of the objective, which a variant may change; and the section of params.yaml, if
-    # it differs from them.
+    # Parameters of the loss, which a variant of the algorithm may change.
     parameters: ClassVar[type[Parameters] | None] = None
+    # The class of its section in params.yaml, if that differs from `parameters`.
     section: ClassVar[type[Parameters] | None] = None
-    # Parameters that have another name in `RapidConfig`.
+    # For parameters that have another name in `RapidConfig`: that name.
     arguments: ClassVar[dict[str, str]] = {}
-    # Published values, the defaults in `RapidConfig`; params.yaml sets all parameters.
+    # Published values: the defaults of `RapidConfig`. In params.yaml there are no such defaults.
     defaults: ClassVar[dict[str, Any]] = {}
-    H: ClassVar[Literal["required", "optional", "none"]] = "optional"  # in its name
-    imitates: ClassVar[bool] = False  # imitates a teacher by supervised learning; the others are RL
-    scale_rewards: ClassVar[str] = "none"  # as GRPOConfig has it: "group", where the loss does so
+    # Whether the algorithm's name contains H, the optimizer steps per inference batch: NAME-H4.
+    H: ClassVar[Literal["required", "optional", "none"]] = "optional"
+    imitates: ClassVar[bool] = False  # whether it is supervised learning from a teacher, not RL
+    scale_rewards: ClassVar[str] = "none"  # GRPOConfig's field: "group" divides advantages by std
     weighs_rewards: ClassVar[bool] = False  # advantages depend on the group's importance weights
-    samples_from_a_server: ClassVar[bool] = False  # with a GPU of its own, where there are GPUs
+    # Whether a vLLM server samples instead of the trainer; on GPUs the server has its own.
+    samples_from_a_server: ClassVar[bool] = False
     mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # the loss is a mean over these
     metrics_over: ClassVar[Literal["sequence", "token"]] = (
         "sequence"  # metrics are means over these
@@ -79,24 +82,24 @@ class Algorithm:
 
     @property
     def key(self) -> str:
-        """The key of its section in params.yaml."""
+        """The key of the algorithm's section in params.yaml."""
         return self.name.replace("-", "_")
 
     def select_objective(self, params: Any) -> Parameters | None:
-        """Select the parameters of the objective from all of params.yaml."""
+        """Return the parameters of the loss, given all of params.yaml."""
         return getattr(params, self.key) if self.parameters else None
 
     def sampling_batch(self, params: Any) -> int | None:
-        """Return the completions sampled at a time; None for the whole inference batch."""
+        """Return how many completions are sampled at a time; None for the whole inference batch."""
         return None
 
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
-        """Return a key of params.yaml, its wrong value and what is allowed; None if all is well."""
+        """Return a key of params.yaml, its wrong value and what is allowed; None if valid."""
         return None
 
     @property
     def fields(self) -> dict[str, str]:
-        """Its parameters: the name in `RapidConfig` and the name here."""
+        """The parameters of the loss: their names here, by their names in `RapidConfig`."""
         names = self.parameters.model_fields if self.parameters else ()
         return {self.arguments.get(name, name): name for name in names}
 
@@ -104,7 +107,7 @@ class Algorithm:
 
     @property
     def name_pattern(self) -> str:
-        """A regular expression that matches its names without changes."""
+        """A regular expression for the algorithm's names: with H, but not as a variant."""
         h = {"required": "-H[1-9][0-9]*", "optional": "(-H[1-9][0-9]*)?", "none": ""}
         return self.name + h[self.H]
 
@@ -113,11 +116,11 @@ class Algorithm:
         return f"{self.name}-H{h}"
 
     def named(self, name: str) -> bool:
-        """Return whether a name is of this algorithm, with any H and changes."""
+        """Return whether a name denotes this algorithm, with any H and any changed parameters."""
         return name.split(",")[0].partition("-H")[0] == self.name
 
     def get_look(self, h: int) -> Look:
-        """Return the look with this H: the same colour, another marker and line per power of 2."""
+        """Return the look for an H: the same colour, and a marker and line by power of 2."""
         if h == 1:
             return self.look
         number = h.bit_length()
@@ -125,14 +128,17 @@ class Algorithm:
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
-        """Rows of the table of hyperparameters: the title, and the key in a run's spec."""
+        """Rows of the report's table of hyperparameters: the key in a run's spec, by row title."""
         fields = self.parameters.model_fields.items() if self.parameters else ()
         return {field.title: f"objective.{name}" for name, field in fields if field.title}
 
     # Training -------------------------------------------------------------------------------------
 
     def rounds(self, parameters: Any) -> int:
-        """Return the rounds of sampling. Each after the first replaces groups of equal rewards."""
+        """Return the rounds of sampling per inference batch: 1, or more with dynamic sampling.
+
+        Each round after the first replaces groups whose rewards are all equal.
+        """
         return 1
 
     def build_reward_functions(
@@ -147,10 +153,11 @@ class Algorithm:
         return [reward]
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        """Return the kind of groups that may have a gradient. The others are skipped.
+        """Return the kind of groups that may have a gradient. Other groups are skipped.
 
         Args:
-            on_policy: the completions were sampled by the present policy.
+            settings: an instance of `parameters`.
+            on_policy: whether the present policy sampled the completions.
         """
         return "all"
 
@@ -161,21 +168,21 @@ class Algorithm:
         return active_groups(self.gradient_groups(settings, on_policy), rewards, group_size)
 
     def compares_weights(self, settings: Any) -> bool:
-        """Return whether a completion's gradient depends on importance weights of its group."""
+        """Return whether a completion's gradient depends on the weights pi / mu of its group."""
         return False
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
-        """Return the on-policy advantages, for the table of completions. (N,) -> (N,)
+        """Return the on-policy advantages, for the logged table of completions. (N,) -> (N,)
 
-        By default they are rewards minus their group's mean, divided by the group's standard
-        deviation if `scale_rewards` is "group".
+        By default they are rewards minus the group's mean. If `scale_rewards` is "group" they are
+        divided by the group's standard deviation.
         """
         if self.scale_rewards == "group":
             return standardized(rewards, group_size)
         return rewards - group_mean(rewards, group_size)
 
     def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, averaged over `mean_over`, and metrics over `metrics_over`, 0-d each."""
+        """Return the loss and metrics, 0-d: means over `mean_over` and over `metrics_over`."""
         arguments = {
             name: getattr(tensors if name in LossInputs._fields else settings, name)
             for name in signature(self.loss_function).parameters
@@ -184,7 +191,7 @@ class Algorithm:
 
 
 class GroupRelative(Algorithm):
-    """An algorithm without a gradient in groups of equal rewards, whose advantages are 0."""
+    """An algorithm whose advantages, and so its gradient, are 0 in groups of equal rewards."""
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         return "unequal"

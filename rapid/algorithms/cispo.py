@@ -1,6 +1,7 @@
 """CISPO: MiniMax 2025 (MiniMax-M1), arXiv 2506.13585.
 
-Clips the weight of a token and not its update, so that no token is without a gradient.
+CISPO clips the importance weight of a token. PPO clips its objective, which leaves a clipped token
+without a gradient.
 """
 
 from pydantic import Field, PositiveFloat
@@ -13,18 +14,25 @@ from rapid.algorithms.ratios import truncated
 
 class CispoParameters(Parameters):
     cap: PositiveFloat = Field(
-        5.0, title="clip above", description="token ratios; 5 is ScaleRL's, arXiv 2510.13786"
+        5.0,
+        title="clip above",
+        description="token ratios are clipped above this; 5 is from arXiv 2510.13786",
     )
 
 
 def cispo_loss(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """REINFORCE by token with clipped ratios as weights, averaged over all tokens.
+    """Policy gradient with clipped token ratios as weights, averaged over all tokens.
 
         grad J = 1 / sum_n |y_n| sum_n sum_t min(r, cap) A_n grad log pi(y_nt)
 
-    Arguments, result and errors are those of `dapo_loss`; nothing is clipped below.
+    r is the ratio pi / mu of a token, and A_n the standardized reward.
+
+    Args:
+        cap: upper bound of r.
+
+    Other arguments and errors are those of `dapo_loss`. The only metric is `clip_fraction`.
     """
     advantages = standardized(rewards, group_size)
     weights, share = truncated(logp, behavior_logp, mask, cap)

@@ -1,4 +1,9 @@
-"""DAPO: Yu et al. 2025. Clip-higher, token means, dynamic sampling and an overlong penalty."""
+"""DAPO: Yu et al. 2025.
+
+It differs from GRPO by a larger upper bound of the clip ("clip-higher"), a mean over tokens,
+resampling of groups whose rewards are all equal ("dynamic sampling"), a penalty on completions near
+the length limit ("overlong"), and no KL term.
+"""
 
 import threading
 from collections.abc import Callable
@@ -14,17 +19,21 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 class DapoParameters(Parameters):
     epsilon_low: float = Field(
-        gt=0, lt=1, title="clip below", description="token ratios, below 1 - it"
+        gt=0, lt=1, title="clip below", description="token ratios are clipped below 1 - epsilon_low"
     )
     epsilon_high: PositiveFloat | None = Field(
-        title="clip above", description="clip-higher: above epsilon_low; null is epsilon_low"
+        title="clip above",
+        description="token ratios are clipped above 1 + epsilon_high; null is epsilon_low",
     )
     rounds: PositiveInt = Field(
         title="rounds of sampling",
-        description="sampling rounds before a batch without signal is taken",
+        description="sampling rounds after which a batch without a signal is accepted",
     )
     overlong_buffer: float = Field(
-        gt=0, lt=1, title="overlong share", description="share of the length limit"
+        gt=0,
+        lt=1,
+        title="overlong share",
+        description="share of the length limit in which length is punished",
     )
     overlong_filtering: bool = Field(
         False,
@@ -42,11 +51,11 @@ def dapo_loss(
     epsilon_low: float,
     epsilon_high: float | None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clip-higher, averaged over the tokens of the batch, no KL: Yu et al. 2025, eq. 8.
+    """Clipped token ratios, averaged over the tokens of the batch: Yu et al. 2025, eq. 8.
 
     Args:
-        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]; a high of None
-            is the low.
+        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]. A high of None
+            is equal to the low.
 
     Other arguments, metrics and errors are those of `grpo_loss`, without a reference or a KL term.
     """
@@ -84,9 +93,10 @@ class Dapo(GroupRelative):
 
 
 def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
-    """Return a reward and a penalty function. A completion without reward has no penalty.
+    """Return two functions: the reward, and the penalty, which is None where the reward is None.
 
-    The trainer calls both for the same completions, one after the other in one thread.
+    The penalty function needs the rewards of the same completions. It takes those of the last call
+    of the reward function in its thread, as the trainer calls both one after the other.
     """
     last = threading.local()
 

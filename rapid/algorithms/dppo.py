@@ -1,8 +1,9 @@
 """DPPO: Qi et al. 2026 (Rethinking the Trust Region in LLM Reinforcement Learning), 2602.04879.
 
-A token is left out where its probability, and not its ratio, has moved too far in the direction of
-its advantage: ratios of rare tokens say little about how far a policy is from another. This is the
-paper's Binary-TV, the total variation between a token and all others taken together.
+A token is left out of the gradient if its probability has moved too far in the direction of its
+advantage. PPO tests the probability ratio instead, which says little about the distance of two
+policies if the token is rare. The distance here is the paper's Binary-TV: the total variation of
+the two-way distribution "this token or any other".
 """
 
 from pydantic import Field, PositiveFloat
@@ -19,9 +20,11 @@ class DppoParameters(Parameters):
         gt=0,
         le=1,
         title="trust region",
-        description="change of a token's probability beyond which it is left out",
+        description="tokens whose probability changes by more than this are left out",
     )
-    cap: PositiveFloat = Field(5.0, title="clip above", description="token ratios")
+    cap: PositiveFloat = Field(
+        5.0, title="clip above", description="token ratios are clipped above this"
+    )
 
 
 def dppo_loss(
@@ -38,7 +41,8 @@ def dppo_loss(
         grad J = 1/N sum_n A_n sum_t M_nt min(r, cap) grad log pi(y_nt),    A_n as in `pg_loss`
         M_nt   = 0 if sign(A_n) (pi(y_nt) - mu(y_nt)) > divergence, else 1
 
-    Arguments, result and errors are those of `dapo_loss`. Without M this is `tis_loss`.
+    r is the ratio pi / mu of a token. Other arguments, result and errors are those of `dapo_loss`.
+    Without M this is `tis_loss`.
     """
     advantages = rewards - group_mean(rewards, group_size)
     moved = logp.detach().exp() - behavior_logp.exp()  # (N, T)
@@ -51,7 +55,7 @@ def dppo_loss(
 class Dppo(GroupRelative):
     name = "dppo"
     label = "DPPO"
-    look = Look("#9E9D24", "8", (0, (5, 2, 1, 2)))
+    look = Look("#9E9D24", "D", (0, (5, 2, 1, 2)))
     parameters = DppoParameters
     loss_function = staticmethod(dppo_loss)
     metrics_over = "token"

@@ -1,7 +1,8 @@
 """Dr. GRPO: Liu et al. 2025 (Understanding R1-Zero-Like Training), arXiv 2503.20783.
 
-GRPO without its two divisors, by a completion's length and by the rewards' standard deviation. They
-make long wrong answers, and prompts of little spread, count for more. No KL term.
+GRPO divides by a completion's length and by the standard deviation of a group's rewards. The first
+favours long wrong answers, the second gives more weight to prompts whose rewards differ little. Dr.
+GRPO does neither, and has no KL term.
 """
 
 from pydantic import Field
@@ -13,7 +14,13 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class DrGrpoParameters(Parameters):
-    epsilon: float = Field(0.2, gt=0, lt=1, title="clip of the ratio", description="of tokens")
+    epsilon: float = Field(
+        0.2,
+        gt=0,
+        lt=1,
+        title="clip of the ratio",
+        description="token ratios are clipped to 1 - this and 1 + this",
+    )
 
 
 def dr_grpo_loss(
@@ -25,14 +32,15 @@ def dr_grpo_loss(
     epsilon: float,
     limit: int,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clipped token ratios, summed over tokens, of advantages R - mean R.
+    """Clipped token ratios, summed over tokens.
 
         loss = 1/N sum_n 1/L sum_t max(-r A_n, -clip(r, 1 - epsilon, 1 + epsilon) A_n)
+        A_n  = R_n - mean of R over n's group
 
     Args:
-        limit: L, the most tokens of a completion: a constant, which the authors' code divides by.
+        limit: L, maximum number of tokens of a completion. The authors' code divides by it.
 
-    Other arguments, result and errors are those of `grpo_loss`.
+    Other arguments, result and errors are those of `grpo_loss`, without the KL term.
     """
     advantages = rewards - group_mean(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)

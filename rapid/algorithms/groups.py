@@ -1,16 +1,17 @@
-"""Statistics over groups of completions.
+"""Statistics over groups. A group is the completions of one prompt, in contiguous rows.
 
-All raise ValueError where the rows are not a whole number of groups.
+Shapes: N completions, K groups, N_k completions per group. All functions raise ValueError if N is
+not a multiple of the group size.
 """
 
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from torch import Tensor
-else:  # importing torch takes seconds, and names and parameters do not need it
+else:  # importing torch takes seconds, and is not needed for names and parameters
     Tensor = Any
 
-# Groups that may have a gradient: rewards not all equal, rewards not all 0, or all groups.
+# Kinds of groups: "unequal" have different rewards, "rewarded" have a reward that is not 0.
 Groups = Literal["unequal", "rewarded", "all"]
 STD_FLOOR = 1e-4  # TRL's value; avoids division by zero in a group of equal rewards
 
@@ -28,12 +29,12 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
     """
     if group_size < 2:
         raise ValueError(
-            f"the baseline is to be the others' of a group, but group_size={group_size}: "
-            "make groups of at least 2"
+            "the baseline is the mean of a group's other completions, but "
+            f"group_size={group_size}: set it to at least 2"
         )
     import torch
 
-    # Summed without the row: subtracting a huge value from the total would lose the other rows.
+    # Sum the other rows directly: subtracting a huge value from the total would cancel them.
     other_rows = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
     return (to_groups(values, group_size) @ other_rows).flatten() / (group_size - 1)
 
@@ -41,7 +42,7 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
 def standardized(rewards: Tensor, group_size: int) -> Tensor:
     """Return rewards minus the group mean, over its sample standard deviation. (N,) -> (N,)
 
-    They are 0 in a group of one.
+    In a group of one the result is 0.
     """
     groups = to_groups(rewards, group_size)
     std = groups.std(1, keepdim=True) if group_size > 1 else 0
@@ -60,5 +61,5 @@ def active_groups(kind: Groups, rewards: Tensor, group_size: int) -> Tensor:
 def to_groups(values: Tensor, group_size: int) -> Tensor:
     """Return one row for each group. (N,) -> (K, N_k)"""
     if len(values) % group_size:
-        raise ValueError(f"{len(values)} completions are not whole groups of {group_size}")
+        raise ValueError(f"{len(values)} completions cannot be divided into groups of {group_size}")
     return values.view(-1, group_size)  # (K, N_k)

@@ -1,4 +1,4 @@
-"""GRPO as the paper's baseline has it: TRL's loss_type "grpo", without its KL bias correction."""
+"""GRPO as in the paper's baseline: TRL's loss_type "grpo", without TRL's KL bias correction."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 
 class GrpoParameters(Parameters):
-    beta: NonNegativeFloat = Field(title="KL coefficient", description="of the KL term")
+    beta: NonNegativeFloat = Field(title="KL coefficient", description="factor of the KL term")
     epsilon: float = Field(
-        gt=0, lt=1, title="clip of the ratio", description="clip of the token ratio"
+        gt=0, lt=1, title="clip of the ratio", description="token ratios are clipped to 1 +- this"
     )
 
 
@@ -27,9 +27,9 @@ def grpo_loss(
     beta: float,
     epsilon: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clipped token ratios, advantages over the group's standard deviation, KL to a reference.
+    """Clipped token ratios, standardized rewards as advantages, and a KL term to a reference.
 
-    Shao et al. 2024 (DeepSeekMath), eq. 3: each completion counts by the mean over its tokens.
+    Shao et al. 2024 (DeepSeekMath), eq. 3. Each completion contributes the mean over its tokens.
 
     Args:
         logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
@@ -39,8 +39,8 @@ def grpo_loss(
 
     Returns:
         The loss (0-d), a mean over the N completions, and
-        `clip_fraction` (share of tokens), `clip_low` (of these, those below 1 - epsilon) and `kl`
-        (nats per token), each 0-d.
+        metrics, each 0-d: `clip_fraction` (share of tokens that are clipped), `clip_low` (share of
+        tokens that are clipped at 1 - epsilon) and `kl` (nats per token).
 
     Raises:
         ValueError: N is not a whole number of groups.
@@ -56,11 +56,12 @@ def grpo_loss(
 class Grpo(Algorithm):
     name = "grpo"
     label = "GRPO"
-    look = Look("#0072B2", "o", "-")
+    look = Look("#0072B2", "o", (0, (9, 2)))
     parameters = GrpoParameters
     loss_function = staticmethod(grpo_loss)
     scale_rewards = "group"
     metrics_over = "token"
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        return "all" if settings.beta else "unequal"  # a KL term is never zero
+        # With a KL term every group has a gradient.
+        return "all" if settings.beta else "unequal"

@@ -1,7 +1,7 @@
 """GSPO: Zheng et al. 2025 (Group Sequence Policy Optimization), arXiv 2507.18071.
 
-A completion has one ratio, the geometric mean of its tokens'. It is clipped, with a range as narrow
-as such means are.
+Each completion has one ratio, the geometric mean of its token ratios, which is clipped. Such means
+are close to 1, so that the range of the clip is narrow.
 """
 
 from pydantic import Field, PositiveFloat
@@ -14,10 +14,14 @@ from rapid.algorithms.ratios import clip_shares, clipped_surrogate
 
 class GspoParameters(Parameters):
     clip_low: float = Field(
-        3e-4, gt=0, lt=1, title="clip below", description="ratios of completions, below 1 - it"
+        3e-4,
+        gt=0,
+        lt=1,
+        title="clip below",
+        description="completions' ratios are clipped below 1 - this",
     )
     clip_high: PositiveFloat = Field(
-        4e-4, title="clip above", description="ratios of completions, above 1 + it"
+        4e-4, title="clip above", description="completions' ratios are clipped above 1 + this"
     )
 
 
@@ -35,7 +39,8 @@ def gspo_loss(
         loss = 1/N sum_n max(-s_n A_n, -clip(s_n, 1 - low, 1 + high) A_n)
         s_n  = (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|)
 
-    Arguments, result and errors are those of `dapo_loss`; shares are of completions.
+    A_n is the standardized reward. Arguments, result and errors are those of `dapo_loss`, but the
+    metrics are shares of completions, not of tokens.
     """
     advantages = standardized(rewards, group_size)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)

@@ -1,11 +1,12 @@
 """M2PO: Zheng et al. 2025 (Prosperity before Collapse), arXiv 2510.01161.
 
-Bounds the second moment of log ratios, and not each ratio: only the most extreme tokens are left
-out, until the mean square of the others is small. Only tokens count that have moved in the
-direction of their advantage, as in PPO's clip.
+M2PO bounds the second moment of log ratios, not each ratio: the most extreme tokens are left out
+until the mean square of the log ratios of the others is at most tau. As in PPO's clip, this
+concerns only tokens whose probability has moved in the direction of their advantage.
 
-The paper takes the mean over a batch. Here it is over a group, whose bound implies the batch's: a
-gradient must not depend on how a step is cut into passes. With N_step of one group they are one.
+The paper bounds the mean over a batch. Here the mean over each group is bounded, which implies the
+paper's bound, because the gradient must not depend on how a batch is split into forward and
+backward passes. If a batch is one group, both are the same.
 """
 
 import math
@@ -20,13 +21,22 @@ from rapid.algorithms.ratios import clip_shares
 
 
 class M2poParameters(Parameters):
-    tau: PositiveFloat = Field(0.04, title="second moment", description="of log ratios, at most")
+    tau: PositiveFloat = Field(
+        0.04, title="second moment", description="largest one, of log ratios"
+    )
 
 
 def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:
     """Return the tokens to leave out so that the mean square of the others is at most tau.
 
-    They are as few as possible, the largest of each group. `counts` and the result are (N, T).
+    In each group these are the tokens with the largest squares, and as few as possible.
+
+    Args:
+        log_ratio: (N, T).
+        counts: (N, T) bool, the tokens over which the mean is taken.
+
+    Returns:
+        (N, T) bool, a subset of `counts`.
     """
     squares = log_ratio.square().masked_fill(~counts, math.inf)
     ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
@@ -37,12 +47,15 @@ def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float
 def m2po_loss(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, tau: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Token ratios as weights but for the most extreme, averaged over all tokens.
+    """Policy gradient with token ratios as weights, without the most extreme tokens.
 
         grad J = 1 / sum_n |y_n| sum_n sum_t M_nt r A_n grad log pi(y_nt)
 
-    M_nt is 0 for the tokens of largest |log r| among those with A_n log r > 0, the fewest without
-    which the mean of (log r)^2 over the others of these is at most tau.
+    r is the ratio pi / mu of a token, and A_n the standardized reward. M_nt is 0 for the tokens
+    that `find_outliers` selects in each group among those with A_n log r > 0, and otherwise 1.
+
+    Args:
+        tau: upper bound of the mean of (log r)^2 over the other tokens with A_n log r > 0.
 
     Other arguments, result and errors are those of `dapo_loss`.
     """

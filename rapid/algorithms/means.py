@@ -22,5 +22,5 @@ def completion_sum(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def reinforce(logp: Tensor, mask: Tensor, advantages: Tensor) -> Tensor:
-    """Return REINFORCE's loss: minus the mean of advantages times log pi(y | x), (N,) both."""
+    """Return REINFORCE's loss: minus the mean of advantages, (N,), times log pi(y | x), (N,)."""
     return -(advantages * (logp * mask).sum(1)).mean()

@@ -1,4 +1,4 @@
-"""GRPO that samples completions in small batches, as it backpropagates them (paper, Figure 1)."""
+"""GRPO that samples completions in batches as small as those of its training (paper, Figure 1)."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ class NaiveGrpoSection(Parameters):
 
 
 class NaiveGrpo(Grpo):
-    """The objective and its parameters are GRPO's."""
+    """Naive GRPO: the loss and its parameters are GRPO's, only the sampling differs."""
 
     name = "naive-grpo"
     label = "naive GRPO"
-    look = Look("#56B4E9", "s", (0, (4, 1.5)))
+    look = Look("#56B4E9", "s", (0, (4, 2)))
     section = NaiveGrpoSection
     H = "none"
     samples_from_a_server = True
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
-        return {"sampled at a time": "sampling_batch"}
+        return {"completions sampled at a time": "sampling_batch"}
 
     def select_objective(self, params: Any) -> GrpoParameters:
         return params.grpo
@@ -35,6 +35,8 @@ class NaiveGrpo(Grpo):
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         sampled = self.sampling_batch(params)
         if params.compute.sampler == "vllm" and sampled % group_size:
-            allowed = f"a multiple of the group size, {group_size}: vLLM samples whole groups"
+            allowed = (
+                f"a multiple of {group_size}, the group size, because vLLM samples whole groups"
+            )
             return "naive_grpo.sampling_batch", sampled, allowed
         return None

@@ -1,10 +1,10 @@
 """Parses names of algorithms and of their variants.
 
     sft, grpo, pg, cispo         an algorithm with its parameters in params.yaml
-    rapid-H4, grpo-H4            with H = 4, optimizer steps on one inference batch
+    rapid-H4, grpo-H4            with H = 4 optimizer steps per inference batch (sampled at once)
     rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
 
-Variants are how studies change one thing at a time: a run's folder has the variant's name.
+Studies compare variants that differ in one parameter. The folder of a run has the variant's name.
 """
 
 import re
@@ -31,23 +31,28 @@ CHANGES_PATTERN = r"(,[a-z_]+=-?[a-z0-9.]+)*"
 
 
 class Changes(Settings):
-    """The parameters that any variant may set; those that it leaves alone are None."""
+    """The parameters that a variant of any RL algorithm may change. None is unchanged."""
 
     group_size: GroupSize | None = None
     n_step: NStep | None = None
     epochs: Epochs | None = None
     learning_rate: LearningRate | None = None
     max_grad_norm: PositiveFloat | None = Field(
-        None, description="1, TRL's default, where none is set"
+        None, description="largest norm of the gradient; by default 1, as in TRL"
     )
-    problems: PositiveInt | None = Field(None, description="training problems, the first so many")
-    snapshots: PositiveInt | None = Field(None, description="models kept on the way, evaluated too")
+    problems: PositiveInt | None = Field(
+        None, description="number of training problems, the first ones"
+    )
+    snapshots: PositiveInt | None = Field(
+        None, description="models saved and evaluated during training"
+    )
     skip_zero_groups: bool | None = Field(
-        None, description="false runs groups without a gradient too, for their importance weights"
+        None,
+        description="false also runs groups without a gradient, to record their importance weights",
     )
 
     def subset(self, names) -> dict:
-        """Return the changes that are set and have one of these names."""
+        """Return the changes that are set, of the parameters with these names."""
         changes = self.model_dump(exclude_none=True)
         return {name: changes[name] for name in names if name in changes}
 
@@ -73,7 +78,7 @@ class ParsedName:
 
 
 def build_pattern() -> str:
-    """Return a regular expression of all names; a match may still be refused by `parse`."""
+    """Return a regular expression that matches all valid names, and some that `parse` refuses."""
     names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
     return f"({names}){CHANGES_PATTERN}"
 
@@ -120,7 +125,7 @@ def parse(name: str) -> ParsedName:
 
 
 def format_variant(name: str, **changes: float) -> str:
-    """Return the name of an algorithm with changes: pg, learning_rate=1e-4 -> pg,...=0.0001."""
+    """Return a variant's name: pg with learning_rate=1e-4 -> pg,learning_rate=0.0001."""
     return ",".join([name, *(f"{key}={_format_decimal(value)}" for key, value in changes.items())])
 
 
@@ -129,25 +134,25 @@ def _format_decimal(value: float) -> str:
 
 
 def imitates(name: str) -> bool:
-    """Return whether an algorithm learns from a teacher's demonstrations; the others are RL."""
+    """Return whether the algorithm is supervised learning from a teacher, not RL."""
     return parse(name).algorithm.imitates
 
 
 def _own_fields(algorithm: Algorithm) -> dict:
-    """Return the fields of an algorithm's own parameters that a variant may set, by name."""
+    """Return the fields, by name, of an algorithm's own parameters that a variant may change."""
     if algorithm.imitates or not algorithm.parameters:
         return {}
     return algorithm.parameters.model_fields
 
 
 def _labels_of_owners(key: str) -> list[str]:
-    """Return the labels of the algorithms that have a parameter."""
+    """Return the labels of the algorithms that have the parameter `key`."""
     return [algorithm.label for algorithm in ALGORITHMS.values() if key in _own_fields(algorithm)]
 
 
 @cache
 def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
-    """Return `Changes` with the algorithm's own parameters before those that all have."""
+    """Return a subclass of `Changes` that has the algorithm's own parameters too, and first."""
     definitions: dict[str, Any] = {
         name: (field.rebuild_annotation() | None, None)
         for name, field in _own_fields(algorithm).items()
@@ -168,7 +173,7 @@ def _describe_allowed_names() -> str:
 
 
 def _suggest_name(name: str) -> str:
-    """Return "; did you mean NAME?" with a similar name without changes, or ""."""
+    """Return "; did you mean NAME?" with a similar valid name, or "" if there is none."""
     plain = name.partition(",")[0]
     digits = re.search(r"-[hH]([1-9]\d*)$", plain)
     ratio = int(digits[1]) if digits else 4

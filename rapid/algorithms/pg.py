@@ -1,7 +1,8 @@
-"""Group-relative policy gradient: paper, section 3.3. The paper's is on-policy.
+"""Group-relative policy gradient: paper, section 3.3.
 
-With H > 1 it is the same plain gradient: stale completions count without importance weights. How
-stale they are is a metric then.
+The paper's algorithm is on-policy. With H > 1 optimizer steps per inference batch the gradient is
+the same, without importance weights, although completions were sampled by an earlier policy. Then
+`staleness`, mean |log pi(y|x) / mu(y|x)| in nats, is a metric.
 """
 
 from typing import Any
@@ -35,7 +36,7 @@ def pg_loss(
 class Pg(GroupRelative):
     name = "pg"
     label = "PG"
-    look = Look("#009E73", "^", (0, (4, 1, 1, 1)))
+    look = Look("#009E73", "^", (0, (4, 1, 1, 1, 1, 1)))
     loss_function = staticmethod(pg_loss)
 
     def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:

@@ -18,9 +18,10 @@ from rapid.algorithms.groups import Groups, Tensor, group_mean, group_mean_of_ot
 Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
 
-MAX_LOG_WEIGHT = 60.0  # a weight of 1e26: beyond it only overflows, and a NaN where a reward is 0
-# Baselines of the weighted rewards, (N,) -> (N,): the paper's V of n's prompt.
-VALUES = {
+# Bound of log w, a weight of 1e26: it prevents an overflow to infinity, and NaN for a reward of 0.
+MAX_LOG_WEIGHT = 60.0
+# For each `baseline`, the function from weighted rewards, (N,), to the paper's V of each, (N,).
+BASELINES = {
     "group": group_mean,
     "others": group_mean_of_others,
     "none": lambda weighted, group_size: weighted.new_zeros(weighted.shape),
@@ -35,23 +36,27 @@ class RapidParameters(Parameters):
     )
     clip: Clip = Field(
         title="weights clipped in",
-        description='"advantage" clips the weights in the advantage only (Algorithm 1 to the '
-        'letter); "both" clips the weight in front of it too; "nowhere" clips none.',
+        description='Where importance weights are clipped: "advantage" is in the advantage only '
+        '(Algorithm 1 to the letter); "both" is also the weight in front of it; '
+        '"nowhere" is not at all.',
     )
     baseline: Baseline = Field(
         "group",
-        description="\"group\" is Algorithm 1's, the weighted mean reward of the completion's "
-        'group; "others" leaves the completion itself out, which is unbiased; "none" is without.',
+        description='"group" is the weighted mean reward of the completion\'s group (Algorithm '
+        '1); "others" leaves the completion itself out, which is unbiased; "none" is '
+        "no baseline.",
     )
     weighted: bool = Field(
-        True, description="False takes all importance weights for 1, for ablations."
+        True, description="False sets all importance weights to 1, for ablations."
     )
 
 
 class RapidSection(RapidParameters):
-    """The objective's parameters, and the run that `dvc exp show` compares."""
+    """The parameters of the loss, and the H of the run that `dvc exp show` compares."""
 
-    H: PositiveInt = Field(description="optimizer steps an inference batch, of the compared run")
+    H: PositiveInt = Field(
+        description="optimizer steps per inference batch, of the run that `dvc exp show` compares"
+    )
 
 
 def rapid_loss(
@@ -88,19 +93,19 @@ def rapid_loss(
         `weight` (mean w), each 0-d, of the true weights also where `weighted` is False.
 
     Raises:
-        ValueError: N is not a whole number of groups, or a baseline of others has no others.
+        ValueError: N is not a whole number of groups, or `baseline` is "others" with groups of one.
     """
     completion_logp = (logp * mask).sum(1)  # (N,) log pi(y_n | x_n)
     log_weight = (completion_logp - (behavior_logp * mask).sum(1)).detach()  # (N,)
     weight = log_weight.clamp(max=MAX_LOG_WEIGHT).exp()
     clipped = weight.clamp(max=eta)
-    in_front = clipped if clip == "both" else weight
-    within = weight if clip == "nowhere" else clipped
+    gradient_weight = clipped if clip == "both" else weight
+    advantage_weight = weight if clip == "nowhere" else clipped
     if not weighted:
-        in_front = within = weight.new_ones(weight.shape)
+        gradient_weight = advantage_weight = weight.new_ones(weight.shape)
 
-    advantages = rewards - VALUES[baseline](within * rewards, group_size)  # (N,)
-    loss = -(in_front * advantages * completion_logp).mean()
+    advantages = rewards - BASELINES[baseline](advantage_weight * rewards, group_size)  # (N,)
+    loss = -(gradient_weight * advantages * completion_logp).mean()
     metrics = {
         "staleness": log_weight.clamp(max=math.log(eta)).abs().mean(),
         "clip_fraction": (weight > eta).to(weight.dtype).mean(),
@@ -125,7 +130,7 @@ class Rapid(Algorithm):
         return super().hyperparameter_rows | {"H": "H"}
 
     def get_look(self, h: int) -> Look:
-        """Return a look of its own for each power of 2."""
+        """Return the look for an H: colours, markers and lines repeat after four powers of 2."""
         looks = [
             self.look,
             Look("#E69F00", "P", (0, (5, 1))),
@@ -140,9 +145,10 @@ class Rapid(Algorithm):
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
         """Return which groups have a gradient.
 
-        Off-policy the weighted baseline leaves only rewards that are all 0 without advantages. On
-        the policy's own completions (w = 1, not clipped) equal rewards have none. Without weights
-        that is always so; without a baseline it never is.
+        Equal rewards have advantages of 0 if all weights are equal too: on-policy (w = 1, not
+        clipped if eta >= 1), or with `weighted=False`. Otherwise the weighted baseline differs from
+        the rewards, and only groups without rewards have no gradient. Without a baseline this is
+        always so.
         """
         cancel = (on_policy and settings.eta >= 1) or not settings.weighted
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
@@ -152,4 +158,4 @@ class Rapid(Algorithm):
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
-        return rewards - VALUES[settings.baseline](weight * rewards, group_size)
+        return rewards - BASELINES[settings.baseline](weight * rewards, group_size)

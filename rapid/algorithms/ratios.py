@@ -1,6 +1,7 @@
-"""Probability ratios of the policy to the behaviour policy, as weights or clipped.
+"""Probability ratios pi / mu of the policy and the behaviour policy, clipped or as weights.
 
-Shapes: N completions, T tokens. Advantages are (N,), masks (N, T), log-probabilities (N, T) nats.
+The behaviour policy mu is the one that sampled the completions. Shapes: N completions, T tokens.
+Advantages are (N,), masks (N, T), log-probabilities (N, T) in nats.
 """
 
 from rapid.algorithms.groups import Tensor
@@ -16,7 +17,7 @@ def clipped_surrogate(
         log_ratio: (N, T), or (N, 1) where a completion has one ratio.
 
     Returns:
-        The losses, and whether the clip bounds each (its gradient is zero); both like log_ratio.
+        The losses, and whether each is clipped (its gradient is zero); both shaped like log_ratio.
     """
     ratio = log_ratio.exp()
     advantages = advantages[:, None]
@@ -26,7 +27,7 @@ def clipped_surrogate(
 
 
 def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Return the shares of tokens that are clipped, and clipped below, 0-d each."""
+    """Return two metrics, 0-d each: the share of tokens that are clipped, and clipped below."""
     is_low = is_clipped * (advantages < 0)[:, None]
     return {"clip_fraction": token_mean(is_clipped, mask), "clip_low": token_mean(is_low, mask)}
 
@@ -34,13 +35,13 @@ def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[st
 def truncated(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return min(pi / mu, cap) of each token, constants of the gradient, and the share cut, 0-d."""
+    """Return min(pi / mu, cap) of each token, without gradient, and as a metric the share cut."""
     ratios = (logp - behavior_logp).detach().exp()
     return ratios.clamp(max=cap), {"clip_fraction": token_mean(ratios > cap, mask)}
 
 
 def log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) -> Tensor:
-    """Return log pi / mu of each completion, constants of the gradient. (N,)"""
+    """Return log(pi / mu) of each completion, without gradient. (N,)"""
     return ((logp - behavior_logp).detach() * mask).sum(1)
 
 

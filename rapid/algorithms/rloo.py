@@ -1,7 +1,8 @@
-"""REINFORCE with the mean of the others as baseline (RLOO): Ahmadian et al. 2024, arXiv 2402.14740.
+"""REINFORCE leave-one-out (RLOO): Ahmadian et al. 2024, arXiv 2402.14740.
 
-The reward of a completion is no part of its own baseline, which makes the gradient unbiased. With
-groups of N_k completions each advantage is N_k / (N_k - 1) times that of `pg_loss`.
+The baseline of a completion is the mean reward of the other completions of its group. As it does
+not include the completion's own reward, the gradient is unbiased. With groups of N_k completions
+each advantage is N_k / (N_k - 1) times that of `pg_loss`.
 """
 
 from typing import Any
@@ -15,11 +16,12 @@ from rapid.algorithms.pg import Pg
 def rloo_loss(
     logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Policy gradient with the mean reward of the group's others as baseline.
+    """Policy gradient with the mean reward of the group's other completions as baseline.
 
-        grad J = 1/N sum_n A_n grad log pi(y_n | x_n),    A_n = R_n - mean of R over the others
+        grad J = 1/N sum_n A_n grad log pi(y_n | x_n)
+        A_n    = R_n - mean of R over the other completions of n's group
 
-    Arguments, result and errors are those of `pg_loss`. A group of one is refused too.
+    Arguments, result and errors are those of `pg_loss`. Groups of one raise ValueError too.
     """
     advantages = rewards - group_mean_of_others(rewards, group_size)  # (N,)
     return reinforce(logp, mask, advantages), {}

@@ -1,7 +1,7 @@
 """SAPO: Gao et al. 2025 (Soft Adaptive Policy Optimization), arXiv 2511.20347.
 
-A sigmoid of the token ratio takes the place of the clip: the gradient fades instead of stopping,
-and sooner where the advantage is negative.
+A sigmoid of the token ratio replaces PPO's clip: the gradient of a token decays smoothly as its
+ratio moves away from 1, and faster if the advantage is negative.
 """
 
 from pydantic import Field, PositiveFloat
@@ -16,10 +16,12 @@ class SapoParameters(Parameters):
     temperature_pos: PositiveFloat = Field(
         1.0,
         title="temperature above",
-        description="how fast the gradient fades where the advantage is positive",
+        description="how fast the gradient fades with the ratio, where the advantage is positive",
     )
     temperature_neg: PositiveFloat = Field(
-        1.05, title="temperature below", description="how fast it fades where it is not"
+        1.05,
+        title="temperature below",
+        description="how fast it fades where the advantage is negative",
     )
 
 
@@ -36,8 +38,9 @@ def sapo_loss(
 
         loss = -1/N sum_n 1/|y_n| sum_t f(r) A_n,    f(r) = 4 / tau sigmoid(tau (r - 1))
 
-    tau is `temperature_pos` where A_n is positive, else `temperature_neg`. Other arguments and
-    errors are those of `dapo_loss`; there are no metrics, since nothing is clipped.
+    r is a token's ratio pi / mu, and A_n the standardized reward. tau is `temperature_pos` where
+    A_n is positive, else `temperature_neg`. Other arguments and errors are those of `dapo_loss`.
+    There are no metrics, since nothing is clipped.
     """
     advantages = standardized(rewards, group_size)[:, None]
     tau = by_sign(advantages, temperature_pos, temperature_neg)
@@ -48,7 +51,7 @@ def sapo_loss(
 class Sapo(GroupRelative):
     name = "sapo"
     label = "SAPO"
-    look = Look("#C2185B", "H", (0, (4, 2)))
+    look = Look("#C2185B", "p", (0, (4, 2)))
     parameters = SapoParameters
     loss_function = staticmethod(sapo_loss)
     scale_rewards = "group"

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a teacher's correct completions or on made ones, by SFTTrainer."""
+"""Supervised fine-tuning on demonstrations: a teacher's correct completions, or generated ones."""
 
 from functools import partial
 from operator import eq, not_
@@ -22,16 +22,22 @@ class SftParameters(Parameters):
     epochs: Epochs
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     micro_batch: MicroBatch = Field(
-        description="demonstrations per forward and backward pass; auto: what memory allows"
+        description="demonstrations per forward and backward pass; auto is as many as memory allows"
     )
-    temperature: PositiveFloat = Field(description="the teacher's")
-    top_p: Annotated[float, Field(gt=0, le=1, description="the teacher's")]
-    samples: PositiveInt = Field(description="teacher completions per prompt; the correct are kept")
+    temperature: PositiveFloat = Field(description="sampling temperature of the teacher")
+    top_p: Annotated[float, Field(gt=0, le=1, description="nucleus sampling of the teacher")]
+    samples: PositiveInt = Field(
+        description="teacher completions per prompt; the correct ones are kept"
+    )
     demonstrations: NonNegativeInt = Field(
-        0, exclude_if=not_, description="made ones, in the place of the teacher's; 0: the teacher's"
+        0,
+        exclude_if=not_,
+        description="number of generated demonstrations to imitate; 0 is to imitate the teacher",
     )
     error_rate: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, exclude_if=not_, description="share of these with a deliberate mistake"
+        0.0,
+        exclude_if=not_,
+        description="share of generated demonstrations with a deliberate mistake",
     )
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
     precision: Precision = "float32"
@@ -42,7 +48,7 @@ class SftParameters(Parameters):
 class Sft(Algorithm):
     name = "sft"
     label = "SFT"
-    look = Look("#8C8C8C", "h", (0, (1, 1)))
+    look = Look("#8C8C8C", "h", (0, (1, 3)))
     parameters = SftParameters
     H = "none"
     imitates = True
@@ -50,5 +56,5 @@ class Sft(Algorithm):
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         batch, processes = params.sft.batch, params.compute.processes
         if batch % processes:
-            return "sft.batch", batch, f"a multiple of compute.processes, {processes}"
+            return "sft.batch", batch, f"a multiple of {processes}, which is compute.processes"
         return None

@@ -1,8 +1,8 @@
 """Truncated importance sampling by token (TIS): Yao et al. 2025; PG-TIS in arXiv 2602.04879.
 
-Policy gradient whose tokens each have a weight of their own. This ignores that the tokens before
-were of another policy, and in return has no product over a completion. RAPID with `clip=both` is
-truncated importance sampling by completion.
+Policy gradient in which each token has its own importance weight. The weight ignores that the
+preceding tokens were sampled from another policy, and in return there is no product over a
+completion. RAPID with `clip=both` is truncated importance sampling by completion.
 """
 
 from pydantic import Field, PositiveFloat
@@ -14,7 +14,9 @@ from rapid.algorithms.ratios import truncated
 
 
 class TisParameters(Parameters):
-    cap: PositiveFloat = Field(2.0, title="clip above", description="token ratios")
+    cap: PositiveFloat = Field(
+        2.0, title="clip above", description="token ratios are clipped above this"
+    )
 
 
 def tis_loss(
@@ -24,7 +26,8 @@ def tis_loss(
 
         grad J = 1/N sum_n A_n sum_t min(r, cap) grad log pi(y_nt),    A_n as in `pg_loss`
 
-    Arguments, result and errors are those of `cispo_loss`. With pi = mu this is `pg_loss`.
+    r is the ratio pi / mu of a token. Arguments, result and errors are those of `cispo_loss`. With
+    pi = mu this is `pg_loss`.
     """
     weights, share = truncated(logp, behavior_logp, mask, cap)
     advantages = rewards - group_mean(rewards, group_size)

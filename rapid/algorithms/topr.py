@@ -1,10 +1,11 @@
 """TOPR: Le Roux et al. 2025 (Tapered Off-Policy REINFORCE), arXiv 2503.14286.
 
-Completions to be made likelier count fully, however stale. Those to be made less likely count by
-their importance weight, at most 1: less and less, the less likely they are already.
+Completions with a positive advantage have the weight 1, whatever policy sampled them. Completions
+with a negative advantage have their importance weight pi / mu, but at most 1, so that the weight
+goes to 0 as the policy makes them unlikely.
 
-The paper's rewards are 1 and -1, without a baseline. What is subtracted decides which completions
-are negative; here that is the group's mean, as for other algorithms, unless `offset` says it.
+In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0, and a value is
+subtracted to get advantages of both signs: `offset`, or else the mean of the group.
 """
 
 from typing import Any
@@ -21,8 +22,8 @@ class ToprParameters(Parameters):
     offset: float | None = Field(
         None,
         title="offset",
-        description="subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 and "
-        "1 are the paper's -1 and 1, halved.",
+        description="Subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 "
+        "and 1 are half of the paper's -1 and 1.",
     )
 
 
@@ -34,7 +35,7 @@ def topr_loss(
     group_size: int,
     offset: float | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """REINFORCE whose negative completions have truncated importance weights: eq. 7 and 8.
+    """REINFORCE with truncated importance weights for negative advantages: eq. 7 and 8.
 
         grad J = 1/N sum_n c_n A_n grad log pi(y_n | x_n)
         c_n    = 1 if A_n >= 0, else min{pi(y_n | x_n) / mu(y_n | x_n), 1}
@@ -61,6 +62,7 @@ class Topr(GroupRelative):
     loss_function = staticmethod(topr_loss)
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        # With the group mean, equal rewards have advantages of 0. With an offset they need not.
         return "unequal" if settings.offset is None else "all"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""Declarations of the training parameters that algorithms share, with bounds and descriptions.
+"""Declares the training parameters that algorithms share, with bounds and descriptions.
 
-params.yaml has them in its section `training`, names of variants may change some, and RapidConfig
-takes bounds and help texts from here.
+They are set in the section `training` of params.yaml. The names of variants may change some of
+them. RapidConfig takes its bounds and help texts from here.
 """
 
 from functools import partial
@@ -20,21 +20,22 @@ def _count_or_auto(value: Any) -> Any:
 
 
 LearningRate = Annotated[float, Field(gt=0, description="The step size of the optimizer.")]
-# The learning rate over a run, by transformers' names. It begins at `learning_rate`, without a
-# warm-up; linear and cosine end at 0.
+# Names of transformers' schedules. All begin at `learning_rate`, without a warm-up; "linear" and
+# "cosine" end at 0.
 Schedule = Annotated[
     Literal["constant", "linear", "cosine"], Field(description="The learning rate over a run.")
 ]
 Epochs = Annotated[int, Field(gt=0, description="Passes over the training problems.")]
 NStep = Annotated[int, Field(gt=0, description="N_step: completions per optimizer step.")]
 GroupSize = Annotated[int, Field(ge=2, description="N_group: completions per prompt.")]
-# Rows of a forward and backward pass, at most; "auto" is what memory allows.
+# Largest number of completions in one forward and backward pass; "auto" finds it by trial.
 MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="The precision of weights in computation.")
 ]
 Checkpointing = Annotated[
-    bool, Field(description="Compute activations again: less memory, more time.")
+    bool,
+    Field(description="Compute activations again in the backward pass: less memory, more time."),
 ]
 
 
@@ -45,8 +46,8 @@ class TrainingParameters(Parameters):
     epochs: Epochs
     group_size: GroupSize
     micro_batch: MicroBatch = Field(
-        description="Completions of one forward and backward pass, at most: whole groups, or part "
-        'of a group where one has more. "auto" is what memory allows.'
+        description="Largest number of completions in a forward and backward pass: whole groups, "
+        'or a part of a group that has more. "auto" is as many as memory allows.'
     )
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: Precision = "float32"
@@ -54,8 +55,9 @@ class TrainingParameters(Parameters):
     trust_sampler: bool = Field(
         False,
         exclude_if=not_,
-        description="Let reuse_logp take log mu from a sampler in bfloat16 or float16, or vLLM's "
-        "server, too. It is what was sampled from, but rounded apart from the policy's: by some "
-        "thousandths of a nat a token, which add up over a completion.",
+        description="Let reuse_logp also use log mu of a sampler in bfloat16 or float16, or of "
+        "vLLM's server. It belongs to the tokens that were sampled, but differs from "
+        "the policy's by rounding: some thousandths of a nat per token, which add up "
+        "over a completion.",
     )
     schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))

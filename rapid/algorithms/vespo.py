@@ -1,7 +1,7 @@
 """VESPO: Shen et al. 2026 (Variational Sequence-level Soft Policy Optimization), 2602.10693.
 
-The importance weight of a completion is reshaped by a gamma kernel: 1 where the policy has not
-moved, and towards 0 for weights that are small or large.
+A gamma kernel reshapes the importance weight of a completion. The reshaped weight is 1 while the
+policy equals the behaviour policy, and goes to 0 for small and for large importance weights.
 """
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -14,13 +14,17 @@ from rapid.algorithms.ratios import by_sign, log_weights
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, title="power above", description="of the weight where the advantage is positive"
+        2.0, title="power above", description="power of the weight where the advantage is positive"
     )
-    decay_pos: PositiveFloat = Field(3.0, title="decay above", description="exponential, there")
+    decay_pos: PositiveFloat = Field(
+        3.0, title="decay above", description="exponential decay of the same"
+    )
     k_neg: NonNegativeFloat = Field(
-        3.0, title="power below", description="of the weight where the advantage is negative"
+        3.0, title="power below", description="power of the weight where the advantage is negative"
     )
-    decay_neg: PositiveFloat = Field(2.0, title="decay below", description="exponential, there")
+    decay_neg: PositiveFloat = Field(
+        2.0, title="decay below", description="exponential decay of the same"
+    )
 
 
 def vespo_loss(
@@ -40,10 +44,11 @@ def vespo_loss(
         phi(w) = w^k exp(decay (1 - w)),    w_n = pi(y_n | x_n) / mu(y_n | x_n)
 
     Args:
-        k_pos, decay_pos: of the kernel where A_n > 0.
-        k_neg, decay_neg: of the kernel where A_n < 0.
+        k_pos, decay_pos: k and decay where A_n > 0.
+        k_neg, decay_neg: k and decay where A_n <= 0.
 
-    Other arguments and errors are those of `dapo_loss`. The metric `weight` is the mean of phi.
+    A_n is the standardized reward. Other arguments and errors are those of `dapo_loss`. The metric
+    `weight` is the mean of phi.
     """
     advantages = standardized(rewards, group_size)
     log_weight = log_weights(logp, behavior_logp, mask)

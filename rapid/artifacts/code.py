@@ -66,7 +66,7 @@ REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # reports/ contains outputs t
 class Spec(Settings):
     """The parameters and the code that decide a job's result."""
 
-    code: str = Field("", description="digest of the code; empty where nobody asked for it")
+    code: str = Field("", description="digest of the code; empty if it was not computed")
 
     def hash_code_files(self) -> dict[str, str]:
         """Return the digest of each file of code that decides the result, by its path."""

@@ -24,6 +24,6 @@ class Demonstration(Record):
     """One completion to imitate, and the problem that it answers."""
 
     id: str
-    prompt: str = Field(description="the problem as a text to continue")
-    message: str = Field(description="the problem as said to a chat model")
+    prompt: str = Field(description="the problem as a text to be continued")
+    message: str = Field(description="the problem as a chat message")
     completion: str

@@ -14,42 +14,46 @@ PASSED = "passed"  # among the reasons of verdicts, that of a correct completion
 class CurvePoint(Record):
     """curve.jsonl: accuracy on the test problems of a snapshot taken during training."""
 
-    step: Count
-    seconds: Seconds = Field(description="of training until then, without keeping models")
+    step: Count = Field(description="number of the optimizer step")
+    seconds: Seconds = Field(description="training time until then, without saving snapshots")
     pass_at: dict[int, Annotated[float, Field(ge=0, le=1)]] = Field(
-        description="k -> mean over problems"
+        description="pass@k by k, mean over problems"
     )
 
 
 class ProblemScore(Record):
     """Numbers of graded and of correct completions of one test problem."""
 
-    id: str
-    samples: Count
-    correct: Count
+    id: str = Field(description="of the problem")
+    samples: Count = Field(description="completions that were graded")
+    correct: Count = Field(description="completions that are correct")
 
 
 class Evaluation(Record):
     """evaluation.json: pass@k by the unbiased estimator over `samples` completions per problem."""
 
-    benchmark: str
-    model: str
-    algorithm: str = Field(description="'base' for the model before training")
-    seed: int
-    status: Literal["ok", "unavailable"] = "ok"
-    note: str = Field("", description="why the status is 'unavailable'")
+    benchmark: str = Field(description="of the run, as are model, algorithm and seed")
+    model: str = Field(description="name in params.yaml")
+    algorithm: str = Field(description="name with H and changes; `base`: the model before training")
+    seed: int = Field(description="of the run")
+    status: Literal["ok", "unavailable"] = Field(
+        "ok", description="`unavailable` if nothing was evaluated"
+    )
+    note: str = Field("", description="why the status is `unavailable`")
     pass_at: dict[int, float] = Field(
         default_factory=dict,
-        description="k -> mean over the problems of which at least k completions were graded",
+        description="pass@k by k: mean over the problems with at least k graded completions",
     )
-    problems: Count = 0
-    samples: Count = 0
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_completion_length: Count = 0
+    problems: Count = Field(0, description="number of test problems")
+    samples: Count = Field(0, description="completions sampled per problem")
+    temperature: float = Field(1.0, description="sampling temperature")
+    top_p: float = Field(1.0, description="top-p of sampling")
+    max_completion_length: Count = Field(0, description="limit of a completion in tokens")
     completion_length: float | None = Field(None, ge=0, description="mean tokens per completion")
-    reasons: dict[str, Count] = Field(default_factory=dict, description="verdicts by reason")
-    scores: list[ProblemScore] = Field(default_factory=list)
+    reasons: dict[str, Count] = Field(
+        default_factory=dict, description="number of verdicts by reason"
+    )
+    scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
 
     @model_validator(mode="after")
     def _check_consistency(self):
@@ -58,13 +62,14 @@ class Evaluation(Record):
         ids = {score.id for score in self.scores}
         if not ids or not len(ids) == len(self.scores) == self.problems:
             raise ValueError(
-                f"problems: {self.problems}, but {len(self.scores)} scores of {len(ids)} problems"
+                f"problems: {self.problems}, but there are {len(self.scores)} scores of "
+                f"{len(ids)} different problems"
             )
         for score in self.scores:
             if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {score.correct} of {score.samples} completions of {score.id} are "
-                    f"correct, of {self.samples} that were sampled"
+                    f"scores: {score.id} has {score.correct} correct completions of "
+                    f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
         counted = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
@@ -74,11 +79,11 @@ class Evaluation(Record):
         }  # fmt: skip
         for kind, (expected, verdicts) in counted.items():
             if verdicts != expected:
-                raise ValueError(f"reasons: of {verdicts} {kind}, but there are {expected}")
+                raise ValueError(f"reasons: they count {verdicts} {kind} instead of {expected}")
         for k, share in self.pass_at.items():
             recomputed = mean_pass_at_k(self.scores, k)
             if recomputed is None or not abs(recomputed - share) < ROUNDING:
-                raise ValueError(f"pass_at: {share} at k = {k}, but its scores give {recomputed}")
+                raise ValueError(f"pass_at: {share} at k = {k}, but the scores give {recomputed}")
         return self
 
 

@@ -27,7 +27,7 @@ class Record(BaseModel):
 
 def _check_share(value: float | None) -> float | None:
     if value is not None and math.isfinite(value) and not -ROUNDING <= value <= 1 + ROUNDING:
-        raise ValueError(f"{value} is no share of 1")
+        raise ValueError(f"{value} is not between 0 and 1")
     return value
 
 

@@ -68,7 +68,7 @@ def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
     for template in dict.fromkeys(stage.folder for stage in STAGES.values()):
         if match := re.fullmatch(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", template), folder):
             return template, match.groupdict()
-    raise ValueError(f"{folder}: no job lies in such a folder")
+    raise ValueError(f"{folder}: is not the folder of a job")
 
 
 def experiment_root(name: str) -> str:

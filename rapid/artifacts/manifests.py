@@ -115,7 +115,9 @@ class Manifest(Record):
     hardware: str = ""
     commit: str = ""
     accepted: list[dict] = Field(default_factory=list, description="by `rapid accept`")
-    unavailable: str = Field("", description="why nothing could be done, as without a grader")
+    unavailable: str = Field(
+        "", description="why the job could do nothing, for example without a grader"
+    )
 
     @field_validator("outputs")
     @classmethod
@@ -226,7 +228,7 @@ def verify_output(path: Path) -> str:
 def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) -> None:
     """Raise BadFile if a file's digest differs from the manifest's; "" stands for no file."""
     if digest != expected:
-        problem = "is not what its job wrote" if digest else "its job wrote it, and it is gone"
+        problem = "is not what its job wrote" if digest else "its job wrote it, but it is missing"
         raise BadFile(f"{path}: {problem}. {_describe_remedy(folder)}")
 
 

@@ -21,8 +21,8 @@ class Metric:
     """Declaration of a metric's logs, labels and summaries. Its field has the name and description.
 
     Args:
-        over: what its value at a step is taken over: the whole mini-batch, or the passes of it that
-            ran.
+        over: what its value at a step is averaged over: the whole mini-batch, or the micro-batches
+            that were trained on.
         unit: of its values; "" is a plain number.
         label: its title in tables.
         better: which values are better, if any are.
@@ -32,7 +32,7 @@ class Metric:
         log: its name in the trainer's logs; "" is rapid/NAME. What follows after a / is ignored.
     """
 
-    over: Literal["mini-batch", "passes"]
+    over: Literal["mini-batch", "micro-batches"]
     unit: str
     label: str
     better: Literal["", "higher", "lower"] = ""
@@ -44,14 +44,14 @@ class Metric:
 class StepMetrics(Record):
     """One optimizer step. A metric is `None` where it is not defined."""
 
-    step: Count
-    seconds: Seconds = Field(description="since the training loop began")
-    loss: Annotated[float, Metric("passes", unit="", label="Loss", log="loss")] = Field(
-        description="the loss that was minimised"
+    step: Count = Field(description="number of the optimizer step, from 1")
+    seconds: Seconds = Field(description="training time when the step ended")
+    loss: Annotated[float, Metric("micro-batches", unit="", label="Loss", log="loss")] = Field(
+        description="training loss"
     )
     gradient_norm: Annotated[
-        float, Metric("passes", unit="", label="Gradient", log="grad_norm")
-    ] = Field(description="norm of the gradient before it is clipped")
+        float, Metric("micro-batches", unit="", label="Gradient", log="grad_norm")
+    ] = Field(description="gradient norm before clipping")
     reward: Annotated[
         Share,
         Metric(
@@ -70,25 +70,40 @@ class StepMetrics(Record):
     completion_length: Annotated[
         float | None,
         Metric("mini-batch", unit="tokens", label="Length", summary="mean", log="rapid/length"),
-    ] = Field(None, ge=0, description="mean tokens per completion")
+    ] = Field(None, ge=0, description="mean length of completions")
     staleness: Annotated[
         float | None,
-        Metric("passes", unit="nats", label="Stale", better="lower", summary="mean", compared=True),
-    ] = Field(None, description="mean |log min(w, eta)|")
+        Metric(
+            "micro-batches",
+            unit="nats",
+            label="Stale",
+            better="lower",
+            summary="mean",
+            compared=True,
+        ),
+    ] = Field(None, description="mean |log min(w, eta)| of the importance weights w")
     clip_fraction: Annotated[
         Share,
         Metric(
-            "passes", unit="share", label="Clipped", better="lower", summary="mean", compared=True
+            "micro-batches",
+            unit="share",
+            label="Clipped",
+            better="lower",
+            summary="mean",
+            compared=True,
         ),
-    ] = Field(None, description="share of clipped weights or ratios")
-    weight: Annotated[float | None, Metric("passes", unit="", label="Weight")] = Field(
+    ] = Field(None, description="share of importance weights or ratios that are clipped")
+    weight: Annotated[float | None, Metric("micro-batches", unit="", label="Weight")] = Field(
         None, description="mean importance weight before clipping"
     )
-    kl: Annotated[float | None, Metric("passes", unit="nats per token", label="KL")] = Field(
-        None, description="divergence from the model before training"
+    kl: Annotated[float | None, Metric("micro-batches", unit="nats per token", label="KL")] = Field(
+        None, description="KL divergence from the reference policy"
     )
-    run: Annotated[Share, Metric("passes", unit="share", label="Run", summary="mean")] = Field(
-        None, description="share of the mini-batch with a gradient, which ran"
+    run: Annotated[Share, Metric("micro-batches", unit="share", label="Run", summary="mean")] = (
+        Field(
+            None,
+            description="share of the mini-batch trained on; groups without a gradient are skipped",
+        )
     )
 
 
@@ -129,7 +144,7 @@ def build_summary_fields() -> dict[str, Any]:
     for name in sorted(METRICS, key=sort_key):
         field = StepMetrics.model_fields[name]
         for suffix, steps in STATISTICS[METRICS[name].summary].items():
-            description = f"{field.description}: the mean over {steps}"
+            description = f"{field.description}: mean over {steps}"
             default = Field(None, description=description)
             summary_fields[f"{name}{suffix}"] = (field.rebuild_annotation(), default)
     return summary_fields

@@ -16,10 +16,12 @@ CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"  # there too, until the 
 class StepRecord(StepMetrics):
     """steps.jsonl: one optimizer step, its metrics, and the seconds that each phase took."""
 
-    sampling: float | None = Field(None, description="seconds of this step, as those that follow")
-    grading: float | None = None
-    backpropagation: float | None = None
-    sync: float | None = None
+    sampling: float | None = Field(None, description="sampling, in this step alone")
+    grading: float | None = Field(None, description="waiting for verdicts")
+    backpropagation: float | None = Field(
+        None, description="forward and backward passes and the optimizer"
+    )
+    sync: float | None = Field(None, description="copying the weights to vLLM")
 
 
 PHASES = tuple(name for name in StepRecord.model_fields if name not in StepMetrics.model_fields)
@@ -57,13 +59,15 @@ class Runtime(Record):
     `total`.
     """
 
-    total: Seconds
-    sampling: Seconds = 0.0
-    grading: Seconds = 0.0
-    backpropagation: Seconds = 0.0
-    sync: Seconds = 0.0
-    other: float = 0.0
-    startup: Seconds = 0.0
+    total: Seconds = Field(description="the training loop, the sum of the phases sampling to other")
+    sampling: Seconds = Field(0.0, description="sampling completions")
+    grading: Seconds = Field(0.0, description="waiting for verdicts")
+    backpropagation: Seconds = Field(
+        0.0, description="forward and backward passes and the optimizer"
+    )
+    sync: Seconds = Field(0.0, description="copying the weights to vLLM")
+    other: float = Field(0.0, description="the rest of the training loop")
+    startup: Seconds = Field(0.0, description="imports and loading, before the loop; not in total")
 
     @model_validator(mode="after")
     def _check_phases(self):
@@ -76,48 +80,56 @@ class Runtime(Record):
 class _BeforeMetrics(Record):
     """The keys of summary.json that come before those of metrics."""
 
-    benchmark: str
-    model: str
-    algorithm: str
-    seed: int
-    status: Literal["ok", "unavailable"] = "ok"
-    note: str = Field("", description="why the status is 'unavailable'")
-    runtime: Runtime | None = None
+    benchmark: str = Field(description="of the run, as are model, algorithm and seed")
+    model: str = Field(description="name in params.yaml")
+    algorithm: str = Field(description="its name, with H and changes")
+    seed: int = Field(description="of the run")
+    status: Literal["ok", "unavailable"] = Field(
+        "ok", description="`unavailable` if nothing was trained"
+    )
+    note: str = Field("", description="why the status is `unavailable`")
+    runtime: Runtime | None = Field(None, description="wall-clock seconds, by phase")
     cpu: float | None = Field(
-        None, description="CPU seconds of runtime.total, of the process and its descendants"
+        None, description="CPU seconds of the training loop, of the process and its descendants"
     )
     waited: float | None = Field(
-        None, description="seconds of it, grading apart, in which something else had the core"
+        None, description="seconds in which another process had the core; not while grading"
     )
     stolen: float | None = Field(
-        None,
-        description="seconds of it in which a core of its served other virtual machines, a mean",
+        None, description="seconds in which the host gave a core to other virtual machines (mean)"
     )
-    disturbed: bool = Field(False, description="whether these are over 20 % of it, grading apart")
-    attempt: int = Field(1, description="which this is: some disturbed runs are run again")
-    interrupted: Count = Field(0, description="how often it was killed, and went on")
-    lost: Seconds = Field(
-        0.0, description="seconds of steps that were done again for that, not in runtime"
+    disturbed: bool = Field(
+        False, description="whether waited and stolen together exceed 20 % of the training loop"
     )
-    optimizer_steps: Count = 0
-    completions: Count = Field(0, description="completions sampled, resampled ones too")
+    attempt: int = Field(1, description="number of the attempt; some disturbed runs are repeated")
+    interrupted: Count = Field(0, description="how often the run was killed and resumed")
+    lost: Seconds = Field(0.0, description="seconds of steps repeated after that; not in runtime")
+    optimizer_steps: Count = Field(0, description="optimizer steps taken")
+    completions: Count = Field(0, description="completions sampled, including resampled ones")
 
 
 class _AfterMetrics(_BeforeMetrics):
     """The keys of summary.json that come after those of metrics."""
 
-    reasons: dict[str, Count] = Field(default_factory=dict, description="verdicts by reason")
+    reasons: dict[str, Count] = Field(
+        default_factory=dict, description="number of verdicts by reason"
+    )
     peak_memory_mb: float = Field(
         0.0,
         ge=0,
-        description="the most that the process held, 1e6 bytes: of its GPU, or else resident",
+        description="peak memory of the process in 1e6 bytes: of its GPU, or else resident",
     )
     pass_completions: Count = Field(
-        0, description="of full length, that memory allows in a pass, where it was to decide it"
+        0,
+        description="full-length completions that fit a micro-batch; 0 unless `micro_batch: auto`",
     )
-    halvings: Count = Field(0, description="how often passes were halved: memory had run out")
-    hardware: str = Field("", description="processor or GPU and count, in words")
-    commit: str = Field("", description="git commit of the code, with +dirty where it was")
+    halvings: Count = Field(
+        0, description="how often micro-batches were halved because memory ran out"
+    )
+    hardware: str = Field("", description="processor or GPU, and how many")
+    commit: str = Field(
+        "", description="git commit of the code, with +dirty if tracked files differ"
+    )
 
 
 _Metrics: Any = create_model("_Metrics", __base__=_BeforeMetrics, **build_summary_fields())

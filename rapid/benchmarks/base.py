@@ -1,4 +1,4 @@
-"""Base class of the benchmarks. Each folder beside this file has a subclass."""
+"""Base class of the benchmarks. Each folder next to this file has a subclass."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -14,13 +14,18 @@ from rapid.artifacts.files import Record
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
+# Templates in a benchmark's folder: the prompt, and optionally another prompt for pre-training.
 PROMPT, LESSON = "prompt.txt.j2", "pretrain.txt.j2"
 
 
 class Problem(Record, ABC):
-    """A problem. Made and published problems have the same fields, the published ones."""
+    """A problem of a benchmark, with the fields of the published dataset.
 
-    model_config = ConfigDict(ser_json_inf_nan="constants")  # MBPP+ has an infinite input
+    Problems that are made from a seed (`rapid.benchmarks.made`) have the same fields.
+    """
+
+    # An input of MBPP+ has an infinite float.
+    model_config = ConfigDict(ser_json_inf_nan="constants")
 
     id_field: ClassVar[str]  # the field with the id
 
@@ -31,16 +36,16 @@ class Problem(Record, ABC):
     @property
     @abstractmethod
     def content(self) -> str:
-        """Return the content that identifies a problem, without its id."""
+        """Return the task's text without the id. Problems with the same content are duplicates."""
 
     @cached_property
     def digest(self) -> str:
-        """Return the SHA-256 of the problem, its id included."""
+        """Return the SHA-256 of all fields, the id included."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     @property
     def normalized_content(self) -> str:
-        """Return the content without spaces and letter case, to find duplicates."""
+        """Return the content without spaces and in lower case, to find near duplicates."""
         return "".join(self.content.split()).casefold()
 
     @property
@@ -50,7 +55,7 @@ class Problem(Record, ABC):
 
 
 class Exercise(NamedTuple):
-    """A made problem, a correct completion, and completions with one mistake each."""
+    """A problem made from a seed, a correct completion, and completions with one mistake each."""
 
     problem: Problem
     correct: str
@@ -58,29 +63,35 @@ class Exercise(NamedTuple):
 
 
 class Benchmark:
-    """Base class of a benchmark. The registry has an instance of each subclass.
+    """Base class of the benchmarks. The registry has an instance of each subclass.
 
-    Its prompt is `prompt.txt.j2` in the same folder. The template's variables are the fields of the
-    record, and `chat`. An optional `pretrain.txt.j2` is the prompt of pre-training; with it,
-    `prompt.txt.j2` can be changed without training the made models again.
+    A benchmark's prompt is the template `prompt.txt.j2` in its folder. The template's variables are
+    the fields of the record, and `chat` (whether the policy is a chat model).
+
+    An optional `pretrain.txt.j2` is the prompt with which the pipeline pre-trains small models. If
+    it exists, a change of `prompt.txt.j2` does not require pre-training those models again.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
-    record: ClassVar[type[Problem]]
+    record: ClassVar[type[Problem]]  # the class of its problems
     graded: ClassVar[str] = "answers"  # what is graded, in the plural
-    usual_timeout: ClassVar[float]  # seconds per verdict, for published problems
-    verdict_seconds: ClassVar[float]  # expected, for a published problem, if none was measured
-    hub: ClassVar[tuple[str, str] | None] = None  # the dataset and its commit
-    walls: ClassVar[frozenset[str]] = frozenset()  # the walls around its grader: keys of `Grading`
-    # Ids of problems whose tests accept a program that ignores its task, and such programs.
+    usual_timeout: ClassVar[float]  # seconds for a verdict on a published problem, by default
+    # Seconds that a verdict on a published problem is expected to take, if none was measured.
+    verdict_seconds: ClassVar[float]
+    hub: ClassVar[tuple[str, str] | None] = None  # dataset on the Hugging Face hub, and its commit
+    # The settings in `Grading` with which a user gives up the walls around this grader.
+    walls: ClassVar[frozenset[str]] = frozenset()
+    # Problems with tests that accept a program that ignores the task: the id, and what the accepted
+    # programs return. They are left out of training.
     weak: ClassVar[dict[str, str]] = {}
-    # Draws a problem with this id; None if the benchmark has no made problems.
+    # Draws an exercise from a random generator, for a problem with the given id. None if the
+    # benchmark has published problems only.
     draw: ClassVar[Callable[[Random, str], Exercise] | None] = None
 
     @property
     def lesson_template(self) -> str:
-        """Return the file name of the prompt for pre-training."""
+        """Return the file name of the prompt template for pre-training."""
         template = Path(__file__).parent / self.name / LESSON
         return LESSON if template.is_file() else PROMPT
 
@@ -97,7 +108,7 @@ class Benchmark:
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
-            workers: verdicts at a time, if as many threads ask for them.
+            workers: number of graders. So many threads can get verdicts at the same time.
             policy: the walls that may be missing; by default none.
         """
         raise NotImplementedError
@@ -106,17 +117,19 @@ class Benchmark:
         """Warm up a grader, so that its first verdicts in training do not wait for its start.
 
         Args:
-            problems: the problems to grade, at least one.
+            problems: problems of the training run, at least one.
         """
         grader.grade(problems[0], "")
         grader.reasons.clear()
 
     def lend(self) -> Callable[[bool], None] | None:
-        """Lend processes of graders to the job that the fork server forks next.
+        """Lend grader processes to the job that the fork server forks next.
+
+        See `rapid.grading.standby`.
 
         Returns:
-            A function to call when that job has ended, with whether it succeeded. None if a grader
-            starts quickly, and nothing is lent.
+            A function to call when that job has ended, with whether it succeeded. None if nothing
+            is lent, because the grader starts quickly.
         """
         return None
 
@@ -132,5 +145,5 @@ class Benchmark:
         """Start the grader as the hub's problems need it, to check that it works.
 
         Raises:
-            LeanUnavailable: it does not start.
+            LeanUnavailable: the grader does not start.
         """

@@ -1,12 +1,13 @@
 """Problems made from a seed, for a model small enough to train on a laptop.
 
-They are records of the published benchmarks and are graded by the same graders. Each is an
-`Exercise`: the problem, a correct completion, and completions with one common mistake each. A base
-model is trained on correct and wrong completions. Reinforcement learning then unlearns the
-mistakes, each a choice at a few tokens that recurs in many problems.
+"Made" problems have the fields of a published benchmark and are graded by its grader. Each comes as
+an `Exercise`: the problem, a correct completion, and completions with one common mistake each. The
+pipeline pre-trains a base model on correct and wrong completions. Reinforcement learning then has
+to unlearn the mistakes. A mistake is a choice at a few tokens, and the same mistake occurs in many
+problems.
 
-The `draw` of a benchmark makes an exercise from a random generator and an id. `draw_exercises`
-calls it until there are enough.
+The method `draw` of a benchmark makes an exercise from a random generator and an id.
+`draw_exercises` calls it until there are enough.
 """
 
 import random
@@ -14,19 +15,21 @@ import random
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark, Exercise
 
-DRAWS_PER_EXERCISE = 200  # repeated draws in a row after which a maker counts as exhausted
+DRAWS_PER_EXERCISE = 200  # after so many duplicates in a row there are no more different problems
 
 
 def draw_exercises(
     benchmark: Benchmark, seed: int, counts: dict[str, int]
 ) -> dict[str, list[Exercise]]:
-    """Draw the exercises of several parts, no two with the same content.
+    """Draw the exercises of several parts, such as train and test, without duplicates.
 
     Args:
-        counts: number of exercises by part. A part does not depend on the sizes of later parts.
+        seed: the seed of all parts.
+        counts: number of exercises by part. The exercises of a part depend on the parts before it
+            and not on those after it.
 
     Raises:
-        BadInput: the maker does not have that many different problems.
+        BadInput: the benchmark does not have that many different problems.
     """
     seen, parts = set(), {}
     for part, count in counts.items():
@@ -34,17 +37,17 @@ def draw_exercises(
         parts[part] = []
         fruitless = 0
         while len(parts[part]) < count:
-            # The number runs through all parts: an id in a prompt must not tell which part it is.
+            # Ids are numbered through all parts: an id in a prompt must not reveal the part.
             exercise = benchmark.draw(rng, f"made_{len(seen)}")
             key = exercise.problem.content
             fruitless = fruitless + 1 if key in seen else 0
             if fruitless > DRAWS_PER_EXERCISE:
                 sizes = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(
-                    f"{benchmark.name}: {len(seen)} different problems were made, "
-                    f"{sum(counts.values())} were asked for ({sizes}): lower what params.yaml has "
-                    "for the largest, such as benchmarks' train and test, pretraining's or sft's "
-                    "demonstrations"
+                    f"{benchmark.name}: {sum(counts.values())} problems are needed "
+                    f"({sizes}), but only {len(seen)} different ones could be made. Lower "
+                    "the largest of these numbers in params.yaml: train and test of "
+                    "benchmarks, demonstrations of pretraining or sft"
                 )
             if not fruitless:
                 seen.add(key)

@@ -1,8 +1,8 @@
 """Describes the source of a benchmark's problems for tables, figures, pages and dashboards.
 
-Made problems have the format of a benchmark and are not that benchmark. Everything that shows
-results on them says so, with the descriptions below, which are built from the manifest of the
-prepared data.
+Problems that are made from a seed have the format of a benchmark, but are not that benchmark. So
+everything that shows results names the source, with the descriptions below. They are built from the
+manifest of the prepared data (`rapid.artifacts.manifests`).
 """
 
 import hashlib
@@ -16,7 +16,8 @@ from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.text import join_words, shorten_commit
 
-DIGITS = 12  # of a digest that is printed
+DIGITS = 12  # hexadecimal digits of a SHA-256 or commit that are printed
+# Words for a source, by its kind.
 WHERE = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
 
 
@@ -27,9 +28,9 @@ class ProblemSource:
     Args:
         benchmark: its name in params.yaml.
         kind: made from a seed, a dataset of the hub, or a user's file or folder.
-        name: the seed that they are made from, or the name of the dataset, file or folder.
-        revision: commit of the code that made them, or of the dataset; "" if there is none.
-        digest: SHA-256 of that code, or of the file or folder; "" if unknown.
+        name: the seed of made problems, or the name of the dataset, file or folder.
+        revision: commit of the code that made the problems, or of the dataset; "" if there is none.
+        digest: SHA-256 of the code that made the problems, or of the file or folder; "" if unknown.
         prepared: manifest of the prepared data; None if no data are prepared.
     """
 
@@ -46,13 +47,16 @@ class ProblemSource:
         return f"{BENCHMARKS[self.benchmark].label} ({self.kind})"
 
     def describe(self) -> str:
-        """Return the source of published problems in words, with its revision or digest."""
+        """Describe the source of published problems, with its revision or digest."""
         text = f"{BENCHMARKS[self.benchmark].label} from {WHERE[self.kind]} {self.name}"
         at = f" at {shorten_commit(self.revision, DIGITS)}" if self.revision else ""
         return text + at + (f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else "")
 
     def part(self, name: str) -> tuple[int, str] | None:
-        """Return the number of problems of `train` or `test`, and the SHA-256 of the file."""
+        """Return the number of problems in a part ("train" or "test"), and the file's SHA-256.
+
+        None if the manifest of the prepared data does not have the part.
+        """
         file, manifest = f"{name}.jsonl", self.prepared
         if not manifest:
             return None
@@ -62,8 +66,8 @@ class ProblemSource:
 
 
 def describe_sources(sources: Iterable[ProblemSource]) -> str:
-    """Return a sentence on the origin of these problems; "" for none."""
-    by_kind = {True: [], False: []}
+    """Return a sentence that names these sources; "" if there are none."""
+    by_kind = {True: [], False: []}  # made problems, published problems
     for source in sources:
         by_kind[source.kind == "made"].append(source)
     parts = [source.describe() for source in by_kind[False]]
@@ -75,10 +79,11 @@ def describe_sources(sources: Iterable[ProblemSource]) -> str:
 
 
 def declared_source(benchmark: str, source: str, prepared: Manifest | None = None) -> ProblemSource:
-    """Return the source that params.yaml names: embedded, hub, or a file or folder.
+    """Return the description of a source as it is named in params.yaml.
 
     Args:
-        prepared: the manifest of the data that were prepared from it.
+        source: "embedded" (made problems), "hub", or the path of a file or folder.
+        prepared: the manifest of the data that were prepared from this source.
     """
     if source == "embedded":
         if prepared is None:
@@ -100,7 +105,7 @@ def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSourc
     """Return the source of the problems in the folder of a benchmark's data.
 
     Args:
-        source: as in params.yaml, which counts where no data are prepared.
+        source: the source named in params.yaml, used if no data are prepared.
 
     Raises:
         BadFile: the manifest of the data is damaged.
@@ -112,10 +117,12 @@ def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSourc
 
 
 def digest_of_files(source: str, digests: dict[str, str]) -> str:
-    """Return the SHA-256 of a file; of a folder that of its files' list, as `sha256sum` prints it.
+    """Return the SHA-256 of a file, or of a folder.
+
+    A folder's digest is that of the list which `sha256sum` prints for its files.
 
     Args:
-        digests: of the file, or of each file in the folder, by path.
+        digests: SHA-256 of the file, or of each file in the folder, by path.
     """
     if [*digests] == [Path(source).as_posix()]:
         return digests[Path(source).as_posix()]
@@ -124,9 +131,10 @@ def digest_of_files(source: str, digests: dict[str, str]) -> str:
 
 
 def source_of_file(benchmark: str, file: Path) -> ProblemSource:
-    """Return the source of a training job's problems, also if it reads demonstrations.
+    """Return the source of the problems that a training job reads from `file`.
 
-    A file that no job wrote is its own source.
+    If the file has demonstrations, written by a distill job, the source is that of the problems
+    which the demonstrations solve. A file that no job of the pipeline wrote is its own source.
 
     Raises:
         BadFile: a manifest is damaged.

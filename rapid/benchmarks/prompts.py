@@ -1,7 +1,7 @@
-"""Renders prompts: one template per benchmark, with a form for chat and one for base models.
+"""Renders prompts: one template per benchmark, with a form for chat models and one for base models.
 
-A template's variables are the fields of the benchmark's problem, and `chat`. It asks for the form
-of completion that the benchmark's grader reads.
+A template's variables are the fields of the benchmark's problem, and `chat`. A prompt asks for
+completions in the form that the benchmark's grader reads.
 """
 
 import os
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 
 class BadTemplate(BadInput):
-    """A template cannot be rendered. The message says where, and what is wrong."""
+    """A template cannot be rendered. The message has the file, the line and the error."""
 
 
 def render_prompt(
@@ -30,26 +30,27 @@ def render_prompt(
     """Return the prompt of a problem.
 
     Args:
-        chat: render a message to a chat model; otherwise a text that a base model continues.
+        chat: whether the prompt is a message to a chat model. Otherwise it is a text that a base
+            model continues.
         template: name of the template in the benchmark's folder.
 
     Raises:
-        BadTemplate: the template is broken, or names what the problem does not have.
+        BadTemplate: the template has an error, or uses a variable that does not exist.
     """
     fields = {name: getattr(problem, name) for name in type(problem).model_fields}
     path = f"{benchmark}/{template}"
     try:
         return _load_template(path).render(**fields, chat=chat)
-    except Exception as error:  # of any kind: a template is code
+    except Exception as error:  # a template is code: any exception is possible
         line = _find_line(error, template)
         names = f"A template may use chat, {', '.join(fields)}"
         raise BadTemplate(f"{os.path.relpath(FOLDER / path)}:{line}: {error}. {names}") from None
 
 
 def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
-    """Return a problem as a text to continue, and as a message to a chat model.
+    """Return a problem's prompt for a base model and its message to a chat model.
 
-    The keys are those of a `Demonstration`.
+    The keys are fields of `rapid.artifacts.demonstrations.Demonstration`.
     """
     return {
         "prompt": render_prompt(benchmark, problem, chat=False),
@@ -58,10 +59,12 @@ def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
 
 
 def check_templates(benchmarks: Iterable[str]) -> None:
-    """Render all templates of the benchmarks that have made problems, to find errors.
+    """Render the templates of these benchmarks with a made problem, to find errors early.
+
+    Benchmarks without made problems are skipped.
 
     Raises:
-        BadTemplate: one of them is broken.
+        BadTemplate: a template cannot be rendered.
     """
     for name in benchmarks:
         benchmark = BENCHMARKS[name]
@@ -73,7 +76,7 @@ def check_templates(benchmarks: Iterable[str]) -> None:
 
 
 def _find_line(error: Exception, template: str) -> int:
-    """Return the line of a template that an error is in."""
+    """Return the line of a template in which an error is, 1 if unknown."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
@@ -82,10 +85,10 @@ def _find_line(error: Exception, template: str) -> int:
 
 
 def tokenize_prompt(tokenizer, prompt: str, chat: bool) -> list[int]:
-    """Return the tokens of a prompt, the same as TRL's.
+    """Return the token ids of a prompt, the same ids as TRL's.
 
     Args:
-        chat: the prompt is a user's message, which goes into the tokenizer's chat template.
+        chat: whether the prompt is a user's message, to be put into the tokenizer's chat template.
     """
     if not chat:
         return tokenizer(prompt)["input_ids"]

@@ -1,12 +1,12 @@
 """Loads published problems from the Hugging Face hub or from files.
 
-1. A source is "hub" (the dataset and commit that the benchmark names), a file (JSON lines, plain or
-   gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` reads, such
-   as a copy of the hub's dataset.
-2. The split of a row is its part: `train` or `validation` for training, `test` for evaluation. A
-   source with one part only (MBPP+) is divided by the seed.
-3. Problems that cannot be graded are left out. `weak` problems are left out of training. The
-   reasons are recorded.
+1. A source is "hub" (the dataset and commit that the benchmark declares), a file (JSON lines, plain
+   or gzip, in the benchmark's published format), or a folder that `datasets.load_dataset` can read,
+   such as a copy of the hub's dataset.
+2. A row's split decides its part: `train` and `validation` are for training, `test` is for
+   evaluation. A source with only one split (MBPP+) is divided at random, by the seed.
+3. Problems that cannot be graded are left out. Problems with weak tests (`Benchmark.weak`) are left
+   out of training. The reasons are recorded.
 """
 
 import random
@@ -18,24 +18,25 @@ from rapid.artifacts.files import BadFile, BadInput, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.hub import limit_hub_waiting
 
+# The part, by a row's split. A split with another name is a part of its own.
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
 
 
 @dataclass
 class PublishedProblems:
-    """The problems of a source by part: "train" and "test", or one part of any name."""
+    """The problems of a source by part: "train" and "test", or one part with any name."""
 
-    source: str  # a path, or a dataset and its commit
+    source: str  # a path, or dataset@commit
     parts: dict[str, list[Problem]] = field(default_factory=dict)
-    dropped: dict[str, str] = field(default_factory=dict)  # id: reason
-    renamed: dict[str, str] = field(default_factory=dict)  # new id: the duplicate id in the source
+    dropped: dict[str, str] = field(default_factory=dict)  # reason by id
+    renamed: dict[str, str] = field(default_factory=dict)  # id in the source, by new unique id
 
 
 def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
-    """Return a benchmark's problems by id, from JSON lines as published, plain or gzip.
+    """Read a benchmark's problems, by id, from published JSON lines, plain or gzip.
 
     Raises:
-        BadFile: a line is not a problem, or has the id of an earlier one.
+        BadFile: a line is not a problem or has the id of an earlier line, or there are no lines.
     """
     problems: dict[str, Problem] = {}
     for number, problem in read_numbered_rows(path, benchmark.record):
@@ -43,7 +44,7 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
             raise BadFile(f"{path}:{number}: a second problem with the id {problem.id!r}")
         problems[problem.id] = problem
     if not problems:
-        raise BadFile(f"{path}: no problems in it")
+        raise BadFile(f"{path}: contains no problems")
     return problems
 
 
@@ -51,7 +52,7 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
     """Read all problems of a source.
 
     Raises:
-        BadInput: with what is wrong, and where.
+        BadInput: the source does not exist or cannot be read. The message says where and why.
     """
     published = PublishedProblems("@".join(benchmark.hub) if source == "hub" else source)
     path = Path(source)
@@ -61,8 +62,8 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
         rows = _read_file(benchmark, path)
     else:
         raise BadInput(
-            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, and "
-            "there is no such file or folder"
+            f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, "
+            "nor an existing file or folder"
         )
     seen: set[str] = set()
     for split, problem in rows:
@@ -77,13 +78,17 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
 def select_problems(
     published: PublishedProblems, benchmark: Benchmark, counts: dict[str, int], seed: int
 ) -> dict[str, list[Problem]]:
-    """Return the counted problems of each part, drawn by the seed if there are more.
+    """Select the problems of each part.
 
-    The test problems do not depend on the number of training problems. The `weak` ones among the
-    training problems are added to `published.dropped`.
+    If a part has more problems than needed, the problems are drawn by the seed. The test problems
+    do not depend on the number of training problems. Problems with weak tests are removed from the
+    training problems and added to `published.dropped`, like those of splits that are not used.
+
+    Args:
+        counts: number of problems for "train" and "test".
 
     Raises:
-        BadInput: there are fewer problems.
+        BadInput: a part has too few problems.
     """
     rng = random.Random(f"{benchmark.name} {seed}")
     if len(published.parts) == 1:
@@ -102,8 +107,8 @@ def select_problems(
     for part, problems in parts.items():
         if len(problems) < counts[part]:
             raise BadInput(
-                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} asked for, there are "
-                f"{len(problems):,}{_describe_dropped(published)}"
+                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} problems are asked "
+                f"for, but there are {len(problems):,}{_describe_dropped(published)}"
             )
         if len(problems) > counts[part]:
             parts[part] = rng.sample(problems, counts[part])
@@ -115,8 +120,8 @@ def divide_problems(
 ) -> dict[str, list[Problem]]:
     """Divide problems at random into `test` test problems and training problems.
 
-    Problems with the same content are in the same part. MBPP+ has two such pairs: functions of
-    different names with one description.
+    Problems with the same content go to the same part. MBPP+ has two such pairs, of functions with
+    different names and the same description.
     """
     problems_by_content: dict[str, list[Problem]] = {}
     for problem in problems:
@@ -134,7 +139,7 @@ def _describe_dropped(published: PublishedProblems) -> str:
 
 
 def _with_unique_id(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
-    """Return the problem, renamed if an earlier one has its id: MATH has such a pair."""
+    """Return the problem, with a new id if an earlier problem has its id (MATH has such a pair)."""
     name, number = problem.id, 1
     while name in seen:
         number += 1
@@ -147,22 +152,24 @@ def _with_unique_id(problem: Problem, seen: set[str], published: PublishedProble
 
 
 def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
+    """Yield the split and the problem of each line of a file; "all" for a row without a split."""
     for _, problem in read_numbered_rows(path, benchmark.record):
         yield getattr(problem, "split", "") or "all", problem
 
 
 def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]:
+    """Yield the split and the problem of each row of the hub's dataset, or of one in a folder."""
     from datasets import load_dataset
 
     name, revision = benchmark.hub if source == "hub" else (source, None)
     limit_hub_waiting()
     try:
         splits = load_dataset(name, revision=revision)
-    except Exception as error:  # of the hub's client, of the network, of the files: a dozen kinds
+    except Exception as error:  # of the hub's client, the network or the files: many types
         raise BadInput(
-            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: {error}\n"
-            "Without a way to the hub, set source to a file with the problems, or to a folder with "
-            "a copy of the dataset."
+            f"benchmarks.{benchmark.name}.source: {name} could not be loaded: "
+            f"{error}\nWithout access to the hub, set source to a file with the problems, "
+            "or to a folder with a copy of the dataset."
         ) from error
     for split, rows in splits.items():
         for number, row in enumerate(rows):

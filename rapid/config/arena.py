@@ -36,22 +36,24 @@ class Claim(Section):
     @model_validator(mode="after")
     def _check_expectation(self):
         if (self.by, self.expect) == ("seconds", "same"):
-            raise ValueError(not_allowed("expect", self.expect, "better, where it is by seconds"))
+            raise ValueError(
+                not_allowed("expect", self.expect, "better, as the claim is by seconds")
+            )
         return self
 
 
 class ArenaField(Section):
     """The algorithms that are compared on one benchmark."""
 
-    seeds: Count = Field(description="how many, from 1")
+    seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
     more_seeds: dict[AlgorithmName, Count] = Field(
-        default_factory=dict, description="how many, of algorithms of which a claim needs more"
+        default_factory=dict, description="number of seeds of algorithms that need more for a claim"
     )
     problems: Size = Field(description="training problems")
-    snapshots: Size = Field(description="models kept on the way and evaluated")
-    reach: Probability = Field(description="the accuracy until which seconds are counted")
+    snapshots: Size = Field(description="models saved and evaluated during training")
+    reach: Probability = Field(description="target accuracy: the time to reach it is compared")
     rates: dict[AlgorithmName, PositiveFloat] = Field(
-        min_length=2, description="algorithms with the learning rate that was tuned for each"
+        min_length=2, description="learning rate of each algorithm, as chosen by tuning"
     )
     claims: list[Claim] = Field(default_factory=list)
 
@@ -60,7 +62,9 @@ class ArenaField(Section):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
         for name in [PLAIN.name, *named, *self.more_seeds]:
             if name not in self.rates:
-                raise ValueError(not_allowed("rates", list(self.rates), f"a rate for {name} too"))
+                raise ValueError(
+                    not_allowed("rates", list(self.rates), f"learning rates that include {name}")
+                )
         return self
 
     def get_seeds(self, name: AlgorithmName) -> list[Seed]:
@@ -82,12 +86,14 @@ class ArenaField(Section):
 class ArenaMap(Section):
     """RAPID with several N_step and H on one benchmark. With H = 1 it is on-policy."""
 
-    seeds: Count = Field(description="how many, from 1")
+    seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
     problems: Size = Field(description="training problems")
     n_step: list[Size] = Field(min_length=1)
-    H: list[PositiveInt] = Field(min_length=2, description="the first is the reference")
+    H: list[PositiveInt] = Field(
+        min_length=2, description="values of H; the others are compared with the first"
+    )
     rate: PositiveFloat | None = Field(
-        None, description="learning rate at the first n_step; without one, PG's in the field"
+        None, description="learning rate at the first n_step; by default PG's in the field"
     )
 
     def run_name(self, n_step: int, h: int) -> AlgorithmName:
@@ -101,21 +107,27 @@ class ArenaMap(Section):
 class Tuning(Section):
     """Learning rates to try, each with these seeds."""
 
-    rates: dict[BenchmarkName, list[PositiveFloat]] = Field(description="of each field")
+    rates: dict[BenchmarkName, list[PositiveFloat]] = Field(
+        description="learning rates to try, for each field"
+    )
     seeds: list[Seed] = Field(min_length=1)
 
 
 class Arena(Section):
     """Further targets, of the main table's model: see docs/arena.md."""
 
-    margin: Probability = Field(0.02, description="a smaller difference of accuracy is none")
+    margin: Probability = Field(
+        0.02, description="differences of accuracy up to this one count as equal"
+    )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
-        default_factory=dict, description="H whose learning rate is that of another H"
+        default_factory=dict,
+        description="values of H that use the tuned learning rate of another H",
     )
     only: list[AlgorithmName] = Field(
-        default_factory=list, description="what is run of the fields; the others are on record"
+        default_factory=list,
+        description="algorithms of the fields to run; the others' results come from `record`",
     )
-    record: str = Field("", description="the file with the results of all, by seed")
+    record: str = Field("", description="file with the results of all algorithms, by seed")
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None
@@ -123,12 +135,16 @@ class Arena(Section):
     @model_validator(mode="after")
     def _check_record_and_tuning(self):
         if self.only and not (PLAIN.name in self.only and self.record):
-            allowed = f"{PLAIN.name} among them, and a record of the others"
+            allowed = (
+                f"a list with {PLAIN.name}, and arena.record set to a file with the others' results"
+            )
             raise ValueError(not_allowed("only", self.only, allowed))
         for name in self.fields:
             if self.tuning and not self.tuning.rates.get(name):
                 tuned = list(self.tuning.rates)
-                raise ValueError(not_allowed("tuning.rates", tuned, f"rates for {name} too"))
+                raise ValueError(
+                    not_allowed("tuning.rates", tuned, f"learning rates that include {name}")
+                )
         return self
 
     @model_validator(mode="after")
@@ -136,7 +152,13 @@ class Arena(Section):
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
-                    raise ValueError(not_allowed(f"maps.{name}.rate", None, "a rate, or a field"))
+                    raise ValueError(
+                        not_allowed(
+                            f"maps.{name}.rate",
+                            None,
+                            "a learning rate, unless arena.fields has this benchmark",
+                        )
+                    )
                 rate = self.fields[name].rates[PLAIN.name]
                 self.maps[name] = cells.model_copy(update={"rate": rate})
         return self

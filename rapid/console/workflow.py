@@ -162,8 +162,8 @@ class JobFormatter(logging.Formatter):
         blocks = ["\n".join(lines) for lines in self.failed.values()]
         if not blocks:
             return ""
-        advice = "The same command takes up what is left, once the causes are mended."
-        return "\n\n".join([f"{len(blocks)} failed:", *blocks, advice])
+        advice = "Fix the causes and run the same command again: it runs only the jobs left."
+        return "\n\n".join([f"{len(blocks)} job(s) failed:", *blocks, advice])
 
     def describe_waiting_jobs(self) -> list[str]:
         """Return a line for each job that has waited for cores or GPUs for some seconds."""
@@ -212,9 +212,7 @@ class JobFormatter(logging.Formatter):
             for part in _wrap_line(line, "  | ").split("\n")
         ][2 - FAILURE_LINES :]
         log = ", ".join(job.log)
-        about_log = (
-            f"{log} ends:" if tail else f"{log or 'its log'} says nothing{_note_full_disk()}"
-        )
+        about_log = f"{log} ends:" if tail else f"{log or 'its log'} is empty{_note_full_disk()}"
         self.failed[job.name] = [head, f"  {about_log}", *tail]
         return head
 

@@ -74,12 +74,12 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
             "",
             f"{len(costs)} jobs: {work / 3600:.2f} {unit}-hours, {disk} of models on disk "
             "(DVC's cache holds a copy), at most "
-            f"{format_size(max(cost.memory for cost in costs))} of memory a process",
+            f"{format_size(max(cost.memory for cost in costs))} of memory per process",
             f"on {capacity} {unit}(s): {total_time} of wall-clock time; "
             f"the longest chain of jobs takes {format_duration(longest_chain(costs))}",
-            f"of the work: {shares}",
+            f"share of each phase: {shares}",
             *_section("Will not work as planned", find_problems(estimator, costs, capacity)),
-            *_section("RAPID's H and micro-batches", advise(estimator)),
+            *_section("Suggested H and micro-batches", advise(estimator)),
             *_section("Assumptions", _assumptions(estimator)),
             *_section("Rates", [*machine.notes, f"seconds of a verdict: {verdicts}"]),
         ]
@@ -119,7 +119,7 @@ def _assumptions(estimator: Estimator) -> Iterable[str]:
         estimator.expect(benchmark, params.teacher).kept for benchmark in params.benchmarks
     }
     shares = ", ".join(f"{share:.0%}" for share in sorted(kept_shares))
-    yield f"the teacher's completions are correct: {shares}"
+    yield f"correct completions of the teacher: {shares}"
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:

@@ -96,16 +96,16 @@ class Estimator:
         if held.total <= self.room:
             return ""
         needed = f"{(self.machine.base_memory + held.total) / 1e9:.0f} GB"
-        problem = f"{needed} are more than {USABLE:.0%} of {self.memory / 1e9:.0f} GB"
+        problem = f"{needed} needed, more than {USABLE:.0%} of {self.memory / 1e9:.0f} GB"
         if not isinstance(spec, TrainSpec):
-            return f"{problem}: share it over more GPUs, or take larger ones"
+            return f"{problem}: raise the model's tensor_parallel, or use larger GPUs"
         section = "training" if spec.training else IMITATING.key
         if held.completions > 1:
-            return f"{problem}: make {section}.micro_batch smaller, or auto"
-        remedy = "take more or larger GPUs"
+            return f"{problem}: lower {section}.micro_batch, or set it to auto"
+        remedy = "use more or larger GPUs"
         if not spec.passes.checkpointing:
             remedy = f"set {section}.checkpointing to true"
-        return f"{problem}: a pass is one completion already: {remedy}"
+        return f"{problem}: a micro-batch is one completion already, so {remedy}"
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
         where = ", ".join(filter(None, (benchmark, model)))
         reasons = [estimator.lacks_memory(cost.job.spec)] if cost.memory else []
         if cost.units > capacity:
-            reasons.append(f"takes {cost.units} {unit}s, and there are {capacity}")
+            reasons.append(f"needs {cost.units} {unit}s, but there are {capacity}")
         for reason in filter(None, reasons):
             names.setdefault((where, reason), {})[name] = None
     return [f"{where}: {', '.join(jobs)}: {reason}" for (where, reason), jobs in names.items()]
@@ -259,7 +259,7 @@ def best_ratio(runtimes: Mapping[int, float]) -> int:
 
 def _advise_micro_batch(estimator: Estimator, benchmark: str, model: str) -> str:
     if estimator.room == inf:
-        return "the memory is not known (--memory), so neither is the largest micro-batch"
+        return "the largest micro-batch is unknown: set --memory"
     spec = _rapid_spec(estimator.params, benchmark, model, 1)
     completions = estimator.held(spec).most_completions(estimator.room)
     if not completions:

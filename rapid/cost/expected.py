@@ -60,8 +60,8 @@ def expect(limit: int, seen: Mapping[str, float], user: Mapping[str, float]) -> 
     rewarded = values.setdefault("rewarded", (1 + values["signal"]) / 2)
     if rewarded < user.get("signal", 0.0):
         raise BadInput(
-            f"--rewarded {rewarded:g} is less than --signal {user['signal']:g}: groups whose "
-            "rewards differ have a reward; raise --rewarded"
+            f"--rewarded {rewarded:g} is less than --signal {user['signal']:g}, but every "
+            "group whose rewards differ has a reward: raise --rewarded"
         )
     values["signal"] = min(values["signal"], rewarded)
     return Expected(limit, **values)

@@ -59,14 +59,15 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     ]
     if not rows:
         raise BadInput(
-            f"--calibrate {folder}: no run with a runtime, of the models and benchmarks in "
-            "params.yaml; make some (snakemake all_train), or name a GPU: --gpu a6000"
+            f"--calibrate {folder}: it has no run, with a runtime, of the models and "
+            "benchmarks in params.yaml. Make some (snakemake all_train), or name a GPU, "
+            "such as --gpu a6000"
         )
     runs = pd.DataFrame(rows)
     if len(machines := sorted(runs.hardware.unique())) > 1:
         raise BadInput(
-            f"--calibrate {folder}: runs of {len(machines)} machines "
-            f"({'; '.join(machines)}); give a folder with the runs of one"
+            f"--calibrate {folder}: it has runs of {len(machines)} machines "
+            f"({'; '.join(machines)}); give a folder with runs of one machine"
         )
     return runs
 
@@ -102,7 +103,10 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
         BadInput: there is no RL run among them.
     """
     if runs.imitates.all():
-        raise BadInput("no RL run among those to calibrate with: sampling was not measured")
+        raise BadInput(
+            "--calibrate: the folder has no RL run, so the speed of sampling is unknown. "
+            "Add one, or name a GPU, such as --gpu a6000"
+        )
     means = _of_each_and_all(runs).groupby(["benchmark", "model"])[SEEN].mean()
     seen = {pair: row.dropna().to_dict() for pair, row in means.iterrows()}
     runs = runs.assign(work=[_count_work(run, seen, user) for run in runs.itertuples()])
@@ -119,11 +123,14 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
     largest = max(shapes[model].parameters for model in set(runs.model))
     far = [model for model in not_run if shapes[model].parameters > FAR * largest]
     notes = [
-        f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; what is computed "
-        f"of a single one is {ratios.min():.2f} to {ratios.max():.2f} of what it took",
-        *([f"not run: {', '.join(not_run)}; computed by size, as the others"] if not_run else []),
+        f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
+        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
+        *([f"no runs of {', '.join(not_run)}: planned by size"] if not_run else []),
         *(
-            [f"far larger than what was run: {', '.join(far)}; run them shortly, or --gpu"]
+            [
+                f"much larger than the models that were run: {', '.join(far)}; make short runs of "
+                "them, or plan with --gpu"
+            ]
             if far
             else []
         ),

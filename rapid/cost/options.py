@@ -16,40 +16,45 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     rates = command.add_mutually_exclusive_group()
     rates.add_argument(
         "--calibrate", type=Path, metavar="RUNS",
-        help="take rates from the runs in this folder (default: the experiment's, or runs)",
+        help="folder of the runs to take rates from (default: experiments/NAME/runs, or runs)",
     )  # fmt: skip
     rates.add_argument(
-        "--gpu", help="take rates from the published ones of a GPU, as a6000 or h100"
+        "--gpu", help="take rates from a GPU's published figures, such as a6000 or h100"
     )
     add(
         "--report", choices=["studies", "arena"], default="",
-        help="plan what this report needs, instead of the tables",
+        help="plan the jobs of this report instead of the tables'",
     )  # fmt: skip
-    add("--gpus", type=positive(int), default=1, help="how many there are (default: 1)")
-    add("--cores", type=positive(int), default=os.cpu_count(), help="how many there are")
-    add("--memory", type=positive(float), help="GB of a GPU, or that a process may have")
+    add("--gpus", type=positive(int), default=1, help="number of GPUs (default: 1)")
+    add(
+        "--cores",
+        type=positive(int),
+        default=os.cpu_count(),
+        help="number of CPU cores (default: this machine's)",
+    )
+    add("--memory", type=positive(float), help="GB of memory of a GPU, or of a process on CPUs")
     # What is expected: `dest` is a field of `rapid.cost.expected.Expected`.
     shares = {
         "--completion-length": ("length", "mean length of completions, as a share of the limit"),
         "--length-spread": ("spread", "standard deviation of lengths over their mean"),
-        "--signal": ("signal", "groups whose rewards differ"),
-        "--rewarded": ("rewarded", "groups with any reward"),
-        "--kept": ("kept", "teacher's completions that are correct"),
+        "--signal": ("signal", "share of groups whose rewards differ"),
+        "--rewarded": ("rewarded", "share of groups with any reward"),
+        "--kept": ("kept", "share of the teacher's completions that are correct"),
     }
     for option, (dest, help) in shares.items():
         kind = _share_or_none if dest == "spread" else _share
         add(option, dest=dest, type=kind, metavar="SHARE", help=help)
     add(
         "--prompt-length", dest="prompt", type=positive(float), metavar="TOKENS",
-        help="mean tokens of a prompt",
+        help="mean length of prompts",
     )  # fmt: skip
     add(
         "--verdict-seconds", type=_pair(positive(float)), action="append", default=[],
-        metavar="BENCHMARK=S", help="seconds of a verdict on a benchmark",
+        metavar="BENCHMARK=S", help="seconds per verdict of a benchmark",
     )  # fmt: skip
     add(
         "--config", type=_pair(Path), action="append", default=[], metavar="MODEL=FILE",
-        help="config.json of a model of params.yaml whose size is not known",
+        help="config.json of a model whose size is not known",
     )  # fmt: skip
 
 

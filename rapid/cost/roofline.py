@@ -54,9 +54,9 @@ def gpu(name: str) -> DeviceRates:
     gpus = _read("gpus.yaml")
     if name.lower() not in gpus:
         raise BadInput(
-            f"--gpu {name}: no published rates for it; known: {', '.join(gpus)}"
-            f"{suggest_name(name, gpus)}. For another, "
-            f"measure: run a job on it and give its folder to --calibrate"
+            f"--gpu {name}: its rates are not known; known: "
+            f"{', '.join(gpus)}{suggest_name(name, gpus)}. For another GPU, run a job on "
+            "it and pass its folder to --calibrate"
         )
     title, *rates = gpus[name.lower()]
     units = 1e9, 1e9, 1e12, 1e12, 1e9  # of memory, bandwidth, bf16, fp32, link
@@ -147,7 +147,7 @@ def named_gpu(name: str, shapes: Mapping[str, Shape]) -> Machine:
         f"{rates.name}: published {rates.bandwidth / 1e9:g} GB/s, "
         f"{rates.bf16 / 1e12:g} TFLOP/s in bfloat16 and {rates.fp32 / 1e12:g} in "
         f"float32, {rates.link / 1e9:g} GB/s between GPUs",
-        f"reached shares of these rates, and seconds: {reached}",
+        f"assumed shares of these rates, and seconds of overhead: {reached}",
     )
     return Machine(rates, assumed, shapes, notes=notes)
 

@@ -1,1 +1,1 @@
-"""Makes the embedded base models: tiny architectures, and their optimizer."""
+"""Architectures and optimizer of the embedded models: tiny models that the pipeline pretrains."""

@@ -1,13 +1,18 @@
-"""The architectures of the embedded models, at tiny sizes."""
+"""The architectures of the embedded models: Qwen2, Llama and Gemma 3, at tiny sizes."""
 
 from rapid.config.sections import EmbeddedModel
 
-HEAD_DIM = 64  # what vLLM's attention kernels want
-CONTEXT = 512  # tokens of prompt and completion
+HEAD_DIM = 64  # units per attention head; vLLM's attention kernels need this size
+CONTEXT = 512  # maximum number of tokens of prompt and completion together
 
 
 def build_model(params: EmbeddedModel, tokenizer):
-    """Return an untrained model of this architecture, with tied embeddings and heads of 64."""
+    """Return an untrained model: `params.hidden` / 64 attention heads, and tied embeddings.
+
+    Args:
+        params: architecture, hidden units and layers, from params.yaml.
+        tokenizer: sets the size of the vocabulary and the ids of special tokens.
+    """
     import transformers
 
     heads = params.hidden // HEAD_DIM

@@ -1,22 +1,25 @@
-"""The optimizer that makes the embedded models: Muon for matrices, AdamW for all else.
+"""The optimizer that pretrains the embedded models: Muon for matrices, AdamW for everything else.
 
-Muon (K. Jordan, 2024) moves a matrix along its momentum, whose singular values it first brings near
-1. `torch.optim.Muon` does this in bfloat16, which a processor that only has AVX2 computes so slowly
-that it took four fifths of pre-training. Here it is float32.
+Muon (K. Jordan, 2024) replaces the singular values of a matrix's momentum by values near 1, and
+moves the matrix in that direction. `torch.optim.Muon` computes this in bfloat16, which is so slow
+on a CPU that only has AVX2 that it took four fifths of pretraining. Here it is float32.
 """
 
 import torch
 from torch import Tensor
 
-MOMENTUM = 0.95
-LIKE_ADAMW = 0.2  # the usual size of an entry of AdamW's step, in learning rates
-BETAS = 0.9, 0.98  # of AdamW
-# Of x -> ax + bx^3 + cx^5, applied five times: what is in (0, 1] comes near 1, the small ones fast.
-NEWTON_SCHULZ, TIMES = (3.4445, -4.7750, 2.0315), 5
+MOMENTUM = 0.95  # decay of Muon's momentum per step
+# Typical root mean square of the entries of AdamW's step, in units of the learning rate. Muon's
+# steps are scaled to it, so that both can have the same learning rate.
+ADAMW_STEP_SIZE = 0.2
+BETAS = 0.9, 0.98  # decay of AdamW's first and second moments
+# Coefficients a, b, c of x -> ax + bx^3 + cx^5, and how often it is applied to singular values in
+# (0, 1]. It brings them near 1, and small ones quickly.
+NEWTON_SCHULZ_COEFFICIENTS, NEWTON_SCHULZ_STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 class MuonAndAdamW(torch.optim.AdamW):
-    """Muon for `matrices`, (A, B) each, and AdamW for the rest; one learning rate for both."""
+    """Muon for `matrices`, (A, B) each, and AdamW for `rest`; both have the same learning rate."""
 
     def __init__(self, matrices: list[Tensor], rest: list[Tensor], learning_rate: float):
         groups = [{"params": matrices, "muon": True}, {"params": rest, "muon": False}]
@@ -24,27 +27,31 @@ class MuonAndAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure=None):
-        """Make a step. Matrices have no gradient afterwards: AdamW passes over those without."""
+        """Take a step with Muon, then one with AdamW.
+
+        Muon sets the gradients of matrices to None, so that AdamW skips these.
+        """
         for group in self.param_groups:
             for weight in group["params"] if group["muon"] else ():
                 momentum = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
                 momentum.lerp_(weight.grad, 1 - MOMENTUM)
                 direction = orthogonal(weight.grad.lerp(momentum, MOMENTUM))
-                size = group["lr"] * LIKE_ADAMW * max(weight.shape) ** 0.5
+                # The entries of `direction` have a root mean square of 1 / sqrt(max(A, B)).
+                size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5
                 weight.sub_(direction, alpha=size)
                 weight.grad = None
         return super().step(closure)
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Return a matrix, (A, B), with the same singular vectors and singular values of 0.68 to 1.21.
+    """Return a matrix, (A, B), with the same singular vectors, and singular values near 1.
 
-    Those below 1/500 of the matrix's norm come out smaller.
+    They are between 0.68 and 1.21, or smaller if the original one is below 1/500 of the norm.
     """
     wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.T
     wide = wide / wide.norm().clamp(min=1e-7)
-    a, b, c = NEWTON_SCHULZ
-    for _ in range(TIMES):
+    a, b, c = NEWTON_SCHULZ_COEFFICIENTS
+    for _ in range(NEWTON_SCHULZ_STEPS):
         square = wide @ wide.T
         polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
         wide = torch.addmm(wide, polynomial, wide, beta=a)

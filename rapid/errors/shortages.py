@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
 
-REPEAT = "then give the same command again"
+REPEAT = "then run the same command again"
 
 
 @dataclass(frozen=True)
@@ -26,40 +26,40 @@ class Shortage:
 
 SHORTAGES = [
     Shortage(
-        "no room on the disk",
+        "no space left on the disk",
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
         r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
         r"|unexpected pos \d+ vs|basic_ios::clear: iostream error",  # torch.save's
-        f"Free some, {REPEAT}: `rapid plan` says how much an experiment takes",
+        f"Free some space, {REPEAT}. `rapid plan` says how much an experiment takes",
     ),
     Shortage(
-        "not allowed",
+        "permission denied",
         (errno.EACCES, errno.EPERM, errno.EROFS),
         r"Permission denied|Operation not permitted|Read-only file system|\(os error (13|1|30)\)",
-        "Let this user write there, or work in a folder of your own; caches follow HF_HOME and "
-        "XDG_CACHE_HOME",
+        "Give this user write access, or work in a folder of your own; HF_HOME and "
+        "XDG_CACHE_HOME set where caches are",
     ),
     Shortage(
-        "no memory",
+        "out of memory",
         (errno.ENOMEM,),
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
         r"|bad_alloc|can't start new thread"
         r"|error return without exception set",  # from C code that got no memory
-        "Lower training.micro_batch (of SFT: sft.micro_batch) or set it to auto, or raise the "
-        f"limit (ulimit -v, the job's memory), {REPEAT}: "
-        "`rapid plan` says how much a job takes",
+        "Lower training.micro_batch (sft.micro_batch for SFT) or set it to auto, or "
+        f"raise the memory limit (ulimit -v, the job's memory in SLURM), {REPEAT}. `rapid "
+        "plan` says how much a job takes",
     ),
     Shortage(
-        "something is in the way",
+        "a file or folder is in the way",
         (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
         r"Not a directory|File exists|Is a directory",
         f"Move it away, {REPEAT}",
     ),
     Shortage(
-        "the disk does not answer",
+        "the disk cannot be read or written",
         (errno.EIO, errno.ESTALE),
         r"Input/output error|Stale file handle",
-        f"See dmesg, mount it again, {REPEAT}",
+        f"See dmesg, mount the disk again, {REPEAT}",
     ),
     Shortage(
         "too many open files",
@@ -74,7 +74,7 @@ def describe_shortage(error: BaseException) -> str | None:
     """Return a line on what is lacking and what to do; None if the error has another cause."""
     for cause in _iterate_causes(error):
         if isinstance(cause, ModuleNotFoundError) and (extra := find_extra(cause.name or "")):
-            return f"{cause}. Say `make setup`, or pip install -e '.[{extra}]' in the repository"
+            return f"{cause}. Run `make setup`, or `pip install -e '.[{extra}]'` in the clone"
         message = " ".join(str(cause).split())
         for shortage in SHORTAGES:
             if (

@@ -1,5 +1,5 @@
-"""Graders: what turns a completion into a reward.
+"""Graders, which turn completions into rewards.
 
-`code` runs programs in a sandbox, `math` compares answers, `lean` checks proofs. All of them offer
-what `grader.Grader` says and answer with a reason of `verdicts`. `pool` has several side by side.
+`code` runs programs in a sandbox, `math` compares answers, `lean` checks proofs. All graders
+implement `grader.Grader` and return a `verdicts.Verdict`. `pool` runs several graders in parallel.
 """

@@ -1,4 +1,8 @@
-"""The interface of all graders, and the errors that they may raise."""
+"""The interface of all graders, and the errors that they may raise.
+
+A grader decides whether a completion solves a problem, and returns a verdict: a reward and a reason
+(`rapid.grading.verdicts`).
+"""
 
 from typing import Protocol, Self, TypeVar
 
@@ -7,31 +11,31 @@ from rapid.grading.verdicts import Verdict
 
 
 class Problem(Protocol):
-    """The fields that every problem has. A grader's own protocol adds those that it reads."""
+    """The fields that every problem has. Each grader's protocol adds the fields that it reads."""
 
     id: str
-    digest: str  # of all that the problem says
+    digest: str  # SHA-256 of all fields
 
 
 AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
 
 
 class BadProblem(BadInput):
-    """No completion of this problem can be graded: the problem is at fault, not the completion."""
+    """The problem has a fault, so none of its completions can be graded."""
 
 
 class GraderDied(RuntimeError):
-    """A grader's own process died, not the completion's: there is no verdict on the completion."""
+    """A grader's own process died, so there is no verdict. The completion is not to blame."""
 
 
 class GradingFailed(RuntimeError):
-    """Graders die too often: the remaining verdicts would be a biased sample."""
+    """Graders die so often that the verdicts that are left would be a biased sample."""
 
 
 class Grader(Protocol[AProblem]):
     """Decides whether a completion solves a problem.
 
-    A grader owns processes: use it as a context manager, on one problem kind, for a whole run.
+    A grader owns processes. Use it as a context manager, for one kind of problem and a whole run.
     """
 
     def __enter__(self) -> Self: ...
@@ -39,20 +43,20 @@ class Grader(Protocol[AProblem]):
     def __exit__(self, *_: object) -> None: ...
 
     def walls(self) -> str:
-        """Return a description of the walls around a completion; "" where none are needed.
+        """Describe the walls: what separates a completion's code from the rest of the machine.
 
-        The grader must have started.
+        Returns "" if no code is run, as in the math grader. The grader must have started.
         """
         ...
 
     def prepare(self, problem: AProblem) -> None:
-        """Do in advance what a problem's first verdict would wait for. `grade` works without it."""
+        """Do the slow work for a problem before its first verdict. Calling this is optional."""
         ...
 
     def grade(self, problem: AProblem, completion: str) -> Verdict:
-        """Grade one completion. Whatever a completion does, this returns a verdict.
+        """Grade one completion. Crashes, time-outs and attacks of the completion are verdicts too.
 
         Raises:
-            GraderDied: the grader itself did not survive. It can be asked again.
+            GraderDied: the grader's own process died. The call can be repeated.
         """
         ...

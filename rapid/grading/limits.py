@@ -1,56 +1,62 @@
 """Every limit of grading, with its unit. A megabyte (MB) is 1e6 bytes.
 
-The seconds of a verdict are `timeout` in params.yaml. Processes that stand beside hostile code
-import nothing of `rapid`: they are handed their limits when they start. What Lean's constructors
-can hold, and the pages of the WebAssembly Lean's memory, stand where they are enforced:
-`grading/lean/Export.lean`, and `replay.js` and `runtime.js` in `grading/lean/wasm`.
+The time limit of a verdict is not here: it is the benchmark's `timeout` in params.yaml. Processes
+that run beside hostile code import nothing from `rapid`; they get their limits when they start.
+
+Two kinds of limits are defined where they are enforced: what Lean's constructors can hold
+(`Export.lean` and `wasm/replay.js` in `grading/lean`), and the size of the WebAssembly Lean's
+memory (`wasm/runtime.js`).
 """
 
 # --- Python code ---
 
-CODE_MB = 4295  # address space of a completion: EvalPlus's 4 GiB, which some references need
-CODE_RUNNER_MB = 256  # for the runner, beside its one job
-CODE_RESOURCES = {  # of a completion's process, by the name of the RLIMIT_ that enforces it
+# Address space of the process that runs a completion: EvalPlus's 4 GiB, which some reference
+# solutions need.
+CODE_MB = 4295
+CODE_RUNNER_MB = 256  # memory of the runner, the process that forks one child per completion
+CODE_RESOURCES = {  # of the child, by the name of the RLIMIT_ that enforces each
     "NPROC": 0,  # further processes and threads
     "NOFILE": 32,  # open files
     "FSIZE": 0,  # bytes written to a file
     "CORE": 0,  # bytes of a core dump
 }
-# A completion may take so many times as long as the reference solution, as in EvalPlus, but not
-# over so many seconds because of that.
+# Where the reference solution is slow, a completion may run longer than the benchmark's timeout:
+# this many times as long as the reference solution, as in EvalPlus, but at most CODE_SLOW_SECONDS.
 CODE_SLOWNESS = 4.0
 CODE_SLOW_SECONDS = 60.0
-# One output of a completion, beyond a multiple of the longest expected one:
+# Size of one output of a completion, in addition to a multiple of the longest expected output
+# (code/reference.py): bytes, and numbers, strings and containers.
 CODE_LINE_BYTES = 65_536
-CODE_VALUES = 10_000  # numbers, strings and containers in it
-REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, not to be fast
-REFERENCE_LINE_BYTES = 256_000_000  # of one expected output
-# For the runner to say hello: too short, and a busy machine gets weaker walls.
+CODE_VALUES = 10_000
+REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, but may be slow
+REFERENCE_LINE_BYTES = 256_000_000  # of one output of a reference solution
+# Until the runner sends its first message. If this is too short, a busy machine falls back to a
+# weaker layer of the sandbox.
 CODE_START_SECONDS = 60.0
-CODE_GRACE_SECONDS = 2.0  # for the runner to end a child, beyond the time of the job
-CODE_REPLY_SECONDS = 30.0  # for the runner to report a child's end: longer, and it is stuck
+CODE_GRACE_SECONDS = 2.0  # beyond a job's time limit, for the runner to end the child
+CODE_REPLY_SECONDS = 30.0  # for the runner to report a child's end; after that it counts as dead
 
 # --- Mathematical answers ---
 
-MATH_CHARACTERS = 1000  # of an answer that is worth reading; MATH's are far shorter
-MATH_BYTES = 4_000_000_000  # address space of the process that compares; 9^{9^9} asks for more
-MATH_MB = 5000  # of that process and the worker around it
-MATH_START_SECONDS = 120.0  # for sympy to be imported, from a cold disk on a busy machine
-MATH_GRACE_SECONDS = 2.0  # for a worker to end
-MATH_REPLY_SECONDS = 30.0  # beyond its timeout, for a worker's reply: longer, and it is stuck
+MATH_CHARACTERS = 1000  # of an answer; a longer one is unparsable. MATH's are far shorter
+MATH_BYTES = 4_000_000_000  # address space of the process that compares; 9^{9^9} needs more
+MATH_MB = 5000  # memory of that process and of the worker that forks it, together
+MATH_START_SECONDS = 120.0  # to import sympy, from a cold disk on a busy machine
+MATH_GRACE_SECONDS = 2.0  # for a worker to end by itself before it is killed
+MATH_REPLY_SECONDS = 30.0  # beyond the timeout, for a worker's reply; then it counts as dead
 
 # --- Lean ---
 
-LEAN_PROOF_BYTES = 8192  # of a proof, in UTF-8
-LEAN_EXPORT_BYTES = 1 << 26  # a proof has some ten thousand
-LEAN_LINE_BYTES = 1 << 20  # of an answer, which has some thousand
-LEAN_WORN_MB = 1500  # of memory, above which a process is replaced after its answer
-LEAN_LENT_MB = 1000  # of memory, above which a process goes to no other job; unused it has 600
-LEAN_WASM_MB = 3000  # Lean's memory has a limit of its own (runtime.js), as node's has here
-LEAN_NODE_HEAP_MEBIBYTES = 1024  # beside Lean's own memory
-LEAN_NODE_STACK_KIBIBYTES = 16_000
-LEAN_NATIVE_MB = 16_000  # Mathlib's files, which are mapped into memory, are 5000 of them
-LEAN_STACK_KIBIBYTES = 65_536  # for deep recursion; 8192 is usual
-LEAN_START_SECONDS = 300.0  # for importing the header: seconds for core Lean, a minute for Mathlib
-LEAN_STARTS = 3  # of a process that something outside keeps ending before it is ready
-LEAN_CHECKERS = 2  # pairs of Lean processes of one grader, one for each header; a gigabyte each
+LEAN_PROOF_BYTES = 8192  # of a proof's text, in UTF-8; a longer one is forbidden
+LEAN_EXPORT_BYTES = 1 << 26  # of an elaborated proof as data; usually some ten thousand
+LEAN_LINE_BYTES = 1 << 20  # of a Lean process's answer, without the export; usually some thousand
+LEAN_WORN_MB = 1500  # a process with more memory is replaced after its answer
+LEAN_LENT_MB = 1000  # a process with more memory is not lent to another job; an unused one has 600
+LEAN_WASM_MB = 3000  # memory of node, the WebAssembly Lean's included (bounded in runtime.js too)
+LEAN_NODE_HEAP_MEBIBYTES = 1024  # node's JavaScript heap; Lean's memory is not in it
+LEAN_NODE_STACK_KIBIBYTES = 16_000  # V8's stack
+LEAN_NATIVE_MB = 16_000  # memory of a native Lean; Mathlib's memory-mapped files take 5000 of it
+LEAN_STACK_KIBIBYTES = 65_536  # a Lean process's stack, for deep recursion; 8192 is usual
+LEAN_START_SECONDS = 300.0  # to import the header: seconds for core Lean, a minute for Mathlib
+LEAN_STARTS = 3  # attempts to start a process that is killed from outside before it is ready
+LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps, one per header; a gigabyte each

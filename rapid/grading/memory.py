@@ -1,8 +1,8 @@
-"""Limits the memory of graders: every process that grades is started through `limit_memory`.
+"""Limits the memory of graders: every grader process is started with `limit_memory`.
 
-- Where memory runs out, Linux ends a grader and not the trainer beside it (`oom_score_adj`).
-- A grader and all that it starts share a limit on memory: a group of cgroup v2 where this user may
-  make one, a limit on the address space of each process elsewhere.
+- If the machine runs out of memory, Linux kills a grader and not the trainer (`oom_score_adj`).
+- A grader and its child processes share one memory limit. It is a cgroup v2 ("group" below) if this
+  user may make one. Otherwise each process has a limit on its address space.
 """
 
 import atexit
@@ -15,12 +15,13 @@ import subprocess
 from pathlib import Path
 
 _MOUNT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_MEMBERS = "cgroup.procs"  # in a group's folder: its processes
-_numbers = itertools.count()
+_MEMBERS = "cgroup.procs"  # file in a group's folder: a process that writes its id there joins
+_numbers = itertools.count()  # of the groups of this process
 
-# A shell that limits itself and then becomes the command. Its arguments: the address space in KiB,
-# the file that takes it into a group, the command. A group that does not take it is an error; an
-# address space that is above the limit already in force is none.
+# A shell that limits itself and then becomes the command. Its arguments: the address space in KiB
+# ("" for no limit), the `cgroup.procs` of the group to join ("" for none), and the command. It is
+# an error if joining the group fails. It is no error if `ulimit` fails, because then a lower limit
+# is in force already.
 _SCRIPT = """
 { echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null
 [ -z "$1" ] || ulimit -v "$1" 2>/dev/null
@@ -31,7 +32,7 @@ exec "$@"
 
 
 class LimitedCommand(list[str]):
-    """A command line from `limit_memory`, the only one that `worker.Worker` starts."""
+    """A command line from `limit_memory`. `worker.Worker` starts no other command line."""
 
 
 def limit_memory(
@@ -40,9 +41,10 @@ def limit_memory(
     """Return the command line that runs `command` as a grader, with its memory limited.
 
     Args:
-        memory_mb: 1e6 bytes; None for no limit.
-        address_space: whether the limit may be one on address space. Not for programs that reserve
-            far more than they use, as V8 does for WebAssembly; these have no limit without cgroups.
+        memory_mb: the limit in 1e6 bytes; None for no limit.
+        address_space: whether to limit the address space if there are no cgroups. Not for programs
+            that reserve far more address space than they use, as V8 does for WebAssembly; without
+            cgroups their memory is not limited.
     """
     members, kibibytes = "", ""
     if memory_mb is not None:
@@ -54,9 +56,9 @@ def limit_memory(
 
 
 def remove_group(command: list[str]) -> None:
-    """Remove the group that `limit_memory` made for a command, once its processes have ended.
+    """Remove the group that `limit_memory` made for this command line.
 
-    Where one is still there it stays until this process ends.
+    If one of its processes still runs, the group stays until this process ends.
     """
     for argument in command:
         if argument.endswith(f"/{_MEMBERS}"):
@@ -66,7 +68,7 @@ def remove_group(command: list[str]) -> None:
 
 @functools.cache
 def _find_groups_folder() -> Path | None:
-    """Return the folder in which this process may make groups that limit memory, if any."""
+    """Return a folder in which this process may make groups that limit memory; None without one."""
     try:
         lines = _MEMBERSHIP.read_text().splitlines()
     except OSError:
@@ -74,8 +76,8 @@ def _find_groups_folder() -> Path | None:
     current = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     if current is None:
         return None
-    # A user may write to the groups above that were delegated to him. Root may write to all, but
-    # has no business in those of others.
+    # An ordinary user may write to the parent groups that were delegated to the user. Root may
+    # write to all groups, but should not write to those of other programs.
     above = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(current).parents]
     for folder in [_MOUNT / current, *above]:
         if _limits_memory(folder):
@@ -89,7 +91,7 @@ os.register_at_fork(after_in_child=_find_groups_folder.cache_clear)  # a child m
 
 
 def _limits_memory(folder: Path) -> bool:
-    """Return whether groups in this folder limit memory and take processes of this user."""
+    """Return whether groups in this folder limit memory and this user's processes may join them."""
     try:
         controllers = (folder / "cgroup.subtree_control").read_text().split()
         if "memory" not in controllers or not os.access(folder, os.W_OK):
@@ -102,19 +104,19 @@ def _limits_memory(folder: Path) -> bool:
 
 
 def _make_group(folder: Path, memory_mb: int) -> Path:
-    """Make a group in which Linux ends the largest process when all need more than this memory."""
+    """Make a group. If its processes together exceed this memory, Linux kills the largest one."""
     group = folder / f"rapid-{os.getpid()}-{next(_numbers)}"
-    group.mkdir(exist_ok=True)  # one that an earlier process of this id left
+    group.mkdir(exist_ok=True)  # an earlier process with this id may have left it
     (group / "memory.max").write_text(str(memory_mb * 1_000_000))
-    with contextlib.suppress(OSError):  # a kernel without swap, or one before 4.19
+    with contextlib.suppress(OSError):  # no swap in this kernel, or before Linux 4.19
         (group / "memory.swap.max").write_text("0")
     return group
 
 
 def _remove_groups(folder: Path, of_the_dead: bool = False) -> None:
-    """Remove the groups of this process, or those that dead ones left. Groups in use stay."""
+    """Remove the empty groups of this process, or of processes that have ended (`of_the_dead`)."""
     for group in folder.glob("rapid-*-*"):
-        match = re.fullmatch(r"rapid-(\d+)-\d+", group.name)  # not every such name is a group's
+        match = re.fullmatch(r"rapid-(\d+)-\d+", group.name)  # other programs may use such names
         owner = int(match[1]) if match else None
         if owner and (not Path(f"/proc/{owner}").exists() if of_the_dead else owner == os.getpid()):
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Runs several graders side by side, remembers their verdicts, and asks again when one dies."""
+"""Runs several graders in parallel, caches their verdicts, and retries when a grader dies."""
 
 import logging
 import threading
@@ -16,45 +16,48 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-MOST_UNGRADED = 0.01  # share of verdicts that may be infrastructure's, or one
+# At most this share of the verdicts may have the reason `infrastructure` (the grader died twice
+# over the completion). One such verdict is always allowed.
+MOST_UNGRADED = 0.01
 
 
 class RememberedVerdict:
-    """The verdict on a completion, once there is one, and a lock for whoever obtains it."""
+    """The verdict on a completion, None until it is graded. `lock` is held while it is graded."""
 
     def __init__(self):
-        self.turn = threading.Lock()
+        self.lock = threading.Lock()
         self.verdict: Verdict | None = None
 
 
 class SteadyGrader:
-    """Several graders of one kind, which remember verdicts and are asked again after a death.
+    """A pool of graders for one benchmark, with a cache of verdicts and a retry when one dies.
 
-    Each has its own processes. A call takes a free one, or waits for one.
+    Each grader has its own processes. A call uses a free grader, or waits until one is free.
 
-    A model in training repeats itself, and within a run a verdict depends on nothing but the
-    problem and the completion. So each completion is graded once, and concurrent calls wait for
-    that verdict. Verdicts are kept in memory and never written: no run is faster because of an
-    earlier one, or sees verdicts of another version of the code.
+    A model in training often repeats a completion, and within a run a verdict depends only on the
+    problem and the completion. So each completion is graded once; concurrent calls with the same
+    completion wait for its verdict. The cache is in memory only. If it were written to disk, a run
+    could be faster because of an earlier run, or get verdicts of another version of the code.
 
-    After a second death the verdict is `infrastructure`, without reward, and is not remembered.
-    `reasons` counts all verdicts by reason. Safe to share between threads.
+    If a grader dies twice over a completion, the verdict is `infrastructure`, without reward, and
+    is not cached. `reasons` counts all verdicts by reason. Safe to share between threads.
 
     Args:
-        name: of the benchmark, for messages.
-        make: makes one grader.
-        workers: how many.
+        name: the benchmark's name, for messages.
+        make: returns a new grader.
+        workers: number of graders.
     """
 
     def __init__(self, name: str, make: Callable[[], Grader], workers: int = 1):
         self.name = name
-        self.hits = 0  # verdicts that were remembered
+        self.hits = 0  # verdicts from the cache
         self.reasons: Counter[str] = Counter()
         self._graders = [make() for _ in range(workers)]
         self._free: SimpleQueue[Grader] = SimpleQueue()
         for grader in self._graders:
             self._free.put(grader)
         self._open = ExitStack()
+        # By the problem's digest and the completion.
         self._memories: dict[tuple[str, str], RememberedVerdict] = {}
         self._last_death = ""
         self._lock = threading.Lock()
@@ -73,21 +76,25 @@ class SteadyGrader:
         return self._graders[0].walls()
 
     def prepare(self, problem: Problem) -> None:
-        self._ask_twice(lambda: self._lend(lambda grader: grader.prepare(problem)))
+        self._retry_once(lambda: self._with_free_grader(lambda grader: grader.prepare(problem)))
 
     def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
-        """Have each grader do what takes longer the first time. These verdicts do not count."""
+        """Warm up each grader with these completions. Their verdicts are not counted or cached.
+
+        For graders with a method `rehearse` only (Lean).
+        """
         for grader in self._graders:
-            self._ask_twice(lambda grader=grader: grader.rehearse(exercises))
+            self._retry_once(lambda grader=grader: grader.rehearse(exercises))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Grade one completion.
 
         Raises:
-            GradingFailed: more than one verdict, and more than 1 % of them, are infrastructure's.
+            GradingFailed: more than one verdict, and more than 1 % of all verdicts, have the reason
+                `infrastructure`.
         """
         try:
-            verdict = self._ask_twice(lambda: self._remembered(problem, completion))
+            verdict = self._retry_once(lambda: self._grade_cached(problem, completion))
         except GraderDied as error:
             verdict = verdicts.verdict(verdicts.INFRASTRUCTURE)
             self._last_death = str(error)
@@ -96,38 +103,43 @@ class SteadyGrader:
             ungraded, total = self.reasons[verdicts.INFRASTRUCTURE], self.reasons.total()
         if ungraded > max(1, MOST_UNGRADED * total):
             raise GradingFailed(
-                f"the grader of {self.name} died twice over each of {ungraded} of {total} "
-                f"completions, which is more than {MOST_UNGRADED:.0%}; the last time: "
-                f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), at free "
-                "memory, and for whoever ends processes here"
+                f"the grader of {self.name} died twice on each of {ungraded} of {total} "
+                f"completions, which is more than {MOST_UNGRADED:.0%}; the last death: "
+                f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), "
+                "check the free memory, and find out whether something ends processes on "
+                "this machine"
             )
         return verdict
 
-    def _remembered(self, problem: Problem, completion: str) -> Verdict:
+    def _grade_cached(self, problem: Problem, completion: str) -> Verdict:
+        """Return the cached verdict on a completion, or grade it and cache the verdict."""
         try:
             completion.encode()
-        except UnicodeEncodeError:  # half a surrogate pair: no text at all
+        except UnicodeEncodeError:  # half a surrogate pair, which is not text
             return verdicts.verdict(verdicts.UNPARSABLE)
         with self._lock:
             memory = self._memories.setdefault((problem.digest, completion), RememberedVerdict())
-        with memory.turn:
+        with memory.lock:
             if memory.verdict is None:
-                memory.verdict = self._lend(lambda grader: grader.grade(problem, completion))
+                memory.verdict = self._with_free_grader(
+                    lambda grader: grader.grade(problem, completion)
+                )
             else:
                 self.hits += 1
             return memory.verdict
 
-    def _lend(self, use: Callable[[Grader], Result]) -> Result:
-        """Return the result of `use` on a free grader."""
+    def _with_free_grader(self, use: Callable[[Grader], Result]) -> Result:
+        """Call `use` with a free grader, as soon as there is one, and return its result."""
         grader = self._free.get()
         try:
             return use(grader)
         finally:
             self._free.put(grader)
 
-    def _ask_twice(self, ask: Callable[[], Result]) -> Result:
+    def _retry_once(self, ask: Callable[[], Result]) -> Result:
+        """Return the result of `ask`, called a second time if a grader dies in the first call."""
         try:
             return ask()
         except GraderDied as error:
-            log.warning("the grader of %s died, and is asked again: %s", self.name, error)
+            log.warning("the grader of %s died, and is started again: %s", self.name, error)
         return ask()

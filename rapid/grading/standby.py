@@ -1,8 +1,9 @@
-"""Graders' processes that outlive a job: the fork server keeps them and lends them to its jobs.
+"""Grader processes that outlive a job, so that the next job need not start them.
 
-A job is forked from the fork server, so it has the sockets of what is lent to it. A process serves
-one job at a time. When that job has ended well, the next may have it; when it failed or was killed,
-the process is ended.
+The fork server (`rapid.processes.fork_server`) is a process with warm imports that forks one
+process per job. It also keeps grader processes and lends them to its jobs: a forked job inherits
+the sockets to them. A grader process serves one job at a time. After a job that succeeded it is
+lent again; after a job that failed or was killed it is ended.
 """
 
 import contextlib
@@ -17,25 +18,27 @@ AWorker = TypeVar("AWorker", bound=Worker)
 
 
 class Standby(Generic[AWorker]):
-    """Keeps sets of processes, one of each role, as many as there are jobs at a time.
+    """Keeps sets of grader processes in the fork server: one set per job that runs at a time.
 
     Args:
-        start: starts a process of a role, which does nothing until its borrower asks it to: its
-            work is on the borrower's cores.
-        roles: of a set.
+        start: starts a process for a role. The process does no work until its borrower asks for
+            it, so that the work is done on the CPU cores of the borrowing job.
+        roles: the roles of a set, one process each, such as "author" and "judge" for Lean.
     """
 
     def __init__(self, start: Callable[[Any], AWorker], roles: Sequence[str]):
         self._start, self._roles = start, roles
-        self._idle: list[dict[str, AWorker]] = []  # of the fork server
-        self._lent: dict[str, AWorker] = {}  # to the job that this process is, or forks next
+        self._idle: list[dict[str, AWorker]] = []  # sets that no job has; used in the fork server
+        # In the fork server: the set for the job that is forked next. In a job: its set.
+        self._lent: dict[str, AWorker] = {}
         os.register_at_fork(after_in_parent=self._lent.clear)
 
     def lend(self) -> Callable[[bool], None] | None:
-        """Lend a set to the job that is forked next.
+        """Lend a set of processes to the job that is forked next.
 
         Returns:
-            What to call when it has ended: whether it ended well. None where none can be started.
+            A function to call when that job has ended, with whether it succeeded. None if the
+            processes cannot be started.
         """
         workers = self._idle.pop() if self._idle else {}
         try:
@@ -44,7 +47,7 @@ class Standby(Generic[AWorker]):
                     workers.pop(role).end()
                 if role not in workers:
                     workers[role] = self._start(role)
-        except (OSError, RuntimeError):  # the job starts its own, or says why not
+        except (OSError, RuntimeError):  # the job will try, and report the error
             for worker in workers.values():
                 worker.end()
             return None
@@ -52,6 +55,7 @@ class Standby(Generic[AWorker]):
         return lambda ended_well: self._take_back(workers, ended_well)
 
     def _take_back(self, workers: dict[str, AWorker], ended_well: bool) -> None:
+        """Keep the processes of a job that has ended for the next job; end them if it failed."""
         for role, worker in list(workers.items()):
             if not (ended_well and worker.lives):
                 workers.pop(role).end()
@@ -59,11 +63,14 @@ class Standby(Generic[AWorker]):
             self._idle.append(workers)
 
     def borrow(self, role: str, fits: Callable[[AWorker], bool] = lambda _: True) -> AWorker | None:
-        """Return what was lent to this job in a role, once, if it fits: now on the job's cores."""
+        """Return the process that was lent to this job for a role, moved to the job's CPU cores.
+
+        Returns None if there is none, `fits` rejects it, or it was returned before.
+        """
         worker = self._lent.get(role)
         if worker is None or not worker.is_borrowed or not fits(worker):
             return None
-        with contextlib.suppress(OSError):  # it has ended, which the next question finds out
+        with contextlib.suppress(OSError):  # the process has ended: the next request will notice
             for task in Path(f"/proc/{worker.pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), os.sched_getaffinity(0))
         return self._lent.pop(role)

@@ -1,8 +1,9 @@
 """The reasons of verdicts: a closed set, declared once.
 
-Every grader uses these and no others, so that the counts in evaluation.json mean the same thing
-for code, mathematics and Lean. The processes of graders say them as text; what each may say follows
-from this list, and tests/grading/test_verdicts.py compares their sources with it.
+All graders use the reasons of this list, so that the counts in evaluation.json mean the same for
+code, mathematics and Lean. The processes of graders, some of which are in JavaScript or Lean, send
+reasons as text. Which reasons a process may send follows from this list, and
+tests/grading/test_verdicts.py compares the sources of the processes with it.
 """
 
 import sys
@@ -19,10 +20,10 @@ class Reason(NamedTuple):
     """A reason of a verdict.
 
     Args:
-        meaning: for documents.
-        graders: the graders that give it.
-        is_of_completion: whether the completion is responsible. Otherwise the grader or the problem
-            is at fault, and there is no reward.
+        meaning: description for the documentation.
+        graders: the graders that use this reason: "code", "math", "lean".
+        is_of_completion: whether the completion caused the verdict. Otherwise the grader or the
+            problem is at fault, and the reward is None.
     """
 
     meaning: str
@@ -30,46 +31,47 @@ class Reason(NamedTuple):
     is_of_completion: bool = True
 
 
-REASONS: dict[str, Reason] = {}  # by name, in the order of documents
+REASONS: dict[str, Reason] = {}  # by name, in the order of the documentation
 
 
 def _declare(name: str, meaning: str, graders: str, is_of_completion: bool = True) -> str:
+    """Add a reason to `REASONS` and return its name. `graders` are separated by spaces."""
     REASONS[name] = Reason(meaning, frozenset(graders.split()), is_of_completion)
     return name
 
 
-PASSED = _declare(evaluations.PASSED, "correct; the only one with reward 1", "code math lean")
+PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1", "code math lean")
 WRONG_ANSWER = _declare(
-    "wrong_answer", "ran, or was read, and is not the expected answer", "code math lean"
+    "wrong_answer", "was run or read, and is not the expected answer", "code math lean"
 )
 TIMEOUT = _declare("timeout", "did not finish in time", "code math lean")
-MEMORY = _declare("memory", "asked for more memory than allowed", "code math lean")
+MEMORY = _declare("memory", "needed more memory than allowed", "code math lean")
 CRASHED = _declare(
-    "crashed", "raised an exception, exited or died before it had answered", "code math lean"
+    "crashed", "raised an exception, exited or died before answering", "code math lean"
 )
 FORBIDDEN = _declare(
     "forbidden",
-    "tried what it may not: files, network, processes, `sorry`, lemmas outside",
+    "used something forbidden: files, network, processes, `sorry`, axioms, other lemmas",
     "code lean",
 )
 UNPARSABLE = _declare("unparsable", "is not a program, proof or expression", "code math lean")
-NO_ANSWER = _declare("no_answer", "holds no answer: no such function, no `\\boxed{}`", "code math")
+NO_ANSWER = _declare("no_answer", "has no answer: no such function, no `\\boxed{}`", "code math")
 INFRASTRUCTURE = _declare(
     "infrastructure",
-    "nothing: the grader itself died twice over it; no reward",
+    "not graded: the grader died twice over it; no reward",
     "code math lean",
     is_of_completion=False,
 )
 BAD_PROBLEM = _declare(
     "bad_problem",
-    "nothing: its problem cannot be graded; no reward; of `rapid grade` alone",
+    "not graded: its problem is at fault; no reward; only in `rapid grade`",
     "code lean",
     is_of_completion=False,
 )
 
 
 def select_reasons(grader: str, but: Iterable[str] = ()) -> set[str]:
-    """Return the names of the reasons that a completion can bring about in a grader.
+    """Return the names of the reasons that a completion can cause in a grader.
 
     Args:
         grader: "code", "math" or "lean".
@@ -86,8 +88,8 @@ def select_reasons(grader: str, but: Iterable[str] = ()) -> set[str]:
 class Verdict(Record):
     """A grader's verdict on one completion.
 
-    `reward` is 1.0 for a correct completion, 0.0 for any other, and None where the grader died or
-    the problem is at fault.
+    `reward` is 1.0 for a correct completion, 0.0 for an incorrect one, and None if the grader died
+    or the problem is at fault. `reason` is a name of `REASONS`.
     """
 
     reward: float | None = Field(ge=0, le=1)
@@ -95,7 +97,7 @@ class Verdict(Record):
 
 
 def verdict(reason: str) -> Verdict:
-    """Return the verdict with this reason; raise ValueError if it is none of `REASONS`."""
+    """Return the verdict with this reason; raise ValueError if `REASONS` does not have it."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
     reward = float(reason == PASSED) if REASONS[reason].is_of_completion else None

@@ -1,4 +1,4 @@
-"""Processes that work for graders: started, asked over a socket, and ended in one way."""
+"""Processes that work for graders: starts them, sends them requests over a socket, ends them."""
 
 import contextlib
 import os
@@ -10,26 +10,27 @@ import time
 
 from rapid.grading.memory import LimitedCommand, remove_group
 
-CHUNK = 1 << 18  # bytes
+CHUNK = 1 << 18  # bytes read from a socket at a time
 
 
 class Worker(subprocess.Popen):
-    """A process whose standard input is a socket; `connection` is our end of it.
+    """A process whose standard input is a socket. `connection` is the grader's end of the socket.
 
-    It leads a session of its own, so that Ctrl-C reaches the grader alone, which then ends it.
+    The process leads its own session, so Ctrl-C reaches the grader only, which then ends the
+    process.
 
     Args:
-        command: the command line, from `memory.limit_memory`: no other is started.
-        answers_on_stdout: whether its standard output is the socket, too, and not discarded.
+        command: the command line from `memory.limit_memory`, so that its memory is limited.
+        answers_on_stdout: whether standard output is the socket too. Otherwise it is discarded.
         options: for `subprocess.Popen`.
 
     Raises:
-        TypeError: the memory of the command is not limited.
+        TypeError: `command` is not from `limit_memory`.
     """
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
-            raise TypeError(f"the memory of this command is not limited: {command}")
+            raise TypeError(f"the memory of this command cannot be limited: {command}")
         self._owner = os.getpid()
         self.connection, far_end = socket.socketpair()
         with far_end:
@@ -42,13 +43,14 @@ class Worker(subprocess.Popen):
             )
 
     def ask(self, message: bytes, seconds: float) -> bytes:
-        """Send a message and return the answer; b"" if none comes in time or the process has ended.
+        """Send a message and return the answer, at most 4096 bytes.
 
-        An empty message waits for what the process says by itself.
+        Returns b"" if there is no answer within `seconds` or the process has ended. If `message` is
+        empty nothing is sent, and the next message of the process is returned.
         """
         self.connection.settimeout(seconds)
         try:
-            if message:  # one that has ended may still have said something
+            if message:  # without one, sendall could raise and hide an answer still to be read
                 self.connection.sendall(message)
             return self.connection.recv(4096)
         except OSError:
@@ -56,19 +58,22 @@ class Worker(subprocess.Popen):
 
     @property
     def lives(self) -> bool:
-        """Return whether it runs. Before it is asked, only its end can be read."""
+        """Return whether the process runs. Call this between requests only.
+
+        Then the process has nothing to say, so a readable socket means that it has ended.
+        """
         has_ended = not self.is_borrowed and self.poll() is not None
         return not (has_ended or select.select([self.connection], [], [], 0)[0])
 
     @property
     def is_borrowed(self) -> bool:
-        """Return whether another process started it: see `rapid.grading.standby`."""
+        """Return whether another process started this one: see `rapid.grading.standby`."""
         return os.getpid() != self._owner
 
     def end(self, patience: float = 0.0) -> None:
-        """End it with all of its group, unless it ends itself within `patience` seconds.
+        """Close the connection, which should end the process, and wait for its end.
 
-        It should, because the connection closes.
+        A process that has not ended within `patience` seconds is killed, with its process group.
         """
         self.connection.close()
         if patience:
@@ -82,15 +87,18 @@ class Worker(subprocess.Popen):
 
 
 class LineTooLong(ValueError):
-    """A line is longer than its reader takes."""
+    """A line is longer than the limit of its `LineReader`."""
 
 
 class LineReader:
-    """Reads lines, and counted bytes between them, from a socket.
+    """Reads lines, and counted bytes between lines, from a socket whose other end may be hostile.
 
-    The other end may be hostile: no line is longer than `limit` bytes, and nothing is waited for
-    beyond a `deadline`, which is a time of `time.monotonic`. Both methods raise TimeoutError then,
-    and EOFError at the end.
+    Args:
+        connection: the socket.
+        limit: maximum length of a line in bytes.
+
+    Both methods take a `deadline`, a time of `time.monotonic`. They raise TimeoutError at the
+    deadline, and EOFError if the other end closes the socket.
     """
 
     def __init__(self, connection: socket.socket, limit: int):
@@ -99,14 +107,14 @@ class LineReader:
         self._unread = bytearray()
 
     def read_line(self, deadline: float) -> bytes:
-        """Return the next line without its end; raise LineTooLong where it is longer."""
+        """Return the next line without its newline; raise LineTooLong if it exceeds the limit."""
         searched = 0
         while (end := self._unread.find(b"\n", searched)) < 0 and len(self._unread) <= self._limit:
             searched = len(self._unread)
             self._receive(deadline)
         if end < 0 or end > self._limit:
             raise LineTooLong(f"a line of over {self._limit} bytes")
-        # What is there already ends, too: there may be lines without end.
+        # Checked for lines that have arrived already, too: the other end could send lines forever.
         if time.monotonic() > deadline:
             raise TimeoutError
         line = bytes(self._unread[:end])
@@ -114,7 +122,7 @@ class LineReader:
         return line
 
     def read_bytes(self, count: int, deadline: float) -> bytes:
-        """Return so many bytes, and drop what came behind them."""
+        """Return the next `count` bytes, and drop bytes that have arrived after them."""
         while len(self._unread) < count:
             self._receive(deadline)
         content = bytes(self._unread[:count])

@@ -58,7 +58,11 @@ def run_in_child(arguments: list[str]) -> int | None:
         status = _send_request(arguments, {**os.environ, ATTEMPT_VARIABLE: str(attempt)})
         if status != RETRY_STATUS:
             break
-        print(f"rapid: others had this job's core: attempt {attempt}", file=sys.stderr)
+        print(
+            "rapid: other processes used this job's core, so the job runs again (attempt "
+            f"{attempt})",
+            file=sys.stderr,
+        )
     return status
 
 
@@ -209,7 +213,10 @@ class _ForkServer:
             pid = os.fork()
         except OSError as error:  # the children that run go on
             with contextlib.suppress(OSError):  # nobody reads the command's log
-                os.write(streams[-1], f"rapid: no child for this job: {error}\n".encode())
+                os.write(
+                    streams[-1],
+                    f"rapid: the fork server cannot start this job: {error}\n".encode(),
+                )
             with contextlib.suppress(OSError):  # the command has ended
                 connection.send(b"1")
             pid = None

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PARENT_DEATH_SIGNAL = 1  # of prctl
-KILLED_HINT = "; if nobody did that, memory ran out: see dmesg"  # ends messages on killed processes
+# Ends messages on killed processes.
+KILLED_HINT = "; if nobody did that, the machine ran out of memory (see dmesg)"
 WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started this job
 
 

@@ -99,9 +99,9 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
     gpus = list_visible_gpus() if count else []
     if count > len(gpus):
         raise BadInput(
-            f"compute.device: gpu: this job needs {count} GPU(s) and may use {len(gpus)}. Lower "
-            f"compute.processes, set {VISIBLE_DEVICES} to GPUs that are there, or set "
-            "compute.device: cpu; nvidia-smi lists this machine's GPUs"
+            f"compute.device: gpu: this job needs {count} GPU(s), but {len(gpus)} can be "
+            f"used. Lower compute.processes, list more GPUs in {VISIBLE_DEVICES}, or set "
+            "compute.device: cpu; `nvidia-smi` lists the GPUs of this machine"
         )
     leased = _lease_locks("GPU", [gpu.identity for gpu in gpus], count, folder)
     names = [gpus[index].name for index in leased]
@@ -130,10 +130,10 @@ def lease_folder(folder: Path) -> Iterator[None]:
         except Timeout:
             owner = lock_file.read_text() or "of another user"
             raise BadInput(
-                f"{folder.parent}: process {owner} works on it. Wait until it ends, or end it"
+                f"{folder.parent}: in use by process {owner}. Wait until it ends, or end it"
             ) from None
     with lock:
-        lock_file.write_text(f"{os.getpid()} of {platform.node()}")
+        lock_file.write_text(f"{os.getpid()} on {platform.node()}")
         yield
 
 
@@ -158,8 +158,8 @@ def _secure_lease_folder(folder: Path) -> None:
     else:
         return
     raise BadInput(
-        f"the folder of leases, {folder}, cannot be trusted: {reason}. Remove it, or set TMPDIR to "
-        "a folder of your own"
+        f"the folder of locks, {folder}, cannot be trusted: {reason}. Remove it, or set "
+        "TMPDIR to a folder of your own"
     )
 
 

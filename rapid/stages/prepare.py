@@ -48,7 +48,8 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     for source in sources:
         if any((folder / file).resolve().is_relative_to(source.resolve()) for file in rows):
             raise BadInput(
-                f"benchmarks.{spec.benchmark}.source: {source} is where this job writes: move it"
+                f"benchmarks.{spec.benchmark}.source: {source} is in the folder that this "
+                "job writes: move it elsewhere"
             )
     counts = {file: len(part) for file, part in rows.items()}
     with record_job("prepare", spec, folder, hash_files(*sources), list(rows)) as notes:
@@ -101,7 +102,7 @@ def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
         for problem in problems:
             first_part, first_id = owners.setdefault(problem.normalized_content, (part, problem.id))
             if first_part != part:
-                leaks.append(f"{first_part} {first_id} is {part} {problem.id}")
+                leaks.append(f"{first_part} {first_id} equals {part} {problem.id}")
     if leaks:
         rest = f" and {len(leaks) - 20} more" if len(leaks) > 20 else ""
         raise BadInput(f"the same problem is in two parts: {'; '.join(leaks[:20])}{rest}")

@@ -56,7 +56,10 @@ class ReportingCallback(TrainerCallback):
                     getattr(callback, event)(*args, **kwargs)
                 except Exception as error:  # no service, a full disk: not the run's
                     self._callbacks.remove(callback)
-                    print(f"{type(callback).__name__} is left out from here on: {error!r}")
+                    print(
+                        f"{type(callback).__name__} failed, and the run goes on without "
+                        f"it: {error!r}"
+                    )
 
 
 class TensorBoardEvents(TensorBoardCallback):

@@ -19,26 +19,26 @@ from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
 
 NO_RESULTS = (
-    "this commit has no results to pull. Where they are: dvc repro, commit dvc.lock, dvc push,"
-    " git push"
+    "it lists no results to pull. On the machine that has them: dvc repro, commit "
+    "dvc.lock, dvc push, git push"
 )
-IN_THE_WAY = "If files here are in its way: rapid restore --force replaces them by what was pushed"
+IN_THE_WAY = "If local files are in the way, `rapid restore --force` replaces them"
 
 
 def advise(files: list[Path]) -> int:
     """Print the state of this folder, and what to do next."""
     if not all(map(Path.is_file, files)):
-        print(f"There is no {files[0]} here: go to the folder that you cloned.")
+        print(f"There is no {files[0]} in this folder: change to the folder of your clone.")
         return 2
     pages = [page for root in list_roots() for page in root.glob(f"{REPORT}/report.html")]
     if pages:
         print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
         print("`snakemake -n` says what is out of date, `rapid verify` which files were changed.")
     elif any(Path(room).is_dir() for room in RESULT_FOLDERS):
-        print("Some jobs are done: `make tables` goes on with the others.")
+        print("Some jobs are done: `make tables` runs the others.")
     else:
-        print("No results yet: `make tables` makes them; README.md says how long that takes.")
-    print("`rapid --help` lists the commands, README.md says what there is.")
+        print("No results yet: `make tables` makes them. README.md says how long that takes.")
+    print("`rapid --help` lists the commands, README.md introduces them.")
     return 0
 
 
@@ -61,7 +61,7 @@ def accept(files: list[Path]) -> int:
     accepted, findings = freshness.accept_code_changes(planned, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
-    print(findings.describe() + ("; reports are to be made again" if accepted else ""))
+    print(findings.describe() + ("; snakemake will make the reports again" if accepted else ""))
     return 1 if findings.changed or findings.stale else 0
 
 

@@ -1,9 +1,11 @@
-"""Operations on the sampled batch: a dict of tensors whose rows are completions, groups contiguous.
+"""Operations on batches: dicts of tensors, with a row per completion.
 
-inference batch  H mini-batches; sampled at once
-mini-batch       N_step completions, whole groups; one optimizer step
+group            completions of one prompt, in contiguous rows
+inference batch  completions that are sampled at once, the data of H optimizer steps
+mini-batch       N_step completions in whole groups, the data of one optimizer step
 
-`rapid.training.micro_batches` cuts a mini-batch into what is run at a time.
+Shapes: N completions, K groups, T tokens. Prompts are padded on the left, completions on the right.
+`rapid.training.micro_batches` splits a mini-batch into forward and backward passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,12 +16,18 @@ from torch import Tensor
 from rapid.algorithms.groups import active_groups
 
 Batch = dict[str, Tensor]
-FORWARD = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")  # what a model sees
-RATIO = "importance_sampling_ratio"  # of TRL's, (N, T) or (N, 1): 1 where there is nothing to weigh
+# Columns that a model's forward pass reads.
+FORWARD_COLUMNS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
+# TRL's column of importance weights that correct vLLM's log-probabilities: (N, T) or (N, 1), 1 at
+# padding.
+RATIO = "importance_sampling_ratio"
 
 
 class RecentRows(torch.utils.data.Dataset):
-    """A dataset whose last `count` rows stay decoded, for those who ask for them again."""
+    """A dataset that caches its last `count` rows.
+
+    transformers' Trainer reads the rows of an inference batch again in each of its H steps.
+    """
 
     def __init__(self, dataset, count: int):
         self._dataset, self._count = dataset, count
@@ -37,27 +45,34 @@ class RecentRows(torch.utils.data.Dataset):
 
 
 def shuffle_endlessly(dataset, seed: int) -> Iterator[int]:
-    """Yield a dataset's indices for ever, each time in another order: the same in all processes."""
+    """Yield a dataset's indices in random order, endlessly, each pass in a new order.
+
+    The order follows from the seed, and is the same in all processes.
+    """
     generator = torch.Generator().manual_seed(seed)
     while True:
         yield from torch.randperm(len(dataset), generator=generator).tolist()
 
 
 def loss_mask(batch: Batch) -> Tensor:
-    """Return which tokens the policy sampled, 1 or 0, (N, T): not what tools answered."""
+    """Return the loss mask, (N, T): 1 for tokens that the policy sampled, else 0.
+
+    Padding and the answers of tools have 0.
+    """
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
 
 def select_rows(batch: Batch, index: slice | Tensor) -> Batch:
-    """Return some completions of a batch."""
+    """Return the rows of a batch at an index."""
     return {name: value[index] for name, value in batch.items()}
 
 
 def split_mini_batches(batch: Batch, steps: int) -> list[Batch]:
-    """Split an inference batch into `steps` mini-batches, in order; `row` is (0, ..., N_step - 1).
+    """Split an inference batch into `steps` mini-batches of consecutive rows.
 
-    Prompts are in random order already: consecutive groups are a random mini-batch (Algorithm 1).
+    A mini-batch is a random sample (paper, Algorithm 1), as prompts are in random order already.
+    Its column `row`, (N_step,), numbers its rows: 0, ..., N_step - 1.
     """
     size = len(batch["completion_ids"]) // steps
     row = torch.arange(size, device=batch["completion_ids"].device)
@@ -69,9 +84,9 @@ def split_mini_batches(batch: Batch, steps: int) -> list[Batch]:
 
 
 def mark_graded(batch: Batch, group_size: int) -> Batch:
-    """Add `graded`, (N,) bool: False in groups with a completion that has no reward (NaN).
+    """Add `graded`, (N,) bool: False for all rows of a group in which a reward is NaN (missing).
 
-    Such a group says nothing: its rewards and accuracies become 0, and nobody may use them.
+    Rewards and accuracies of such a group are set to 0, and must not be used.
     """
     is_graded = ~batch["rewards"].view(-1, group_size).isnan().any(1)
     graded = is_graded.repeat_interleave(group_size)
@@ -80,19 +95,23 @@ def mark_graded(batch: Batch, group_size: int) -> Batch:
 
 
 def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
-    """Return the tokens of the prompt and of the longest completion of each group."""
+    """Return for each group the number of tokens of its prompt and of its longest completion."""
     masks = batch["prompt_mask"], batch["completion_mask"]
     longest = [mask.sum(1).view(-1, group_size).amax(1).tolist() for mask in masks]
     return list(zip(*longest, strict=True))
 
 
 def group_rows(groups: Tensor, group_size: int) -> Tensor:
-    """Return the indices of the rows of some groups. (K,) -> (K * group_size,)"""
+    """Return the row indices of the groups with these indices. (K,) -> (K * group_size,)"""
     return (groups[:, None] * group_size + torch.arange(group_size).to(groups)).flatten()
 
 
 def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bool) -> Batch:
-    """Return the rows of some groups; trimmed, without the columns that are padding in them all."""
+    """Return the rows of the groups with these indices.
+
+    Args:
+        trim: remove the columns that are padding in all of these rows.
+    """
     index = torch.tensor(groups, device=batch["completion_ids"].device)
     selected = select_rows(batch, group_rows(index, group_size))
     return trim_padding(selected) if trim else selected
@@ -101,8 +120,8 @@ def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bo
 def trim_padding(batch: Batch) -> Batch:
     """Return a batch without the columns that are padding in all of its rows.
 
-    Two columns of completions stay. One would be computed with the prompt alone, in one call of the
-    model instead of two: processes have to make as many, or DDP waits for ever.
+    At least two columns of completions stay. With shared prompts, completions of one token need one
+    call of the model instead of two, and with DDP all processes have to make equally many calls.
     """
     prompt = int(batch["prompt_mask"].sum(1).max())
     completion = max(2, int(batch["completion_mask"].sum(1).max()))
@@ -119,12 +138,14 @@ def trim_padding(batch: Batch) -> Batch:
 def replace_groups(
     batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int, signal: str
 ) -> Batch:
-    """Put groups of `fresh` that have signal in the place of as many of `groups`.
+    """Replace groups of `batch` by groups of `fresh` that have signal, as many as there are.
 
-    The shorter of the two batches is padded to the longer.
+    The narrower of the two batches is padded to the width of the other.
 
     Args:
-        signal: the column of rewards that differ in a group with signal.
+        groups: indices of the groups of `batch` to be replaced.
+        fresh: further sampled groups.
+        signal: the column, rewards or accuracy, whose values differ in a group with signal.
     """
     alive = active_groups("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
     old_rows, new_rows = group_rows(groups[: len(alive)], group_size), group_rows(alive, group_size)
@@ -146,5 +167,5 @@ def pad_width(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
 
 
 def padding_value(name: str, pad_id: int) -> int:
-    """Return what fills up a column of this name."""
+    """Return the padding value of a column: `pad_id` for token ids, 1 for `RATIO`, otherwise 0."""
     return pad_id if name.endswith("_ids") else int(name == RATIO)

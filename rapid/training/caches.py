@@ -1,4 +1,4 @@
-"""Caches of prompts, and which models can go on from them."""
+"""Key-value caches of prompts, and tests which models can share one between completions."""
 
 from dataclasses import fields
 from inspect import signature
@@ -9,19 +9,25 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-# The name of a model's argument, and of its output, that is a cache: "cache" from transformers 5.24
-# on, where the older name is deprecated.
+# The name of the argument and the output of a model that is its cache. It is "cache" since
+# transformers 5.24, in which "past_key_values" is deprecated.
 (CACHE,) = {"cache", "past_key_values"} & {field.name for field in fields(CausalLMOutputWithPast)}
 
-# What is known of a prompt in these is keys and values, a row for each prompt. Others may hold
-# states too, which are not repeated with them, or are written over while a gradient needs them.
+# Layers of a cache that hold only keys and values, with a row per prompt, which can be repeated for
+# each completion. Other layers may also hold states, which are not repeated, or which later tokens
+# overwrite although a gradient needs them.
 KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
 def prefill_prompts(
     model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
 ) -> tuple[Any, DynamicCache]:
-    """Return a model's output at the last tokens of prompts, (K, P), and a cache of all of them."""
+    """Run prompts, (K, P); return the output at their last tokens, and the cache of all tokens.
+
+    Args:
+        mask: (K, P), 0 at padding on the left.
+        cache: an empty cache to use.
+    """
     cache = cache or DynamicCache(config=model_config(model))
     output = model(
         input_ids=ids,
@@ -35,13 +41,15 @@ def prefill_prompts(
 
 
 def can_share_prompts(model) -> bool:
-    """Return whether the completions of a group can go on from one cache of their prompt.
+    """Return whether the completions of a group can continue from one cache of their prompt.
 
-    They cannot where a prompt leaves a state beside keys and values (state-space and linear
-    attention), where checkpointing keeps no cache, where the model balances its experts over the
-    tokens of a batch, and where PEFT puts virtual tokens before the prompt (prefix and prompt
-    tuning), looks for tokens in it that switch an adapter on (aLoRA) or has a model beside it, with
-    a cache of its own (Shadow).
+    They cannot if
+
+    - the cache holds a state besides keys and values (state-space models, linear attention);
+    - gradient checkpointing is on, with which models return no cache;
+    - a loss balances the model's experts over the tokens of a batch;
+    - PEFT puts virtual tokens before the prompt (prefix and prompt tuning), searches the prompt for
+      tokens that activate an adapter (aLoRA), or adds a model with its own cache (Shadow).
     """
     model = unwrap_model(model)
     switched_on = _adapter_setting(model, "alora_invocation_tokens")
@@ -55,14 +63,14 @@ def can_share_prompts(model) -> bool:
 
 
 def has_own_cache(model) -> bool:
-    """Return whether PEFT has a model beside this one, with a cache of its own (Shadow)."""
+    """Return whether PEFT adds a second model, which has its own cache (Shadow)."""
     return _adapter_setting(model, "peft_type") == "SHADOW"
 
 
 def sees_padding(model) -> bool:
-    """Return whether an adapter's virtual tokens make log pi depend on padding before a prompt.
+    """Return whether log pi depends on the padding before a prompt, because of virtual tokens.
 
-    They are before the padding, and PEFT ignores positions that are given to it.
+    An adapter's virtual tokens are placed before the padding, and PEFT ignores `position_ids`.
     """
     return has_virtual_tokens(model) or _adapter_setting(model, "peft_type") == "ADAPTION_PROMPT"
 
@@ -79,9 +87,9 @@ def _adapter_setting(model, name: str) -> Any:
 
 
 def has_absolute_positions(model) -> bool:
-    """Return whether a model has to be told positions, or it would count padding (GPT-2).
+    """Return whether a model needs `position_ids`, as it would count padding itself (GPT-2).
 
-    Rotary positions are differences, which padding on the left does not change.
+    Rotary embeddings depend on differences of positions, which padding on the left does not change.
     """
     model = unwrap_model(model)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
@@ -89,22 +97,22 @@ def has_absolute_positions(model) -> bool:
 
 
 def is_rotary(model) -> bool:
-    """Return whether a model turns queries and keys by their positions (RoPE)."""
+    """Return whether a model has rotary position embeddings (RoPE)."""
     return hasattr(model_config(model), "rope_parameters")
 
 
 def count_positions(mask: Tensor) -> Tensor:
-    """Return the positions of the tokens in a mask, from 0; padding on the left has 0."""
+    """Return the positions of tokens, from 0, given a mask, (N, T); padding on the left has 0."""
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
 def model_config(model):
-    """Return the text model's configuration, also of a model that DDP or DeepSpeed has wrapped."""
+    """Return the configuration of the text model, also if DDP or DeepSpeed wraps the model."""
     return unwrap_model(model).config.get_text_config()
 
 
 def unwrap_model(model):
-    """Return the model that DDP or DeepSpeed has wrapped."""
+    """Return the model without the wrappers of DDP or DeepSpeed."""
     while hasattr(model, "module"):
         model = model.module
     return model

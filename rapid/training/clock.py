@@ -12,16 +12,24 @@ from rapid.training.usage import waited
 
 
 def now() -> float:
-    """Return the seconds of a clock, once GPUs have done what they were given."""
+    """Return the time of a monotonic clock, seconds, after all kernels on the GPU have ended."""
     if torch.cuda.is_available():
-        torch.cuda.synchronize()  # a kernel's time belongs to the phase that launched it
+        torch.cuda.synchronize()  # count a kernel's time to the phase that launched it
     return time.perf_counter()
 
 
 class PhaseClock:
-    """Wall-clock seconds by phase, and those `waited` of them (`rapid.training.usage`).
+    """Measures the time that a training loop spends in each phase.
 
-    A phase entered within another pauses the outer one.
+    A phase that is entered within another one pauses the outer phase.
+
+    Attributes:
+        seconds: wall-clock seconds by phase.
+        waited: the part of them in which other processes used the core, seconds by phase: see
+            `rapid.training.usage.waited`.
+
+    Args:
+        now, waited: clocks that return seconds.
     """
 
     def __init__(self, now: Callable[[], float] = now, waited: Callable[[], float] = waited):
@@ -33,7 +41,7 @@ class PhaseClock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count what happens within to `name`."""
+        """Count the time within the context as phase `name`."""
         self._switch()
         self._running.append(name)
         try:
@@ -52,7 +60,7 @@ class PhaseClock:
 
 
 class AfterOptimizer(TrainerCallback):
-    """Call something after each step of the optimizer."""
+    """Callback that calls `then` after each step of the optimizer."""
 
     def __init__(self, then: Callable[[], None]):
         self._then = then

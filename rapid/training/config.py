@@ -1,4 +1,4 @@
-"""RapidConfig: TRL's GRPOConfig with the paper's letters."""
+"""RapidConfig: TRL's GRPOConfig with the parameters of the paper, such as H, n_step and eta."""
 
 from dataclasses import dataclass, field, fields
 from textwrap import TextWrapper
@@ -14,26 +14,27 @@ from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training import TrainingParameters
 from rapid.training.contradictions import SignalColumn, contradictions
 from rapid.training.trl.objective import (
-    FIELDS,
     TRL,
+    TRL_LOSS_FIELDS,
     objectives,
-    take_defaults,
-    take_objective,
+    resolve_defaults,
+    resolve_objective,
 )
-from rapid.training.trl.sizes import set_sizes, take_sizes
+from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
 
 
 def option(default: Any, help: str) -> Any:
-    """Return a field of RapidConfig, with its text for `help` and for command lines."""
+    """Return a field of RapidConfig with a text for its docstring and for command lines."""
     return field(default=default, metadata={"help": help})
 
 
 def parameter(section: type[Parameters], name: str, *default: Any, note: str = "") -> Any:
-    """Return a field of RapidConfig that is a parameter of params.yaml, with its text.
+    """Return a field of RapidConfig that is also a parameter of params.yaml, with its description.
 
     Args:
-        default: another than the parameter's.
-        note: what there is to say of it here only.
+        section: the class that declares the parameter.
+        default: the default here, if it differs from the parameter's.
+        note: text to add to the description.
     """
     declared = section.model_fields[name]
     (value,) = default or (declared.default,)
@@ -42,48 +43,57 @@ def parameter(section: type[Parameters], name: str, *default: Any, note: str = "
 
 @dataclass
 class RapidConfig(GRPOConfig):
-    """Configuration of `RapidTrainer`; everything that `GRPOConfig` has, and the fields below.
+    """Configuration of `RapidTrainer`: all fields of `GRPOConfig`, and the fields below.
 
-    `num_generations` is N_group, and divides n_step. Processes sample equal parts of the H * n_step
-    completions of an inference batch, and divide a step's groups; where they are more than the
-    groups, they divide the completions.
+    An inference batch is H * n_step completions that are sampled at once. It is used for H
+    optimizer steps, each on a mini-batch of n_step completions, which is run in micro-batches (one
+    forward and backward pass each). pi is the policy, and mu the behaviour policy that sampled.
+    `num_generations` is N_group, the completions of a prompt (a group), and must divide n_step.
+    Processes sample equal parts of an inference batch, and divide the groups of each step. If there
+    are fewer groups than processes, they divide the completions.
 
-    Fields of one type whose default is None have a value once the configuration is made.
+    A field whose type does not include None but whose default is None gets a value when the
+    configuration is created.
 
-    Where n_step and H are not given, TRL's batch sizes set them to what GRPOTrainer would do:
+    If n_step and H are not given, they follow from TRL's batch sizes as in GRPOTrainer:
         n_step = per_device_train_batch_size * gradient_accumulation_steps * processes
         H = steps_per_generation * num_iterations / gradient_accumulation_steps,
             or generation_batch_size * num_iterations / n_step
-    GRPOTrainer's own default, without the last three, is H = 1: it samples for each step. Unlike
-    there, a completion is used once: num_iterations makes the inference batch larger. Afterwards
-    TRL's fields have the values that follow from n_step and H.
+    With other batch sizes of TRL but none of steps_per_generation, num_iterations and
+    generation_batch_size, H is 1, as GRPOTrainer then samples for each step. Unlike in GRPOTrainer,
+    each completion is used once: num_iterations makes the inference batch larger. Afterwards TRL's
+    fields have the values that follow from n_step and H.
 
-    Each of the savings can be switched off, to measure it; none changes the gradient. They are
-    skip_zero_groups, pack, reuse_logp and share_prefill.
+    skip_zero_groups, pack, reuse_logp and share_prefill save time and do not change the gradient.
+    Each can be switched off to measure what it saves.
 
     Raises:
-        ValueError: settings that contradict each other; the message says what to change.
+        ValueError: settings contradict each other. The message says what to change.
     """
 
     objective: str = option(
         None,
-        'The name of an RL algorithm of `rapid.algorithms`, in the same loop; or "trl", '
-        "GRPOTrainer's own loss with all its settings. None is rapid, but where a setting of "
-        "GRPOTrainer's loss is written out, be it TRL's default: then trl, with a warning.",
+        "Name of an RL algorithm in `rapid.algorithms`, all of which share one loop, or "
+        '"trl" for GRPOTrainer\'s own loss with all its settings. None is rapid, unless a '
+        "setting of GRPOTrainer's loss is passed, even with TRL's default: then it is "
+        "trl, with a warning.",
     )
     parameters: dict = field(
         default_factory=dict,
-        metadata={"help": "Parameters of the objective by name; those that are fields set them."},
+        metadata={
+            "help": "Parameters of the objective, by name; those that are fields of this class "
+            "set the field."
+        },
     )
     H: int = option(
         None,
-        "Optimizer steps on one inference batch, N_inference / N_step. None is what TRL's batch "
-        "sizes say, or 4.",
+        "Optimizer steps per inference batch, N_inference / N_step. None follows from "
+        "TRL's batch sizes if they are set, else it is 4.",
     )
     n_step: int = option(
         None,
-        "N_step, completions per optimizer step, over all processes. None is what TRL's batch "
-        "sizes say, or 32.",
+        "N_step, completions per optimizer step, over all processes. None follows from "
+        "TRL's batch sizes if they are set, else it is 32.",
     )
     eta: float = parameter(RapidParameters, "eta", RAPID.defaults["eta"])
     clip: Clip = parameter(RapidParameters, "clip", RAPID.defaults["clip"])  # noqa: RUF009 - a field
@@ -93,124 +103,136 @@ class RapidConfig(GRPOConfig):
         TrainingParameters,
         "micro_batch",
         None,
-        note='None is per_device_train_batch_size (8), "auto" the same as token_budget="auto".',
+        note='None is per_device_train_batch_size (8), "auto" means the same as '
+        'token_budget="auto".',
     )
     dynamic_sampling_rounds: int = option(
         1,
-        "1 takes the sampled groups as they are; more resamples, with other prompts, the groups "
-        "whose rewards are all equal, up to that many rounds (DAPO). See dynamic_sampling_by.",
+        "With 1, the sampled groups are used as they are. With more, groups whose "
+        "rewards are all equal are sampled again with other prompts, in up to that many "
+        "rounds (DAPO). See dynamic_sampling_by.",
     )
     dynamic_sampling_by: SignalColumn = option(  # noqa: RUF009 - a field
         "rewards",
-        "What differs in a group that is kept, and counts as signal in the metrics: the weighted "
-        'sum of all "rewards", or the "accuracy", which is what the first reward function returned '
-        "(DAPO's penalty on length is then no signal).",
+        "What has to differ within a group for it to be kept and to count as signal in "
+        'the metrics: "rewards", the weighted sum of all reward functions, or '
+        '"accuracy", the first reward function alone (a penalty on length, as in DAPO, '
+        "is then no signal).",
     )
     sampling_batch_size: int | None = parameter(
         NaiveGrpoSection,
         "sampling_batch",
         None,
-        note="Each process samples as many; None is the whole inference batch at once. With vLLM a "
-        "multiple of num_generations.",
+        note="Each process samples so many; None samples the whole inference batch at "
+        "once. With vLLM it is a multiple of num_generations.",
     )
     grading_workers: int = option(
         0,
-        "Threads that call the reward functions, one completion at a time, while others are still "
-        "being sampled; 0 calls them with the whole batch after it. For rewards that wait for "
-        "something (a sandbox, a prover, a server) and look at one completion.",
+        "Threads that call the reward functions for one completion at a time, while "
+        "others are still being sampled; 0 calls them with the whole batch after "
+        "sampling. For rewards that wait for something (a sandbox, a prover, a server) "
+        "and do not compare completions.",
     )
     skip_zero_groups: bool = option(
         True,
-        "Run no group whose contribution to the gradient is exactly zero. N_step stays the "
-        "divisor, and the optimizer steps.",
+        "Skip groups whose contribution to the gradient is exactly zero. The loss is "
+        "still divided by N_step, and the number of optimizer steps stays.",
     )
     pack: bool = option(
         True,
-        "Fill a pass with completions of like length, up to token_budget, and cut it to its "
-        "longest; else micro_batch_size completions in order, as wide as the inference batch.",
+        "Fill a micro-batch with completions of similar length, up to token_budget, and "
+        "cut it to its longest. False takes micro_batch_size completions in order, as "
+        "wide as the inference batch.",
     )
     token_budget: int | str | None = option(
         None,
-        "Padded tokens of a pass, prompts included, at most; one completion may have more. None is "
-        "what micro_batch_size of the longest completions in the inference batch would take. "
-        '"auto" is what memory allows: passes of the longest completions that may be sampled are '
-        "tried before the first step.",
+        "Largest number of tokens in a micro-batch, with prompts and padding; a single "
+        "completion may have more. None is what micro_batch_size of the longest "
+        'completions in the inference batch take. "auto" is as many as memory allows: '
+        "micro-batches of the longest possible completions are tried before the first "
+        "step.",
     )
     reuse_logp: bool = option(
         True,
-        "Take log mu where it is known: from the policy's own pass in the first step on an "
-        "inference batch, and later from the sampler, if it computes in float32 like the policy "
-        "and can share prompts. Else another forward pass finds it.",
+        "Reuse log mu where it is known: in the first step on an inference batch from "
+        "the policy's own forward pass, in later steps from the sampler, if it computes "
+        "in float32 like the policy and can share prompts. Otherwise another forward "
+        "pass computes it.",
     )
     trust_sampler: bool = parameter(TrainingParameters, "trust_sampler")
     max_sampler_mismatch: float | None = option(
         None,
-        "The mean difference, in nats a token, between log pi as sampled and as the policy's "
-        "forward pass has it, beyond which training stops after its first inference batch. None is "
-        "what rounding explains with a margin: 0.01 in float32, else 0.2, over the temperature if "
-        "that is below 1.",
+        "Largest mean difference, in nats per token, between log pi in sampling and in "
+        "the policy's forward pass. If it is exceeded, training stops after its first "
+        "inference batch. None is what rounding explains, with a margin: 0.01 in "
+        "float32, else 0.2, divided by the temperature if that is below 1.",
     )
     share_prefill: bool = option(
         True,
-        "Compute a group's prompt once, in sampling and in training. Not where a model keeps more "
-        "of it than keys and values, has virtual tokens, or gradient checkpointing keeps nothing.",
+        "Compute a group's prompt once, in sampling and in training. Not done if the "
+        "model keeps more of it than keys and values, has virtual tokens, or if gradient "
+        "checkpointing keeps nothing.",
     )
-    # GRPOConfig's defaults that would change the paper's algorithms.
+    # Fields of GRPOConfig with another default here: TRL's would change the paper's algorithms.
     scale_rewards: str = option(
         None,
-        'None is what the objective does with advantages: "group" (in standard deviations) or '
-        '"none". With trl it is "group".',
+        '"group" divides advantages by the group\'s standard deviation, "none" does not. '
+        'None is what the objective does; with trl it is "group".',
     )
     router_aux_loss_coef: float | None = option(
-        None, "Weight of a loss that balances experts. None is the model's with trl, else 0."
+        None, "Weight of the loss that balances experts. None is the model's with trl, else 0."
     )
-    beta: float = option(0.0, "KL coefficient, where there is such a term.")
+    beta: float = option(0.0, "KL coefficient, for objectives with a KL term.")
     disable_dropout: bool = option(
         None,
-        "Leave dropout out, also LoRA's. With it, log pi and log mu are of different networks, and "
-        "importance weights are noise. None is True, but for trl with H = 1.",
+        "Disable dropout, also LoRA's. With dropout, log pi and log mu come from "
+        "different networks, and importance weights are noise. None is True, except with "
+        "trl and H = 1.",
     )
     vllm_importance_sampling_correction: bool = option(
-        None, "None is True with trl; else it would weigh the loss a second time."
+        None, "None is True with trl, else False, as it would weigh the loss a second time."
     )
     per_device_train_batch_size: int = option(
-        None, "Completions of a pass in each process, to set n_step; afterwards n_step's part."
+        None,
+        "Completions per forward and backward pass of each process, used to set "
+        "n_step; afterwards each process's share of n_step.",
     )
 
     def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":
-        """Remember which fields are written out, be it with their default.
+        """Record in `explicit` which fields the caller passed, also those with a default value.
 
-        Whoever passes all fields of TRL's loss (`dataclasses.replace`, a command line's parser)
-        does not say by it which were meant.
+        If all fields of TRL's loss are passed, as `dataclasses.replace` and parsers of command
+        lines do, none of them is taken as a choice, and `explicit` is empty.
         """
         config = super().__new__(cls)
-        vars(config)["explicit"] = set() if {*FIELDS} <= {*named} else {*named}
+        vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}
         return config
 
     def __post_init__(self) -> None:
-        take_objective(self)
+        resolve_objective(self)
         if self.objective not in (names := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
         self._take_parameters()
-        _ = self.device  # whose set-up says how many processes there are
+        _ = self.device  # sets up the processes, so that `world_size` is known
         processes = self.world_size
-        take_sizes(self, processes)
-        take_defaults(self)
+        resolve_sizes(self, processes)
+        resolve_defaults(self)
         if wrong := [*contradictions(self, processes)]:
             raise ValueError("\n".join(wrong))
         if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
-        set_sizes(self, processes, super().__post_init__)
+        set_trl_sizes(self, processes, super().__post_init__)
 
     @classmethod
     def of(cls, config: GRPOConfig | None) -> "RapidConfig":
-        """Return a configuration as RapidTrainer needs it, made from a GRPOConfig if it is one.
+        """Return a RapidConfig: the given one, or one made from a GRPOConfig.
 
-        A GRPOConfig's settings are taken over, but for defaults, which are this class's.
+        Settings of a GRPOConfig that differ from TRL's defaults are taken over. All other fields
+        have the defaults of this class.
 
         Raises:
-            TypeError: it is neither.
-            ValueError: GRPOConfig has a setting that RapidConfig refuses.
+            TypeError: `config` is neither.
+            ValueError: the GRPOConfig has a setting that RapidConfig refuses.
         """
         if config is None:
             return cls("rapid-output")  # a folder `rapid` would hide this package
@@ -223,7 +245,7 @@ class RapidConfig(GRPOConfig):
             for setting in fields(GRPOConfig)
             if setting.init and getattr(config, setting.name) != setting.default
         }
-        del changed["generation_batch_size"]  # which steps_per_generation says already
+        del changed["generation_batch_size"]  # GRPOConfig computed it from steps_per_generation
         return cls(**changed | {"per_device_train_batch_size": config.per_device_train_batch_size})
 
     @property
@@ -232,13 +254,13 @@ class RapidConfig(GRPOConfig):
         return objectives()[self.objective]
 
     @property
-    def trls_loss(self) -> bool:
+    def uses_trl_loss(self) -> bool:
         """Return whether the loss is GRPOTrainer's own."""
         return self.algorithm is TRL
 
     @property
     def settings(self) -> Parameters | None:
-        """The objective's parameters: those that are fields here, and `parameters`."""
+        """The parameters of the objective, from the fields here and from `parameters`."""
         if not (kind := self.algorithm.parameters):
             return None
         values = {
@@ -249,7 +271,7 @@ class RapidConfig(GRPOConfig):
         return kind(**self.algorithm.defaults | values | self.parameters)
 
     def _take_parameters(self) -> None:
-        """Set the fields of the parameters that have one, and keep the others."""
+        """Move entries of `parameters` that have a field here into that field."""
         field_names = {setting.name for setting in fields(self)}
         without_field: dict[str, Any] = {}
         for name, value in self.parameters.items():
@@ -259,7 +281,7 @@ class RapidConfig(GRPOConfig):
 
 
 def _documented() -> str:
-    """Return the fields of RapidConfig for its docstring, which are described beside defaults."""
+    """Return the section Args of RapidConfig's docstring, from the help text of each field."""
     wrapper = TextWrapper(100, initial_indent=" " * 8, subsequent_indent=" " * 12)
     return "\n".join(
         wrapper.fill(f"{setting.name}: {setting.metadata['help']}")
@@ -271,5 +293,5 @@ def _documented() -> str:
 RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(
     "    Raises:", f"    Args:\n{_documented()}\n\n    Raises:"
 )
-# `inspect.signature` looks at `__new__` before `__init__`.
+# Without this, `inspect.signature(RapidConfig)` would show the arguments of `__new__`.
 RapidConfig.__new__.__wrapped__ = RapidConfig.__init__  # type: ignore[attr-defined]

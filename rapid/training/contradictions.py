@@ -1,4 +1,8 @@
-"""Settings of a RapidConfig that contradict each other, or its objective, and what to change."""
+"""Checks a RapidConfig: bounds, settings that contradict each other, and settings without effect.
+
+A message says which setting is wrong and what to change. The objective is the algorithm whose loss
+is trained, by name. For n_step, H and num_generations see RapidConfig.
+"""
 
 import json
 import math
@@ -17,24 +21,26 @@ from rapid.algorithms.rapid import RapidSection
 from rapid.algorithms.training import TrainingParameters
 from rapid.training.memory import AUTO
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
-from rapid.training.trl.objective import FIELDS, TRL, explicit_trl_settings, objectives
+from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, objectives
 from rapid.training.trl.sizes import contradictions as contradicting_sizes
 
-# Fields of sampling, and their values that leave the policy's distribution as it is; and arguments
-# in generation_kwargs that do not change how a token is drawn, at any value.
+# Fields of sampling, with the values at which completions are sampled from the policy itself.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
 NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
+# Keys of generation_kwargs that do not change the distribution of a token, whatever their value.
 HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
 HARMLESS |= {"use_cache", "cache_implementation"}
-SignalColumn = Literal["rewards", "accuracy"]  # of a batch
+SignalColumn = Literal["rewards", "accuracy"]  # columns of a batch for dynamic_sampling_by
 Bound = tuple[Literal[">=", ">"], float]
 
 
 def lower_bound(section: type[Parameters], name: str) -> Bound:
-    """Return the lower bound that a parameter of params.yaml declares; that of a count is a count.
+    """Return the lower bound that a parameter of params.yaml declares.
+
+    The bound "> n" of an integer is returned as ">= n + 1".
 
     Raises:
-        LookupError: it has none.
+        LookupError: the parameter has no lower bound.
     """
     declared = section.model_fields[name]
     constraints: list[Any] = [*declared.metadata]
@@ -62,32 +68,37 @@ BOUNDS: dict[str, Bound] = {
 
 
 def contradictions(config, processes: int) -> Iterator[str]:
-    """Yield which settings are wrong, and what to change."""
+    """Yield a message for each wrong setting.
+
+    Args:
+        config: a RapidConfig.
+        processes: number of processes of the run.
+    """
     yield from _wrong_parameters(config)
     yield from _values_out_of_bounds(config)
     if (column := config.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
         yield f"dynamic_sampling_by={column!r}: set it to {' or '.join(columns)}"
     if config.auto_find_batch_size:
         yield (
-            "auto_find_batch_size=True halves batches where memory runs out, and would tear "
-            "groups apart; leave it unset, and set micro_batch_size='auto' or lower it: the "
-            "completions of one forward and backward pass"
+            "auto_find_batch_size=True halves batches when memory runs out, which would "
+            "split groups; leave it unset, and lower micro_batch_size (completions per "
+            "forward and backward pass) or set it to 'auto'"
         )
     group = config.num_generations or 1
     for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
         if (value := getattr(config, name)) is not None and (value < group or value % group):
             yield (
-                f"{name}={value} completions are not whole groups of num_generations={group}, "
-                f"which a baseline, and vLLM, need: make it a multiple of {group}"
-                + (", by TRL's batch sizes or by itself" if name == "n_step" else "")
+                f"{name}={value} is not a multiple of num_generations={group}, but "
+                f"baselines and vLLM need whole groups: set it to a multiple of {group}"
+                + (", directly or by TRL's batch sizes" if name == "n_step" else "")
             )
     if config.H > 1:
         yield from _other_distributions(config)
     if config.H > 1 and config.mask_truncated_completions and config.algorithm.weighs_rewards:
         yield (
-            "mask_truncated_completions=True: completions without tokens have no importance "
-            f"weight, and objective='{config.objective}' weighs their rewards by it; set H=1, or "
-            "leave it unset"
+            "mask_truncated_completions=True: masked completions have no importance "
+            f"weight, but objective='{config.objective}' weighs their rewards by it; set "
+            "H=1, or leave it unset"
         )
     loss = getattr(config.algorithm, "loss_function", None)
     if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
@@ -95,17 +106,17 @@ def contradictions(config, processes: int) -> Iterator[str]:
     yield from _settings_of_other_objectives(config)
     if config.H * config.n_step % processes:
         yield (
-            f"n_step={config.n_step}, H={config.H} and {processes} process(es) do not fit: make "
-            f"H * n_step a multiple of {processes}"
+            f"n_step={config.n_step}, H={config.H}: {processes} process(es) cannot share "
+            f"H * n_step completions evenly; make H * n_step a multiple of {processes}"
         )
     yield from contradicting_sizes(config, processes)
 
 
 def _wrong_parameters(config) -> Iterator[str]:
-    """Yield what the class of the objective's parameters refuses."""
+    """Yield the errors of the objective's parameters."""
     try:
         settings = config.settings
-        if config.num_generations_eval == 1 and not config.trls_loss:
+        if config.num_generations_eval == 1 and not config.uses_trl_loss:
             config.algorithm.advantages(settings, torch.zeros(1), 1)
     except ValidationError as errors:
         for error in errors.errors():
@@ -116,7 +127,7 @@ def _wrong_parameters(config) -> Iterator[str]:
 
 
 def _values_out_of_bounds(config) -> Iterator[str]:
-    """Yield which fields are below their bounds, or not finite."""
+    """Yield a message for each field that is below its bound, or not finite."""
     for name, (sign, least) in BOUNDS.items():
         value = getattr(config, name)
         if value is None or value == AUTO:
@@ -127,29 +138,34 @@ def _values_out_of_bounds(config) -> Iterator[str]:
 
 
 def _other_distributions(config) -> Iterator[str]:
-    """Yield what makes log mu another distribution's than the policy's, and what to change."""
+    """Yield a message for each setting by which completions are not sampled from the policy.
+
+    With H > 1 the importance weights pi / mu assume that mu, the behaviour policy that sampled the
+    completions, is an earlier state of the policy pi.
+    """
     if not config.disable_dropout:
         yield (
-            "disable_dropout=False: log pi and log mu would be of different networks; set "
-            "disable_dropout=True, or H=1"
+            "disable_dropout=False: with dropout, log pi and log mu would come from "
+            "different networks; set disable_dropout=True, or H=1"
         )
     if config.neftune_noise_alpha:
         yield (
-            f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise that log "
-            "mu has not; leave it unset, or set H=1"
+            f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise "
+            "that log mu does not have; leave it unset, or set H=1"
         )
     if changed := shaped_sampling(config):
         yield (
-            f"importance weights need the policy's own distribution, but {', '.join(changed)} "
-            "changes what is sampled; set top_p=1, top_k=0, min_p=None, repetition_penalty=1, "
-            "and generation_kwargs without it, or H=1"
+            "importance weights need samples of the policy itself, but "
+            f"{', '.join(changed)} changes what is sampled; set top_p=1, top_k=0, "
+            "min_p=None, repetition_penalty=1, and remove it from generation_kwargs, or "
+            "set H=1"
         )
 
 
 def shaped_sampling(config) -> list[str]:
-    """Return the settings by which completions are not sampled from the policy itself."""
+    """Return the settings that change the distribution of sampling, as NAME=VALUE."""
     extra = config.generation_kwargs or {}
-    extra = json.loads(extra) if isinstance(extra, str) else extra  # of a command line
+    extra = json.loads(extra) if isinstance(extra, str) else extra  # a command line gives JSON
     values = {name: getattr(config, name) for name in NEUTRAL} | {"top_k": config.top_k or 0}
     neutral = NEUTRAL | {"temperature": (config.temperature,), "do_sample": (True,)}
     neutral |= {"num_beams": (1,)}
@@ -161,22 +177,22 @@ def shaped_sampling(config) -> list[str]:
 
 
 def _settings_of_other_objectives(config) -> Iterator[str]:
-    """Yield which settings the objective does not look at, and what to change."""
+    """Yield a message for each setting that only other objectives read."""
     scaling = config.algorithm.scale_rewards
-    if not config.trls_loss and config.scale_rewards != scaling:
+    if not config.uses_trl_loss and config.scale_rewards != scaling:
         yield (
-            f"scale_rewards={config.scale_rewards!r}: the advantages of objective="
-            f"'{config.objective}' have {scaling!r}; leave it unset, or set objective='trl'"
+            f"scale_rewards={config.scale_rewards!r}: objective='{config.objective}' "
+            f"always uses {scaling!r}; leave it unset, or set objective='trl'"
         )
-    # Any objective may have the last two.
+    # Every objective reads the last two, although DAPO declares them as its parameters.
     allowed = {*config.algorithm.fields, "dynamic_sampling_rounds", "mask_truncated_completions"}
-    allowed |= {*FIELDS} if config.trls_loss else set()
+    allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
             continue
         owners = [key for key, algorithm in objectives().items() if name in algorithm.fields]
-        owners += [TRL.name] * bool(owners and name in FIELDS)
+        owners += [TRL.name] * bool(owners and name in TRL_LOSS_FIELDS)
         if owners:
             yield (
                 f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
@@ -184,8 +200,9 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
             )
     for name, value in explicit_trl_settings(config).items():
         default = config.__dataclass_fields__[name].default
-        if name in DECIDED_BY_THE_OBJECTIVE and not config.trls_loss and value != default:
+        if name in DECIDED_BY_THE_OBJECTIVE and not config.uses_trl_loss and value != default:
             yield (
-                f"{name}={value!r} shapes GRPOTrainer's own loss, but objective="
-                f"'{config.objective}' decides; leave it at {default!r}, or set objective='trl'"
+                f"{name}={value!r} shapes GRPOTrainer's own loss, which "
+                f"objective='{config.objective}' does not use; leave it at {default!r}, "
+                "or set objective='trl'"
             )

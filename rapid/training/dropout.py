@@ -1,18 +1,24 @@
-"""Models without dropout, so that log pi and log mu are of one and the same network."""
+"""Removes dropout from models, so that log pi and log mu come from the same network.
+
+log pi are the log-probabilities of sampled tokens under the policy in training, log mu those under
+the policy that sampled them.
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 from transformers import PreTrainedConfig
 
-RANDOM = ("drop", "jitter", "noise")  # in names of probabilities and widths that are for training
+# Words in the names of attributes that set the probability or the width of noise in training.
+RANDOM_FIELD_WORDS = ("drop", "jitter", "noise")
 
 
 def remove_dropout(model) -> None:
-    """Make a model compute the same while it is trained as otherwise, also in its adapters.
+    """Make a model and its adapters compute the same in training mode as in evaluation mode.
 
-    Layers of dropout have a probability `p`; others keep theirs in a number, or one per adapter, or
-    read it from their configuration in each forward pass (Falcon). What is saved keeps its own.
+    Dropout layers have a probability `p`. Other modules keep the probability in an attribute, one
+    for all adapters or a dict with one per adapter, or read it from their configuration in each
+    forward pass (Falcon). The configuration that is saved with the model does not change.
     """
     for module, name in list(_find_dropout(model)):
         value = getattr(module, name)
@@ -25,12 +31,12 @@ def remove_dropout(model) -> None:
 
 
 def has_dropout(model) -> bool:
-    """Return whether there is something that `remove_dropout` leaves out, used or not."""
+    """Return whether a model has any noise that `remove_dropout` would remove."""
     return any(True for _ in _find_dropout(model))
 
 
 def _find_dropout(model) -> Iterator[tuple[Any, str]]:
-    """Yield modules and the names of their attributes that make training random."""
+    """Yield modules, and the name of the attribute that makes their training mode random."""
     for module in model.modules():
         for name, value in vars(module).items():
             if isinstance(value, PreTrainedConfig):
@@ -45,7 +51,10 @@ def _find_dropout(model) -> Iterator[tuple[Any, str]]:
 
 
 def _zero_dropout_view(config: PreTrainedConfig) -> PreTrainedConfig:
-    """Return a view of a configuration that says 0 of all dropout; it follows its other changes."""
+    """Return a view of a configuration in which all dropout is 0.
+
+    The view shares the configuration's attributes, so that it shows later changes of other values.
+    """
     zeros = {name: property(lambda _: 0.0) for name in _random_fields(config)}
     view: PreTrainedConfig = object.__new__(type(type(config).__name__, (type(config),), zeros))
     object.__setattr__(view, "__dict__", vars(config))
@@ -58,4 +67,4 @@ def _random_fields(config: PreTrainedConfig) -> list[str]:
 
 
 def _is_random(name: str) -> bool:
-    return any(word in name for word in RANDOM)
+    return any(word in name for word in RANDOM_FIELD_WORDS)

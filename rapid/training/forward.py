@@ -1,8 +1,11 @@
-"""The log-probabilities of a micro-batch, (N, T), with the gradient of the policy.
+"""Computes log-probabilities and entropies of a micro-batch's completions, with gradient.
 
-With shared prompts and without, the numbers are the same up to rounding. The model's forward is the
-one that TRL patched: with `fused_lm_head` it returns log-probabilities at the sampling temperature
-and never holds all logits, see `rapid.training.head`.
+Prompts that several completions share can be computed once; the results are equal up to rounding.
+The forward method of the model is TRL's patched one: with `fused_lm_head` it returns
+log-probabilities at the sampling temperature, and does not hold all logits at once (see
+`rapid.training.head`).
+
+Shapes: N completions, K prompts, P prompt tokens, T completion tokens, V words of the vocabulary.
 """
 
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rapid.training.batches import FORWARD, Batch
+from rapid.training.batches import FORWARD_COLUMNS, Batch
 from rapid.training.caches import (
     CACHE,
     can_share_prompts,
@@ -22,10 +25,10 @@ from rapid.training.caches import (
 )
 from rapid.training.head import patch_head
 
-IGNORED = -100  # a label that is not scored
-WHOLE_LOGITS = (
-    2**25
-)  # of a micro-batch on a CPU, up to which they are held: nothing is computed twice
+IGNORED_LABEL = -100  # the label of tokens that are not scored
+# Up to this number of logits in a micro-batch on a CPU, all are held in memory. Beyond it the fused
+# head computes them in parts, twice: in the forward and in the backward pass.
+WHOLE_LOGITS = 2**25
 
 
 def completion_logp(
@@ -38,13 +41,15 @@ def completion_logp(
 ) -> tuple[Tensor, Tensor | None]:
     """Return log pi of each completion token and the entropy of its distribution, (N, T), nats.
 
-    At padding they have no meaning. Where the model's forward computes no entropy, it is None.
+    Values at padding are arbitrary. The entropy is None if the model's forward does not compute it.
 
     Args:
-        batch: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T); the
-            rows of a group are contiguous and have one prompt.
-        share_prefill: compute each prompt once for its whole group, where `can_share_prompts`.
-        learn_entropy: whether entropies need a gradient. They may have one anyway.
+        model: the policy, or a wrapper of it such as DDP.
+        batch: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T).
+        group_size: each `group_size` consecutive rows have the same prompt.
+        temperature: the sampling temperature, by which logits are divided.
+        share_prefill: compute each prompt once for its group, if `can_share_prompts(model)`.
+        learn_entropy: whether entropies need a gradient. If False they may have one anyway.
     """
     with patch_head(model):
         if (batch["prompt_mask"] == 0).any() and sees_padding(model):
@@ -55,12 +60,12 @@ def completion_logp(
 
 
 def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Return what `completion_logp` does, from one forward pass of prompts and completions."""
+    """Do `completion_logp` with one forward pass of prompts and completions together."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    labels = ids.masked_fill(mask == 0, IGNORED)
+    labels = ids.masked_fill(mask == 0, IGNORED_LABEL)
     width = batch["completion_ids"].size(1)
-    labels[:, :-width] = IGNORED
+    labels[:, :-width] = IGNORED_LABEL
     more_inputs = {"position_ids": count_positions(mask)} if has_absolute_positions(model) else {}
     output = model(
         input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **more_inputs
@@ -70,29 +75,34 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
 
 
 def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Return what `completion_logp` does, from a forward pass for each length of prompts.
+    """Do `completion_logp` with a forward pass for each length of prompts, to avoid padding.
 
-    Processes train on prompts of one length at a time, as they have to make as many forward passes
-    as each other. Without a gradient the model by itself makes them, and nobody has to wait.
+    With a gradient, all prompts of a batch have the same length (`same_prompt_length` of
+    `make_chunks`), as processes have to make equally many forward passes. Without a gradient the
+    number of passes may differ: the model is unwrapped, so that processes do not wait in DDP.
     """
     model = model if torch.is_grad_enabled() else unwrap_model(model)
     lengths, width = batch["prompt_mask"].sum(1), batch["prompt_ids"].size(1)
     order, scores = [], []
     for length in lengths.unique().tolist():
         order.append((lengths == length).nonzero().flatten())
-        part = {name: batch[name][order[-1]] for name in FORWARD}
+        part = {name: batch[name][order[-1]] for name in FORWARD_COLUMNS}
         for name in ("prompt_ids", "prompt_mask"):
             part[name] = part[name][:, width - length :]
         scores.append(_score_plainly(model, part))
-    back = torch.cat(order).argsort()
+    original_order = torch.cat(order).argsort()
     entropies = [entropy for _, entropy in scores if entropy is not None]
-    logp = torch.cat([logp for logp, _ in scores])[back]
-    return logp, torch.cat(entropies)[back] if entropies else None
+    logp = torch.cat([logp for logp, _ in scores])[original_order]
+    return logp, torch.cat(entropies)[original_order] if entropies else None
 
 
 def _score_with_shared_prompts(
     model, batch: Batch, group_size: int, temperature: float, learn_entropy: bool
 ) -> tuple[Tensor, Tensor | None]:
+    """Do `completion_logp` with one pass of K prompts, and one of N completions on its cache.
+
+    The last token of a prompt predicts the first one of its completions.
+    """
     prompts = batch["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = batch["prompt_mask"][::group_size]
     ids, mask = batch["completion_ids"], batch["completion_mask"]  # (N, T)
@@ -114,7 +124,7 @@ def _score_with_shared_prompts(
             model(**following).logits, ids[:, 1:], temperature, learn_entropy
         )
     else:
-        labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED)
+        labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED_LABEL)
         output = model(**following, shift_labels=labels, fused_lm_head=True)
         later_logp, later_entropy = output.log_probs, output.entropy
     entropies = None if later_entropy is None else torch.cat([entropy, later_entropy], dim=1)
@@ -124,7 +134,7 @@ def _score_with_shared_prompts(
 def _score_logits(
     logits: Tensor, ids: Tensor, temperature: float, learn_entropy: bool
 ) -> tuple[Tensor, Tensor]:
-    """Return log pi of tokens, (N, T), and the entropies, from logits (N, T, V)."""
+    """Return log pi of tokens and the entropies, (N, T) each, from logits, (N, T, V)."""
     dtype = torch.promote_types(logits.dtype, torch.float32)
     logp = torch.log_softmax(logits.to(dtype) / temperature, dim=-1)
     values = logp if learn_entropy else logp.detach()
@@ -132,8 +142,11 @@ def _score_logits(
     return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
 
 
-def patch_adaption_prompts(model) -> None:
-    """Let PEFT's adaption prompts call the forward that TRL patched; they keep that before."""
+def patch_adaption_prompt_adapter(model) -> None:
+    """Let PEFT's AdaptionPrompt adapter (LLaMA-Adapter) use the forward method that TRL patched.
+
+    The adapter keeps a reference to the model's forward from before the patch.
+    """
     tuner: Any = getattr(model, "base_model", None)
     if type(tuner).__name__ == "AdaptionPromptModel":
         tuner.forward = tuner.model.forward

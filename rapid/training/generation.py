@@ -1,6 +1,10 @@
-"""Sampling with transformers: each prompt is computed once, and who has ended is left out.
+"""Sampling with transformers: a faster loop for `generate`, and log-probabilities of its samples.
 
-`generate` prepares what it is asked for, and `Decoder` takes the place of its loop.
+`Decoder` replaces the loop of transformers' `generate`, which still prepares its arguments. It
+computes each different prompt once, and removes completions that have ended from the batch.
+
+Shapes: N completions, n of them still in the model's batch, P prompt tokens, T completion tokens,
+V words of the vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,34 +31,41 @@ from rapid.training.caches import (
     prefill_prompts,
 )
 
-ROOM = 64  # tokens that a cache has room for, beyond those it was made for
-# Settings with which one token follows another, and each row depends on itself alone. `generate`
-# does others: it keeps other caches, and something of each row of the batch it began with.
-USUAL = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
-USUAL |= {"guidance_scale": 1, "encoder_repetition_penalty": 1, "encoder_no_repeat_ngram_size": 0}
-USUAL |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
-# Of these, those with which a token is drawn from one forward pass for each row.
-ONE_PASS = [*USUAL.keys() - {"use_cache", "cache_implementation"}]
-FEWER = 0.75  # the share of a batch's rows that are still sampled, from which on it is made smaller
+SPARE_TOKENS = 64  # least number of further tokens for which the buffers of a cache have room
+# Settings of `generate` that a Decoder supports: one new token per row and forward pass, which
+# depends on its own row only, and a cache of keys and values. With others, `generate` keeps other
+# caches, or data for each row of the batch at the start.
+DECODER_SETTINGS = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
+DECODER_SETTINGS |= {
+    "guidance_scale": 1,
+    "encoder_repetition_penalty": 1,
+    "encoder_no_repeat_ngram_size": 0,
+}
+DECODER_SETTINGS |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
+# Those of the settings with which `generate` draws each token from one forward pass per row.
+SINGLE_PASS_SETTINGS = [*DECODER_SETTINGS.keys() - {"use_cache", "cache_implementation"}]
+# Rows that have ended are removed from the model's batch once at most this share of its rows is
+# still being sampled.
+COMPACT_BELOW = 0.75
 
 
 class Decoder:
-    """The loop of `generate`, as its `custom_generate`: for models with `can_share_prompts`.
+    """The loop of `generate`, passed to it as `custom_generate`, for `can_decode` models.
 
-    It draws the random numbers that `generate` would draw, so that a seed gives the same
-    completions. A prompt that is there several times is computed once. Completions that have ended
-    leave the batch of the model; what `generate` has prepared, logits processors and stopping
-    criteria, may hold something of each row, and always gets all of them.
+    A Decoder draws the same random numbers as `generate`, so that a seed gives the same
+    completions. Completions that have ended leave the batch of the model. Logits processors and
+    stopping criteria still get all N rows, because they may hold data for each row.
 
     Args:
-        share_prefill: compute each different prompt once.
-        record: keep log pi of what is drawn.
-        on_end: called with a row and its tokens, the end included, while others are still sampled.
+        share_prefill: compute a prompt that several rows have once.
+        record: keep log pi of the sampled tokens.
+        on_end: called with a row's index and its tokens, including the end token, as soon as the
+            completion has ended, while others are still being sampled.
 
     Attributes:
-        logp: log pi of the completions of the last call, (N, T), at the temperature, where it is
-            recorded; beyond the end of a completion it has no meaning. It is log mu where nothing
-            else shapes what is drawn.
+        logp: log pi of the completions of the last call, (N, T), at the sampling temperature, if
+            recorded. Values beyond the end of a completion are arbitrary. They are log mu, the
+            log-probabilities of sampling, unless settings such as top_p change the distribution.
     """
 
     def __init__(
@@ -70,65 +81,66 @@ class Decoder:
         self,
         model,
         input_ids: Tensor,
-        logits_processor: Any,  # a list of them that can be called
+        logits_processor: Any,  # a callable list of logits processors
         stopping_criteria: Callable,
         generation_config,
         **model_kwargs,
     ) -> Tensor:
-        """Return prompts, (N, P), and their completions, filled up with padding: (N, P + T)."""
+        """Sample a completion for each prompt, (N, P); return both, padded, as (N, P + T)."""
         count, width = input_ids.shape
         limit = generation_config.max_length - width
         mask = model_kwargs.get("attention_mask")
-        if mask is None:  # `generate` drops one that is all ones
+        if mask is None:  # `generate` drops a mask that is all ones
             mask = torch.ones_like(input_ids)
-        logits, cache = self._prompts(model, input_ids, mask)
+        logits, cache = self._prefill(model, input_ids, mask)
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, limit), generation_config.pad_token_id)], dim=1
         )
         precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
-        noise = torch.empty_like(logits, dtype=precision)  # (N, V), each row has its own numbers
+        noise = torch.empty_like(logits, dtype=precision)  # (N, V), drawn anew for each token
         logp = logits.new_zeros(count, limit) if self.record else None
-        position = mask.sum(1, keepdim=True)  # of the token that is drawn next
-        # A mask is looked through in each step. Models older than RoPE warn where there is none.
+        position = mask.sum(1, keepdim=True)  # (n, 1), of the token that is drawn next
+        # Passing a mask costs time in each step. Models without RoPE warn if there is none.
         needs_mask = bool((mask == 0).any()) or not is_rotary(model)
-        rows = torch.arange(count, device=input_ids.device)  # that are in the batch
+        rows = torch.arange(count, device=input_ids.device)  # (n,), rows in the model's batch
         mask = torch.cat([mask, mask.new_ones(count, limit)], dim=1)
-        drawn_logp = logits.new_zeros(())  # the sum of all: NaN once one is
-        going = torch.ones_like(rows, dtype=torch.bool)  # of these, not ended
+        drawn_logp = logits.new_zeros(())  # sum over all tokens, to find NaN at the end
+        is_running = torch.ones_like(rows, dtype=torch.bool)  # (n,), completions not ended
         temperature = generation_config.temperature or 1
-        tempered = [TemperatureLogitsWarper] * (temperature != 1)  # what keeps the policy's logits
+        tempered = [TemperatureLogitsWarper] * (temperature != 1)
+        # Whether processors other than the temperature change the distribution.
         shaped = [type(processor) for processor in logits_processor] != tempered
-        for place in range(width, width + limit):
-            if shaped and len(rows) < count:  # a temperature looks at no other row
+        for column in range(width, width + limit):
+            if shaped and len(rows) < count:  # such processors may hold data for all N rows
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
-                scores = logits_processor(sequences[:, :place], all_logits)[rows]
+                scores = logits_processor(sequences[:, :column], all_logits)[rows]
             else:
-                scores = logits_processor(sequences[:, :place], logits)
-            drawn, its_logp = self._draw(scores, noise, rows, generation_config.do_sample)
-            drawn_logp += its_logp.sum()
-            drawn = drawn.masked_fill(~going, generation_config.pad_token_id)
-            sequences[rows, place] = drawn
+                scores = logits_processor(sequences[:, :column], logits)
+            drawn, drawn_token_logp = self._draw(scores, noise, rows, generation_config.do_sample)
+            drawn_logp += drawn_token_logp.sum()
+            drawn = drawn.masked_fill(~is_running, generation_config.pad_token_id)
+            sequences[rows, column] = drawn
             if logp is not None:
                 if shaped:
-                    its_logp = _score_tokens(logits, drawn, temperature)
-                logp[rows, place - width] = its_logp
-            ends = going & stopping_criteria(sequences[:, : place + 1], None)[rows]
-            if self.on_end and place < width + limit - 1:
-                ended = sequences[rows[ends], width : place + 1].tolist()
+                    drawn_token_logp = _score_tokens(logits, drawn, temperature)
+                logp[rows, column - width] = drawn_token_logp
+            ends = is_running & stopping_criteria(sequences[:, : column + 1], None)[rows]
+            if self.on_end and column < width + limit - 1:
+                ended = sequences[rows[ends], width : column + 1].tolist()
                 for row, completion in zip(rows[ends].tolist(), ended, strict=True):
                     self.on_end(row, completion)
-            going = going & ~ends
-            going_count = int(going.sum())
-            if not going_count:
+            is_running = is_running & ~ends
+            running_count = int(is_running.sum())
+            if not running_count:
                 break
-            if going_count <= FEWER * len(rows):
-                cache.batch_select_indices(going.nonzero().flatten())
-                rows, mask = rows[going], mask[going]
-                drawn, position = drawn[going], position[going]
-                going = going[going]
+            if running_count <= COMPACT_BELOW * len(rows):
+                cache.batch_select_indices(is_running.nonzero().flatten())
+                rows, mask = rows[is_running], mask[is_running]
+                drawn, position = drawn[is_running], position[is_running]
+                is_running = is_running[is_running]
             logits = model(
                 input_ids=drawn[:, None],
-                attention_mask=mask[:, : place + 1] if needs_mask else None,
+                attention_mask=mask[:, : column + 1] if needs_mask else None,
                 position_ids=position,
                 use_cache=True,
                 **{CACHE: cache},
@@ -136,17 +148,17 @@ class Decoder:
             logits, position = logits.float(), position + 1
         if drawn_logp.isnan():
             raise FloatingPointError(
-                "the model's probabilities are NaN: its weights are too large, or no numbers, or "
+                "the model's probabilities are NaN: its weights are NaN or too large, or "
                 f"the temperature ({generation_config.temperature}) is too small"
             )
-        self.logp = None if logp is None else logp[:, : place + 1 - width]
-        return sequences[:, : place + 1]
+        self.logp = None if logp is None else logp[:, : column + 1 - width]
+        return sequences[:, : column + 1]
 
-    def _prompts(self, model, ids: Tensor, mask: Tensor):
-        """Return the logits of each row's first token, (N, V), and a cache of all prompts."""
-        which = torch.arange(len(ids), device=ids.device)
+    def _prefill(self, model, ids: Tensor, mask: Tensor):
+        """Run the prompts; return the logits of each row's first token, (N, V), and the cache."""
+        prompt_index = torch.arange(len(ids), device=ids.device)
         if self.share_prefill:
-            different, which = torch.unique(
+            different, prompt_index = torch.unique(
                 torch.cat([ids, mask], dim=1), dim=0, return_inverse=True
             )
             ids, mask = different.chunk(2, dim=1)
@@ -155,14 +167,17 @@ class Decoder:
             PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
         ]
         output, cache = prefill_prompts(model, ids, mask, cache)
-        cache.batch_select_indices(which)
-        return output.logits[:, -1].float()[which], cache
+        cache.batch_select_indices(prompt_index)
+        return output.logits[:, -1].float()[prompt_index], cache
 
     def _draw(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
-        """Return a token of each row, and its log-probability, (n,) each.
+        """Draw a token for each row from its scores, (n, V).
 
-        Drawn is the largest of the probabilities over exponential variates, as `torch.multinomial`
-        does it.
+        As in `torch.multinomial`, the drawn token is the one with the largest ratio of probability
+        and an exponential variate. Without `sample` it is the most probable token.
+
+        Returns:
+            The tokens and their log-probabilities, (n,) each.
         """
         logp = scores.log_softmax(-1)
         drawn = logp.exp() / _exponential(noise, rows) if sample else scores
@@ -171,16 +186,17 @@ class Decoder:
 
 
 def _score_tokens(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
-    """Return log pi of tokens at a temperature. (N, V), (N,) -> (N,)"""
+    """Return log pi of tokens, (N,), from logits, (N, V), at a temperature."""
     logp = (logits.float() / temperature).log_softmax(-1)
     return logp.gather(1, tokens[:, None])[:, 0]
 
 
 def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
-    """Return some rows of exponential variates, of which all are drawn into `noise`.
+    """Draw exponential variates in the shape of `noise`, (N, V), and return those of `rows`.
 
-    On a CPU they are the logarithms of uniform ones, one after the other, which takes long. Here
-    all uniform variates are drawn, and only the logarithms that are needed are taken.
+    All rows are drawn, so that random numbers do not depend on which completions have ended. On a
+    CPU, torch computes exponential variates as logarithms of uniform ones, which takes long. Here
+    the logarithms are computed for `rows` only.
     """
     if noise.device.type != "cpu":
         return noise.exponential_()[rows]
@@ -188,7 +204,7 @@ def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values in buffers with room for more tokens. DynamicLayer copies all for each."""
+    """A layer of a cache that has room for more tokens; DynamicLayer copies all for each token."""
 
     keys: Tensor
     values: Tensor
@@ -200,11 +216,12 @@ class PreallocatedLayer(DynamicLayer):
         self.keys, self.values = self._buffers
 
     def update(self, key_states, value_states, *args, **kwargs) -> tuple[Tensor, Tensor]:
-        """Append the keys and values of new tokens, and return all. (N, heads, T, size) each"""
+        """Append the keys and values of new tokens; return all, (N, heads, T, head size) each."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
-        selected = self.keys.data_ptr() != self._buffers[0].data_ptr()  # rows, in another order
+        # Selecting rows of the cache replaces `keys` and `values` by copies outside the buffers.
+        selected = self.keys.data_ptr() != self._buffers[0].data_ptr()
         if selected or end > self._buffers[0].size(2):
             self._buffers = _grow_buffer(self.keys, end), _grow_buffer(self.values, end)
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
@@ -215,24 +232,25 @@ class PreallocatedLayer(DynamicLayer):
 
 def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
     rows, heads, tokens_held, size = old.shape
-    buffer = old.new_empty(rows, heads, tokens + max(ROOM, tokens // 4), size)
+    buffer = old.new_empty(rows, heads, tokens + max(SPARE_TOKENS, tokens // 4), size)
     buffer[:, :, :tokens_held] = old
     return buffer
 
 
 class GeneratedLogp(StoppingCriteria):
-    """Log pi of what `generate` draws by itself, at the temperature: a criterion that never stops.
+    """Records log pi of the tokens that `generate` draws in its own loop, at the temperature.
 
-    It is called with each token, after the forward pass that this was drawn from.
+    It is a stopping criterion that never stops: `generate` calls it after each token that it draws
+    from the logits of a forward pass.
     """
 
     def __init__(self, temperature: float):
         self._temperature = temperature
         self._logits: Tensor
-        self._logps: list[Tensor] = []  # (N,) for each token
+        self._logps: list[Tensor] = []  # (N,) for each position
 
     def keep_logits(self, module, args, output) -> None:
-        """Keep the last logits of a forward pass: a hook of the model."""
+        """Keep the logits of the last token; a forward hook of the model."""
         self._logits = output.logits[:, -1]
 
     def __call__(self, input_ids, scores, **kwargs) -> Tensor:
@@ -240,7 +258,7 @@ class GeneratedLogp(StoppingCriteria):
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
     def generate(self, model, generate: Callable, *args, **kwargs) -> tuple[Any, list[Tensor]]:
-        """Call `generate`, and return its output and log pi of each completion, (T,)."""
+        """Call `generate`; return its output, and log pi, (T,), of each completion."""
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         hook = base.register_forward_hook(self.keep_logits)
         try:
@@ -251,55 +269,63 @@ class GeneratedLogp(StoppingCriteria):
 
 
 def can_decode(model, config) -> bool:
-    """Return whether a Decoder can sample from a model as a GenerationConfig says.
+    """Return whether a Decoder can sample from a model with these generation settings.
 
-    What that leaves open, the model's own says. Processes that each hold a part of the weights
-    (ZeRO-3, FSDP) have to make as many forward passes as the others, which a Decoder does not.
+    If processes hold parts of the weights (ZeRO-3, FSDP), all have to make equally many forward
+    passes. A Decoder stops when the completions of its own process have ended.
+
+    Args:
+        config: a GenerationConfig; its None fields take the values of the model's own.
     """
     if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
         return False
-    return _is_usual(model, config, USUAL) and can_share_prompts(model)
+    return _has_decoder_settings(model, config, DECODER_SETTINGS) and can_share_prompts(model)
 
 
-def _is_usual(model, config, names: Iterable[str]) -> bool:
-    """Return whether these settings are USUAL, in a configuration or else in the model's own."""
+def _has_decoder_settings(model, config, names: Iterable[str]) -> bool:
+    """Return whether the settings with these names have the values in `DECODER_SETTINGS`.
+
+    A setting that is None in `config` is read from the model's own generation_config.
+    """
     model_own = model.generation_config
     return all(
-        getattr(model_own if getattr(config, name) is None else config, name) in (None, USUAL[name])
+        getattr(model_own if getattr(config, name) is None else config, name)
+        in (None, DECODER_SETTINGS[name])
         for name in names
     )
 
 
 @contextmanager
 def _show_cache_to_peft(model) -> Iterator[None]:
-    """Let PEFT see the cache meanwhile, where it puts virtual tokens before prompts.
+    """Within this context, pass the cache to PEFT by its older name, if it has virtual tokens.
 
-    PEFT 0.21 looks for a cache by the name that it had before transformers 5.24. Where it sees none
-    it leaves virtual tokens out from the second token on.
+    PEFT 0.21 looks for a cache by the name "past_key_values", which transformers 5.24 changed. If
+    it finds none it leaves out the virtual tokens from the second sampled token on.
     """
     if not has_virtual_tokens(model):
         yield
         return
     prepare = model.base_model_prepare_inputs_for_generation
 
-    def prepare_by_older_name(*args, **kwargs) -> dict[str, Any]:
+    def prepare_with_older_name(*args, **kwargs) -> dict[str, Any]:
         inputs = prepare(*args, **kwargs)
         return inputs | ({"past_key_values": inputs.pop(CACHE)} if CACHE in inputs else {})
 
-    with patch.object(model, "base_model_prepare_inputs_for_generation", prepare_by_older_name):
+    with patch.object(model, "base_model_prepare_inputs_for_generation", prepare_with_older_name):
         yield
 
 
 @contextmanager
 def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Iterator[list[Tensor]]:
-    """Let `model.generate`, meanwhile, decode by this where it can.
+    """Within this context, let `model.generate` sample with `decoder` if `can_decode` allows it.
 
     Args:
-        scored: gets log pi, (T,), of each completion in the order of sampling, whether the decoder
-            samples or `generate` by itself.
+        scored: a list to which log pi, (T,), of each completion is appended, in the order of
+            sampling, whether the decoder or the loop of `generate` samples.
 
     Yields:
-        A list that gets log mu, (T,), of each completion in the order of sampling, if recorded.
+        A list that receives log mu, (T,), of each completion, in the order of sampling, if the
+        decoder samples and `decoder.record` is set.
     """
     recorded: list[Tensor] = []
     generate, record = model.generate, decoder.record
@@ -314,11 +340,14 @@ def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Ite
             if scored is not None and decoder.logp is not None:
                 scored.extend(decoder.logp)
             return output
-        if has_own_cache(model) and CACHE != "past_key_values":  # PEFT 0.21 would lose it
+        # PEFT 0.21 does not pass on a cache by its new name to a model with a second cache.
+        if has_own_cache(model) and CACHE != "past_key_values":
             kwargs["generation_config"] = generation_config = copy(generation_config)
             generation_config.use_cache = False
         with _show_cache_to_peft(model):
-            if scored is None or not _is_usual(model, generation_config, ONE_PASS):
+            if scored is None or not _has_decoder_settings(
+                model, generation_config, SINGLE_PASS_SETTINGS
+            ):
                 return generate(*args, **kwargs)
             logps = GeneratedLogp(generation_config.temperature or 1)
             output, completions = logps.generate(model, generate, *args, **kwargs)

@@ -1,4 +1,9 @@
-"""The gradient of a mini-batch, in micro-batches that memory allows."""
+"""Computes the gradient of a mini-batch in micro-batches that fit in memory.
+
+A mini-batch is the data of one optimizer step, a chunk some of its groups whose loss is computed
+together, and a micro-batch one forward and backward pass. pi is the policy, mu the behaviour policy
+that sampled the completions. See `rapid.training` for more terms.
+"""
 
 import logging
 import math
@@ -29,21 +34,22 @@ logger = logging.getLogger(__name__)
 
 
 class GradientTrainer(SamplingTrainer):
-    """A trainer that learns from mini-batches, in micro-batches.
+    """A trainer that computes the gradient of a mini-batch in micro-batches.
 
-    `micro_batch_limit` is the most that one may hold where memory was to decide it, or None.
+    Attributes:
+        micro_batch_limit: the limit found by trial with token_budget="auto"; otherwise None.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
-        self._steps: list[Batch] = []  # Z_h, ..., Z_H
-        self._means = WeightedMeans(self._process_mean)  # over completions, or as the loss has it
-        self._token_means = WeightedMeans(self._process_mean)
+        self._steps: list[Batch] = []  # mini-batches that are not used yet: Z_h, ..., Z_H
+        self._means = WeightedMeans(self._process_mean)  # of the objective's `metrics_over`
+        self._token_means = WeightedMeans(self._process_mean)  # over tokens
 
     @property
     def pass_completions(self) -> int:
-        """Completions of full length in a micro-batch; 0 where memory is yet to decide it."""
+        """Completions of full length per micro-batch; 0 with "auto" before the limit is found."""
         if self.args.token_budget == AUTO:
             return self.micro_batch_limit.completions if self.micro_batch_limit else 0
         return int(self.args.micro_batch_size or 1)
@@ -52,10 +58,13 @@ class GradientTrainer(SamplingTrainer):
         return self.accelerator.reduce(values, "mean")
 
     def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
-        """Leave the gradient of a mini-batch's loss in the parameters, and return the loss.
+        """Add the gradient of a mini-batch's loss to the parameters, and return the loss, 0-d.
 
         Args:
-            step: h, the steps that the policy has taken since it was mu.
+            step: h, the optimizer steps that the policy has taken since it was mu.
+
+        Raises:
+            FloatingPointError: the loss is infinite or NaN.
         """
         loss = self._retry_smaller(
             partial(self._run_micro_batches, model, mini_batch, step),
@@ -63,8 +72,8 @@ class GradientTrainer(SamplingTrainer):
         )
         if not loss.isfinite():
             raise FloatingPointError(
-                f"step {self.state.global_step + 1}: the loss is {loss}: the rewards, or the "
-                "weights, are too large for it"
+                f"step {self.state.global_step + 1}: the loss is {loss}: rewards or "
+                "weights are too large"
             )
         return loss
 
@@ -76,7 +85,7 @@ class GradientTrainer(SamplingTrainer):
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
                 loss = loss + self._backpropagate(model, micro_batch, last=last)
-        if not chunks:
+        if not chunks:  # the optimizer steps all the same
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
@@ -84,15 +93,22 @@ class GradientTrainer(SamplingTrainer):
 
     def _forget_micro_batches(self, model) -> None:
         model.zero_grad(set_to_none=True)
-        self._means.take_back()
-        self._token_means.take_back()
+        self._means.discard()
+        self._token_means.discard()
 
     def _share_logp(self, chunk: Chunk, has_moved: bool) -> None:
-        """Give the micro-batches of a chunk `chunk_logp`, (N, T): log pi of all its rows.
+        """Add the column `chunk_logp`, (N, T), to the micro-batches of a chunk that is split.
 
-        Each puts in its own. What the others' gradients need of it is an importance weight, and
-        only of an objective that compares these: then another forward pass finds it in advance, as
-        it does where other processes have part of the rows. Else log mu stands in its place.
+        Each micro-batch computes the loss of all rows of its chunk, but has log pi of its own rows
+        only, which it writes into this shared tensor. For the other rows the tensor has
+
+        - log pi from an extra forward pass, if a row's gradient depends on the importance weights
+          of other rows (`Algorithm.compares_weights`), or if the rows of the chunk are divided
+          among processes;
+        - otherwise log mu, or 0: the gradient does not depend on the values.
+
+        Args:
+            has_moved: whether the policy has taken a step since it was mu.
         """
         first = chunk[0]
         if "is_last" not in first:
@@ -110,20 +126,24 @@ class GradientTrainer(SamplingTrainer):
     # The size of micro-batches --------------------------------------------------------------------
 
     def _make_chunks(self, mini_batch: Batch, step: int) -> list[Chunk]:
-        """Return what this process runs in a step: as many micro-batches as the others."""
+        """Return the chunks that this process runs: equally many micro-batches in each process.
+
+        Args:
+            step: h, the optimizer steps that the policy has taken since it was mu.
+        """
         args = self.args
-        # All mini-batches are as wide as the longest prompt and completion of the inference batch.
+        # Columns of a mini-batch: the longest prompt and completion of the whole inference batch.
         width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
         limit = self._limit_micro_batches(width)
         group = self._rows_per_prompt(limit, width)
         runs = mini_batch["graded"][::group]  # (K,)
-        if args.trls_loss:
+        if args.uses_trl_loss:
             runs = runs | True
         elif args.skip_zero_groups:
             runs = runs & args.algorithm.have_gradient(
                 mini_batch["rewards"], group, args.settings, on_policy=step == 0
             )
-        # DeepSpeed steps in a backward pass, and float16's scaler knows its scale from one.
+        # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
         needs_one = self._uses_deepspeed or self.accelerator.scaler is not None
         chunks = make_chunks(
             mini_batch,
@@ -140,7 +160,11 @@ class GradientTrainer(SamplingTrainer):
         return chunks
 
     def _limit_micro_batches(self, width: int) -> MicroBatchLimit:
-        """Return the most that a micro-batch may hold, where a row has so many tokens."""
+        """Return the limit of micro-batches, after all halvings.
+
+        Args:
+            width: tokens of a row of the inference batch.
+        """
         args, limit = self.args, self.micro_batch_limit
         if limit is None:
             completions = int(args.micro_batch_size or 1)
@@ -149,12 +173,15 @@ class GradientTrainer(SamplingTrainer):
         return limit.halve(self.halvings)
 
     def _rows_per_prompt(self, limit: MicroBatchLimit, width: int) -> int:
-        """Return how many completions of a prompt stay together in a chunk: a group.
+        """Return how many completions of a prompt stay together in a chunk.
 
-        With TRL's loss each counts by itself, so that processes may have a part of a group each,
-        and a micro-batch holds part of one that is too large.
+        This is a whole group, except with TRL's loss. There the loss of a completion does not
+        depend on its group, so that a group may be divided among processes or micro-batches.
+
+        Args:
+            width: tokens of a row of the inference batch.
         """
-        if not (self.args.trls_loss and self.model.training):
+        if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
         groups = self.args.n_step // self.num_generations
         part = size_shard(groups, self.num_generations, self.accelerator.num_processes)
@@ -162,9 +189,10 @@ class GradientTrainer(SamplingTrainer):
         return next(fits, 1)
 
     def _find_limit(self, batch: Batch) -> None:
-        """Find the largest micro-batch of completions of full length that memory allows, once.
+        """With token_budget="auto", find the largest micro-batch that fits in memory, once.
 
-        It is tried before any step counts: what is sampled first may be short, and later not.
+        It is found by trial with completions of full length, because the first sampled completions
+        may be shorter than later ones.
         """
         if self.args.token_budget != AUTO or self.micro_batch_limit is not None:
             return
@@ -185,7 +213,7 @@ class GradientTrainer(SamplingTrainer):
             self._try_backward(logp.sum(), parameters)
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
-        advice = f"lower max_completion_length ({length}), or take a device with more memory"
+        advice = f"lower max_completion_length ({length}), or use a device with more memory"
         if not self.args.gradient_checkpointing:
             advice = f"set gradient_checkpointing=True, {advice}"
         count = self._find_largest(attempt, at_most, parameters, advice)
@@ -197,15 +225,20 @@ class GradientTrainer(SamplingTrainer):
 
     @property
     def _logp_dtype(self) -> torch.dtype:
-        """Return the precision of log-probabilities: float32, or that of weights in float64."""
+        """Return the precision of log-probabilities: float32, or float64 if weights have it."""
         return torch.promote_types(self.model.dtype, torch.float32)
 
     def _compute_log_mu(self) -> None:
-        """Give mini-batches the reference's, and log mu from the second on: at first mu is pi."""
+        """Add log mu and, for a KL term, the reference's log-probabilities to the mini-batches.
+
+        With `reuse_logp` the first mini-batch needs no log mu: mu is still pi, whose log pi the
+        forward pass of the gradient computes.
+        """
         first = 1 if self.args.reuse_logp else 0
         for step, mini_batch in enumerate(self._steps):
             columns = {"reference_logp": self._reference_logp} if self.beta else {}
-            if step >= first and "behavior_logp" not in mini_batch:  # TRL's, to correct vLLM's
+            # TRL has already computed log mu if it corrects vLLM's log-probabilities.
+            if step >= first and "behavior_logp" not in mini_batch:
                 columns["behavior_logp"] = self._behavior_logp
             if columns:
                 self._retry_smaller(partial(self._fill_columns, mini_batch, step, columns))
@@ -213,17 +246,22 @@ class GradientTrainer(SamplingTrainer):
     def _fill_columns(
         self, mini_batch: Batch, step: int, columns: Mapping[str, Callable[[Chunk], Tensor]]
     ) -> None:
+        """Add columns of log-probabilities to a mini-batch: 0 in rows that this process skips.
+
+        Args:
+            columns: for each name, the function that returns the column of a chunk, (N, T).
+        """
         zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
-        for name in columns:  # also of a process that has nothing to run
+        for name in columns:
             mini_batch[name] = zeros.clone()
         for chunk in self._make_chunks(mini_batch, step):
-            if chunk[0]["sequence_share"]:  # else it is run for the sake of other processes
+            if chunk[0]["sequence_share"]:  # 0 in a dummy, which is not stored
                 for name, compute in columns.items():
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
 
     def _behavior_logp(self, chunk: Chunk) -> Tensor:
-        """Return log mu of a chunk, (N, T): the sampler's, if it has it, or the policy's now."""
+        """Return log mu of a chunk, (N, T), from the sampler, or from a forward pass of pi."""
         sampler_logp = chunk[0].get("sampler_logp")
         if sampler_logp is not None and self.use_sampler_logps() and not sampler_logp.isnan().any():
             return sampler_logp
@@ -231,7 +269,7 @@ class GradientTrainer(SamplingTrainer):
             return self._score_chunk(self.model, chunk)
 
     def _score_chunk(self, model, chunk: Chunk) -> Tensor:
-        """Return log pi of each token of a chunk, (N, T), from all its micro-batches."""
+        """Return log pi of each token of a chunk under `model`, (N, T), from its micro-batches."""
         first = chunk[0]
         if "is_last" not in first:
             return self._join_rows(first, self._log_pi(model, first)[0])
@@ -241,10 +279,14 @@ class GradientTrainer(SamplingTrainer):
             self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
         if first["local_weight"] == 1:
             return shared
+        # Each row is counted once: rows that only fill up a process have the weight 0.
         return self.accelerator.reduce(shared * (first["local_weight"] > 0), "sum")
 
     def _join_rows(self, micro_batch: Batch, logp: Tensor) -> Tensor:
-        """Return log pi of all rows of a chunk, (N, T), with the gradient of the local ones."""
+        """Return log pi of all rows of a chunk, (N, T), given the rows of a micro-batch, (n, t).
+
+        Only the micro-batch's rows carry a gradient.
+        """
         count, width = micro_batch["completion_ids"].shape
         if "local_rows" not in micro_batch:
             return logp
@@ -256,11 +298,12 @@ class GradientTrainer(SamplingTrainer):
         return micro_batch["chunk_logp"].index_copy(0, rows, weighted)
 
     def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return log pi of each token that a micro-batch runs, (n, t), and the entropies."""
+        """Return log pi and the entropies of the rows that a micro-batch runs, (n, t) each."""
         local = select_local(micro_batch)
         rows = len(local["completion_ids"])
         per_prompt = math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
-        # Another process may have several rows where this has one. Both call the model as often.
+        # Sharing a prompt takes two calls of the model and not sharing takes one. Processes have to
+        # make equally many calls, and another process may have several rows of a prompt.
         alone = "is_last" not in micro_batch or self.accelerator.num_processes == 1
         share = self._shares_prompts and not (alone and per_prompt == 1)
         with self.accelerator.autocast():
@@ -268,10 +311,13 @@ class GradientTrainer(SamplingTrainer):
 
     @property
     def _shares_prompts(self) -> bool:
-        """Return whether a prompt is computed once a group. Only TRL's head heeds a cast of it."""
+        """Return whether a prompt is computed once per group.
+
+        Not with cast_lm_head_to_fp32, which only TRL's computation without sharing respects.
+        """
         return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
 
     def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, share: bool):
         return completion_logp(
-            model, batch, rows_per_prompt, self.temperature, share, self.args.trls_loss
+            model, batch, rows_per_prompt, self.temperature, share, self.args.uses_trl_loss
         )

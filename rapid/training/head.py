@@ -1,12 +1,14 @@
 """Log-probabilities and entropies of tokens from hidden states, without holding all logits.
 
-The forward that TRL patched does so by a kernel for GPUs, in tiles of the vocabulary. It has two
-gaps, which `patch_head` fills:
+The model's forward method, which TRL patched, does this with a function for GPUs that works on
+tiles of the vocabulary. It has two problems, which `patch_head` solves:
 
-1. On a CPU its tiles are slower than whole logits, most of all in bfloat16. `TokenChunks` takes
-   chunks of tokens, each with the whole vocabulary.
-2. It reads the weights of the output layer, so that an adapter there has no effect. `ModuleScores`
-   calls the layer.
+1. On a CPU, tiles are slower than whole logits, most of all in bfloat16. `TokenChunks` works on
+   chunks of tokens instead, with the whole vocabulary for each.
+2. The function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
+   no effect. `ModuleScores` calls the layer.
+
+Shapes: N tokens, D hidden units, V words of the vocabulary, n tokens of a chunk or part.
 """
 
 from collections.abc import Iterator
@@ -21,32 +23,38 @@ from torch.utils.checkpoint import checkpoint
 
 from rapid.training.caches import unwrap_model
 
-SMALL = 2**22  # logits of a forward pass up to which TRL's tiles do
-CHUNK = 2**27  # bytes of the logits of a chunk of tokens
-PART = 2**21  # logits of a chunk whose probabilities are computed at a time
-SLICE = 2**13  # words whose weights' gradient is rounded, and added up in float32, at a time
-TILES: Any = trl.trainer.utils._ChunkedLogProbFunction
-Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]  # as TRL's function returns them
+MAX_TILED_LOGITS = 2**22  # logits of a forward pass on a CPU up to which TRL's tiles are used
+CHUNK_BYTES = 2**27  # size of a chunk of tokens: bytes of its logits
+PART_LOGITS = 2**21  # a chunk's probabilities are computed in parts of this number of logits
+# Rows (words) of the weights' gradient that are added up at a time, where the product has to be
+# converted to the float32 of the sum.
+SLICE_ENTRIES = 2**13
+TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction
+# What TRL's function returns: log pi, entropies, two values that are not used, top-1 flags.
+Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]
 
 
 def patch_head(model) -> AbstractContextManager:
-    """Let a model's fused forward compute the scores of tokens here, where TRL's leaves gaps."""
+    """Within this context, replace TRL's function where it is slow or wrong.
+
+    That is for models on a CPU, and for models with an adapter in the output layer.
+    """
     layer = unwrap_model(model).get_output_embeddings()
     scores: Any = CpuScores
-    if hasattr(layer, "base_layer"):  # of PEFT's
+    if hasattr(layer, "base_layer"):  # a layer with an adapter of PEFT
         scores = ModuleScores(layer)
     if scores is CpuScores and layer.weight.device.type != "cpu":
         return nullcontext()
     return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
 
 
-class Curve(NamedTuple):
-    """The logit of a product x of hidden state and weights: z(x) = cap tanh(s x / cap) / T.
+class LogitTransform(NamedTuple):
+    """The logit z of a product x of hidden state and weights: z(x) = cap tanh(s x / cap) / T.
 
     Args:
-        scale: s.
-        cap: None is none: z(x) = s x / T.
-        temperature: T.
+        scale: s, the model's factor of logits.
+        cap: the model's soft cap of logits; with None, z(x) = s x / T.
+        temperature: T, of sampling.
     """
 
     scale: float
@@ -54,14 +62,14 @@ class Curve(NamedTuple):
     temperature: float
 
     def values(self, products: Tensor) -> Tensor:
-        """Return z, like the products."""
+        """Return the logits z of products x, of any shape."""
         logits = products * self.scale
         if self.cap is not None:
             logits = self.cap * torch.tanh(logits / self.cap)
         return logits / self.temperature
 
     def slopes(self, values: Tensor) -> Tensor | float:
-        """Return dz/dx where z has these values."""
+        """Return the derivative dz/dx at given values of z."""
         slope = self.scale / self.temperature
         if self.cap is None:
             return slope
@@ -69,7 +77,7 @@ class Curve(NamedTuple):
 
 
 class CpuScores:
-    """TRL's function for a CPU."""
+    """Replaces TRL's function on a CPU."""
 
     @staticmethod
     def apply(
@@ -83,26 +91,31 @@ class CpuScores:
         scale: float,
         outputs: tuple[str, ...],
     ) -> Scores:
-        """Return log pi of the targets, (N,), entropies, (N,), and whether they are the likeliest.
+        """Return scores of the targets: log pi and entropies, (N,), and top-1 flags.
+
+        A top-1 flag, (N,) bool, says whether the target is the most probable word.
 
         Args:
-            hidden: (N, D).
-            weight: (V, D).
+            hidden: (N, D) hidden states.
+            weight: (V, D) weights of the output layer.
             bias: (V,).
-            targets: (N,).
-            tile: words of TRL's tile.
-            outputs: what is asked for beside log pi.
+            targets: (N,) token ids.
+            temperature, cap, scale: see `LogitTransform`.
+            tile: words per tile of TRL's function.
+            outputs: names of what is returned besides log pi: "entropy", "is_top1".
         """
-        if len(hidden) * len(weight) <= SMALL and hidden.dtype != torch.float64:
+        if len(hidden) * len(weight) <= MAX_TILED_LOGITS and hidden.dtype != torch.float64:
             args = (hidden, weight, bias, targets, temperature, tile, cap, scale, outputs)
-            return TILES.apply(*args)
-        curve = Curve(scale, cap, temperature)
-        logp, entropy, is_top1 = TokenChunks.apply(hidden, weight, bias, targets, curve, outputs)
+            return TRL_SCORES.apply(*args)
+        transform = LogitTransform(scale, cap, temperature)
+        logp, entropy, is_top1 = TokenChunks.apply(
+            hidden, weight, bias, targets, transform, outputs
+        )
         return logp, entropy, None, None, is_top1
 
 
 class ModuleScores:
-    """TRL's function for an output layer that is more than its weights."""
+    """Replaces TRL's function for an output layer with an adapter."""
 
     def __init__(self, layer: Any):
         self._layer = layer
@@ -110,13 +123,19 @@ class ModuleScores:
     def apply(
         self, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
     ) -> Scores:
-        """Return what `CpuScores.apply` does, by the layer itself, which computes logits twice."""
-        curve, size = Curve(scale, cap, temperature), _chunk_size(hidden.dtype, len(weight))
+        """Return what `CpuScores.apply` does, calling the layer instead of reading its weights.
+
+        Logits are computed again in the backward pass.
+        """
+        transform, size = (
+            LogitTransform(scale, cap, temperature),
+            _chunk_size(hidden.dtype, len(weight)),
+        )
 
         def score(hidden_chunk: Tensor, chunk_targets: Tensor) -> tuple[Tensor, ...]:
             products = self._layer(hidden_chunk)
             precise = torch.promote_types(products.dtype, torch.float32)
-            logp = curve.values(products.to(precise)).log_softmax(-1)
+            logp = transform.values(products.to(precise)).log_softmax(-1)
             entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
             is_top1 = logp.argmax(-1) == chunk_targets
             return logp.gather(1, chunk_targets[:, None])[:, 0], entropy, is_top1
@@ -128,14 +147,14 @@ class ModuleScores:
 
 
 class TokenChunks(torch.autograd.Function):
-    """The scores of tokens, in chunks of tokens whose logits the backward pass computes again.
+    """Computes the scores of tokens in chunks of tokens; backward computes the logits again.
 
-    Products are in the precision of the model, or of autocast. Probabilities and their sums are in
-    float32 or better, and so is the sum of the gradients of chunks.
+    Products of hidden states and weights have the precision of the model, or of autocast.
+    Probabilities, their sums, and the sum of gradients over chunks have float32 or float64.
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, curve, outputs):
+    def forward(ctx, hidden, weight, bias, targets, transform, outputs):
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
         precise = torch.promote_types(dtype, torch.float32)
@@ -144,7 +163,7 @@ class TokenChunks(torch.autograd.Function):
         with torch.autocast(kind, enabled=False):
             for chunk_rows, products in _compute_chunks(hidden, weight, bias, dtype):
                 for rows, logits in _split_chunk(chunk_rows, products):
-                    values = curve.values(logits.to(precise))
+                    values = transform.values(logits.to(precise))
                     log_z[rows] = values.logsumexp(-1)
                     logp[rows] = values.gather(1, targets[rows, None])[:, 0] - log_z[rows]
                     if is_top1 is not None:
@@ -153,7 +172,7 @@ class TokenChunks(torch.autograd.Function):
                         shares = (values - log_z[rows, None]).exp_()
                         entropy[rows] = log_z[rows] - shares.mul_(values).sum(-1)
         ctx.save_for_backward(hidden, weight, bias, targets, log_z, entropy)
-        ctx.curve, ctx.dtype = curve, dtype
+        ctx.transform, ctx.dtype = transform, dtype
         ctx.set_materialize_grads(False)
         if is_top1 is not None:
             ctx.mark_non_differentiable(is_top1)
@@ -161,7 +180,7 @@ class TokenChunks(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, d_logp, d_entropy, _):
-        """Return gradients. With p = softmax(z) those of z are
+        """Return the gradients of hidden states, weights and bias. With p = softmax(z):
 
         d log pi / dz = 1 at the target - p,    d entropy / dz = -p (log p + entropy)
         """
@@ -169,11 +188,11 @@ class TokenChunks(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         d_weight = torch.zeros_like(weight, dtype=log_z.dtype) if ctx.needs_input_grad[1] else None
         d_bias = torch.zeros_like(bias, dtype=log_z.dtype) if ctx.needs_input_grad[2] else None
-        words = weight.to(ctx.dtype)
-        for chunk_rows, products in _compute_chunks(hidden, words, bias, ctx.dtype):
+        vocabulary_weights = weight.to(ctx.dtype)
+        for chunk_rows, products in _compute_chunks(hidden, vocabulary_weights, bias, ctx.dtype):
             for rows, logits in _split_chunk(chunk_rows, products):
-                values = ctx.curve.values(logits.to(log_z.dtype))
-                slopes = ctx.curve.slopes(values)
+                values = ctx.transform.values(logits.to(log_z.dtype))
+                slopes = ctx.transform.slopes(values)
                 log_p = values.sub_(log_z[rows, None])
                 share = log_p.exp()
                 d_values = (
@@ -186,7 +205,7 @@ class TokenChunks(torch.autograd.Function):
                     d_values.scatter_add_(1, targets[rows, None], d_logp[rows, None])
                 logits.copy_(d_values.mul_(slopes))
             if d_hidden is not None:
-                d_hidden[chunk_rows] = products @ words
+                d_hidden[chunk_rows] = products @ vocabulary_weights
             if d_weight is not None:
                 _add_product(d_weight, products.t(), hidden[chunk_rows].to(ctx.dtype))
             if d_bias is not None:
@@ -199,7 +218,7 @@ class TokenChunks(torch.autograd.Function):
 
 
 def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
-    """Yield rows and their products with the weights, (n, V)."""
+    """Yield the rows of each chunk, and the products of their hidden states and weights, (n, V)."""
     transposed = weight.to(dtype).t()
     size = _chunk_size(dtype, len(weight))
     for start in range(0, len(hidden), size):
@@ -207,22 +226,22 @@ def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor
         yield slice(start, start + size), products if bias is None else products.add_(bias)
 
 
-def _chunk_size(dtype: torch.dtype, words: int) -> int:
-    return max(1, CHUNK // (words * dtype.itemsize))
+def _chunk_size(dtype: torch.dtype, vocabulary_size: int) -> int:
+    return max(1, CHUNK_BYTES // (vocabulary_size * dtype.itemsize))
 
 
 def _split_chunk(chunk_rows: slice, products: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield rows of a chunk, as slices of all, and their products."""
-    size = max(1, PART // products.size(1))
+    """Yield the rows of each part of a chunk, as a slice of all N rows, and their products."""
+    size = max(1, PART_LOGITS // products.size(1))
     for number, part in enumerate(products.split(size)):
         first = chunk_rows.start + number * size
         yield slice(first, first + len(part)), part
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a @ b to a total, which may be more precise than they are."""
+    """Add a @ b to `total` in place; `total` may have a higher precision than a and b."""
     if total.dtype == a.dtype:
         total.addmm_(a, b)
         return
-    for start in range(0, len(total), SLICE):
-        total[start : start + SLICE] += a[start : start + SLICE] @ b
+    for start in range(0, len(total), SLICE_ENTRIES):
+        total[start : start + SLICE_ENTRIES] += a[start : start + SLICE_ENTRIES] @ b

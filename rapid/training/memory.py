@@ -1,7 +1,8 @@
-"""Memory that a device has left, and the largest micro-batch within it.
+"""Measures free memory of a device, and finds the largest micro-batch that fits.
 
-A limit on a process's memory may be lowered while it runs, and other processes come and go. A size
-is tried before it is relied on, and a micro-batch that fails all the same is made smaller.
+A micro-batch is the completions of one forward and backward pass. Its memory is measured in trial
+passes before training. As free memory can shrink later, when other processes start or a limit is
+lowered, trainers also halve a micro-batch that runs out of memory.
 """
 
 import gc
@@ -16,29 +17,34 @@ from pathlib import Path
 import psutil
 import torch
 
-AUTO = "auto"  # the size of micro-batches, where memory is to decide
-USABLE = 0.92  # of what is left: fragments, and what libraries take now and then, need the rest
-WORDS = "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
+AUTO = "auto"  # value of settings for the size of micro-batches: find it by trial
+USABLE = 0.92  # share of free memory to use; the rest is for fragmentation and libraries
+OUT_OF_MEMORY_PATTERN = (
+    "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
+)
 CGROUPS = Path("/sys/fs/cgroup")
-RESET = Path("/proc/self/clear_refs")  # of Linux: a 5 in it lets VmHWM begin anew
+# Linux: writing 5 to this file resets VmHWM, the process's peak of resident memory.
+RESET = Path("/proc/self/clear_refs")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether an allocation failed, on a GPU or in main memory."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and bool(re.search(WORDS, str(error), re.IGNORECASE))
+    return isinstance(error, RuntimeError) and bool(
+        re.search(OUT_OF_MEMORY_PATTERN, str(error), re.IGNORECASE)
+    )
 
 
 def release_memory() -> None:
-    """Give back what no tensor uses, after a micro-batch that failed."""
+    """Free memory that no tensor uses any more, after a micro-batch that ran out of memory."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
 def available_memory(device: torch.device) -> float:
-    """Return the bytes that this process can still take on a device."""
+    """Return the bytes that this process can still allocate on a device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -51,17 +57,18 @@ def available_memory(device: torch.device) -> float:
 
 
 def _available_in_cgroup() -> float:
-    """Return the bytes that are left of this process's cgroup (v2) and those around it."""
+    """Return the free bytes of this process's cgroup (v2): the least of it and its parents."""
     available = math.inf
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
         folder = CGROUPS / name
         for group in (folder, *folder.parents):
-            with suppress(OSError, ValueError):  # "max"
+            with suppress(OSError, ValueError):  # ValueError: memory.max is "max", without a limit
                 limit = int((group / "memory.max").read_text())
                 used = int((group / "memory.current").read_text())
                 stat = (group / "memory.stat").read_text()
-                files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)  # can be dropped
+                # The kernel drops this part of the cache of files when memory is needed.
+                files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)
                 left_in_group = limit - used + (int(files[1]) if files else 0)
                 available = min(available, left_in_group)
             if group == CGROUPS:
@@ -70,7 +77,7 @@ def _available_in_cgroup() -> float:
 
 
 def measure_peak(device: torch.device, work: Callable[[], None]) -> float:
-    """Return the bytes that were held at most during some work, beyond those before it."""
+    """Call `work`, and return its peak of memory beyond the memory held before, bytes."""
     reset_peak(device)
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)
@@ -82,7 +89,7 @@ def measure_peak(device: torch.device, work: Callable[[], None]) -> float:
 
 
 def reset_peak(device: torch.device) -> None:
-    """Let the peak of what is held begin anew, on a GPU or in main memory."""
+    """Reset the recorded peak of memory, of a GPU or of main memory."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
@@ -98,25 +105,29 @@ def _resident(field: str) -> int:
 def find_largest_batch(
     attempt: Callable[[int, float], None], at_most: int, device: torch.device, reserved: float = 0.0
 ) -> int:
-    """Return how many completions, at most `at_most`, fit in a micro-batch in the memory left.
+    """Return how many completions of full length, at most `at_most`, fit in a micro-batch.
 
-    What a completion takes is the difference between half a completion and a whole one. The number
-    that follows is tried, and halved until it fits.
+    The memory of one completion is estimated as twice the difference between a completion of full
+    length and one of half the length, which excludes what does not depend on length. The resulting
+    number of completions is tried, and halved until it fits.
 
     Args:
-        attempt: runs so many completions forward and backward, of this share of the full length.
-        reserved: bytes that something else will take.
+        attempt: runs a forward and a backward pass; its arguments are the number of completions and
+            their length as a share of the full length.
+        reserved: bytes that will be allocated by something else.
 
     Raises:
-        MemoryError: not even one fits.
-        ValueError: this system does not tell what a process holds.
+        MemoryError: not even one completion fits.
+        ValueError: the system does not report a process's peak of memory.
     """
     if device.type != "cuda" and not RESET.exists():
-        raise ValueError(f"{AUTO!r} reads {RESET}, which this system has not: set a number instead")
+        raise ValueError(
+            f"{AUTO!r} needs {RESET}, which this system does not have: set a number instead"
+        )
     available = USABLE * (available_memory(device) - reserved)
 
     def needs(count: int, share: float = 1.0) -> float:
-        """Return the bytes that so many take; infinity if they do not fit."""
+        """Return the bytes that `count` completions take; infinity if they do not fit."""
         try:
             return measure_peak(device, lambda: attempt(count, share))
         except (MemoryError, RuntimeError) as error:
@@ -125,17 +136,21 @@ def find_largest_batch(
         release_memory()
         return math.inf
 
-    needs(1, 0.5)  # the first has what libraries allocate once
+    needs(1, 0.5)  # not used: the first pass includes what libraries allocate once
     half_bytes, whole_bytes = needs(1, 0.5), needs(1)
     if whole_bytes > available:
-        held = "more than there is" if whole_bytes == math.inf else f"{whole_bytes / 1e9:.2f} GB"
+        held = (
+            "more memory than there is"
+            if whole_bytes == math.inf
+            else f"{whole_bytes / 1e9:.2f} GB"
+        )
         raise MemoryError(
-            f"one completion of full length takes {held}, and {available / 1e9:.2f} GB are left"
+            f"one completion of full length needs {held}; {available / 1e9:.2f} GB are left"
         )
     per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
     count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))
     while count > 1 and needs(count) > available:
         count //= 2
     release_memory()
-    reset_peak(device)  # which is to be of what a run takes, not of what was tried
+    reset_peak(device)  # the reported peak of a run must not include the trials
     return count

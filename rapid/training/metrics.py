@@ -1,6 +1,7 @@
-"""Metrics of an optimizer step, from its passes in all processes and from its mini-batch.
+"""Metrics of an optimizer step: means over its micro-batches, and statistics of its mini-batch.
 
-`rapid.artifacts.metrics` declares those that a run's files have.
+A mini-batch is the data of one optimizer step, and a micro-batch one forward and backward pass over
+a part of it. `rapid.artifacts.metrics` declares the metrics that are written to a run's files.
 """
 
 from collections.abc import Callable
@@ -13,28 +14,33 @@ from rapid.training.batches import Batch, loss_mask
 
 
 class WeightedMeans:
-    """Means over passes, each weighted by its share of the mini-batch.
+    """Means over micro-batches, each weighted by its share of the mini-batch.
 
-    `reduce` gives the mean of a tensor over processes: once an optimizer step, of all its passes.
+    Args:
+        reduce: returns the mean of a tensor over processes. It is called once per optimizer step,
+            with the sums over all micro-batches of this process.
     """
 
     def __init__(self, reduce: Callable[[Tensor], Tensor]):
         self._reduce = reduce
         self._names: list[str] = []
-        self._sums: list[Tensor] = []  # of each pass: weighted metrics, and the weight
+        self._sums: list[Tensor] = []  # a row per micro-batch: weighted metrics, and the weight
 
     def add(self, metrics: dict[str, Tensor], weight: Tensor) -> None:
-        """Add a pass's metrics, 0-d each. The passes of a step have the same ones."""
+        """Add the metrics of a micro-batch, 0-d each; all micro-batches of a step have the same."""
         self._names = list(metrics)
         weighted = [value * weight for value in metrics.values()]
         self._sums.append(torch.stack([*weighted, weight]).float())
 
-    def take_back(self) -> None:
-        """Forget what was added since the last call of `take`."""
+    def discard(self) -> None:
+        """Drop what was added since the last call of `take`."""
         self._sums = []
 
     def take(self) -> tuple[dict[str, float], float]:
-        """Return the means since the last call, and the sum of the weights; ({}, 0) of nothing."""
+        """Return the means since the last call, and the sum of weights, averaged over processes.
+
+        They are ({}, 0) if no micro-batch was added, or if all weights are 0.
+        """
         if not self._sums:
             return {}, 0.0
         sums, self._sums = sum(self._sums, self._sums[0].new_zeros(())), []
@@ -45,9 +51,10 @@ class WeightedMeans:
 
 
 def to_trl_metrics(means: dict[str, float]) -> dict[str, float]:
-    """Return those of a step's metrics that TRL has too, by TRL's names.
+    """Return the metrics that TRL logs as well, by TRL's names.
 
-    The ratios that are clipped are tokens' or, with RAPID, completions', whose weight is above eta.
+    TRL's clip_ratio is the share of tokens whose probability ratio is clipped. RAPID clips whole
+    completions, whose importance weight is above eta, so that it is the share of completions.
     """
     trl_metrics: dict[str, float] = {
         name: means[name] for name in ("entropy", "kl") if name in means
@@ -62,10 +69,14 @@ def to_trl_metrics(means: dict[str, float]) -> dict[str, float]:
 def compute_mini_batch_metrics(
     mini_batch: Batch, group_size: int, signal_column: str
 ) -> dict[str, float]:
-    """Return metrics of a mini-batch; those of rewards are of its graded groups, if any.
+    """Return the metrics of a mini-batch that need no forward pass.
+
+    `length` is the mean number of sampled tokens, `graded` the share of completions in groups that
+    were graded. `accuracy` and `signal`, the share of groups with different values in
+    `signal_column`, are over graded groups, and missing if there are none.
 
     Args:
-        signal_column: the column of rewards that differ in a group with signal.
+        signal_column: "rewards" or "accuracy".
     """
     graded = mini_batch["graded"]
     metrics = {

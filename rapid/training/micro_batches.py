@@ -1,17 +1,19 @@
-"""Cuts a mini-batch into the micro-batches of each process.
+"""Splits a mini-batch into the micro-batches of each process.
 
+mini-batch     the completions of one optimizer step; the completions of a prompt are a group
 chunk          some groups of a mini-batch, whose loss is computed together
 micro-batch    one forward and backward pass: a chunk, or some rows of a chunk that is too large
-sharded chunk  its rows are divided among the processes; any other chunk is one process's
+sharded chunk  a chunk whose rows are divided among the processes; one process runs any other chunk
 
-A micro-batch has all rows of its chunk, as the loss needs them; each `rows_per_prompt` rows, 0-d,
-have one. Where it does not run all rows, further columns say what it runs:
+A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
+column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
+micro-batch runs only some rows of its chunk, further columns say which:
 
-local_rows     (n,), the rows that this process runs in this micro-batch
-local_weight   0-d, what they count beside those of other processes: their number, or 0, in a
-               sharded chunk, else 1
-is_last        0-d, whether it is this process's last micro-batch of the chunk; missing where a
-               chunk is sharded and each process runs one micro-batch of it
+local_rows     (n,), indices of the rows that this process runs in this micro-batch
+local_weight   0-d, factor of these rows' gradient: 1, or in a sharded chunk the number of processes
+               (over which gradients are averaged), or 0 if the rows only fill up a process
+is_last        0-d, whether this is the last micro-batch of the chunk in this process; missing if
+               the chunk is sharded and each process runs one micro-batch of it
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from rapid.training.batches import (
-    FORWARD,
+    FORWARD_COLUMNS,
     Batch,
     group_widths,
     loss_mask,
@@ -29,18 +31,20 @@ from rapid.training.batches import (
     trim_padding,
 )
 
-Chunk = list[Batch]  # its micro-batches
-LOCAL = (*FORWARD, "tool_mask", "sampler_logp")  # columns of which only local rows are needed
+Chunk = list[Batch]  # the micro-batches of a chunk
+# Columns that a forward pass needs, for `local_rows` only.
+LOCAL_COLUMNS = (*FORWARD_COLUMNS, "tool_mask", "sampler_logp")
 
 
 @dataclass(frozen=True)
 class MicroBatchLimit:
-    """The most that a micro-batch may hold. One completion may have more.
+    """The upper limit of what a micro-batch holds. A single completion may exceed it.
 
     Args:
-        completions: of a micro-batch with completions in order, as wide as the inference batch.
-        tokens: padded tokens, prompts included, of a micro-batch whose completions are of like
-            length and which is cut to the longest. None is the other kind of micro-batch.
+        completions: the limit if `tokens` is None. Micro-batches then have completions in order,
+            and the width of the inference batch.
+        tokens: the limit in padded tokens, prompts included. Micro-batches then have completions of
+            similar length, and the width of the longest one.
     """
 
     completions: int
@@ -48,16 +52,16 @@ class MicroBatchLimit:
 
     @property
     def packs(self) -> bool:
-        """Return whether completions of like length share a micro-batch."""
+        """Return whether micro-batches are packed with completions of similar length."""
         return self.tokens is not None
 
     def halve(self, times: int) -> "MicroBatchLimit":
-        """Return half of it, again and again, down to one completion."""
+        """Return the limit divided by 2 ** times; at least one completion or token."""
         tokens = None if self.tokens is None else max(1, self.tokens >> times)
         return MicroBatchLimit(max(1, self.completions >> times), tokens)
 
     def allows(self, count: int, width: int) -> bool:
-        """Return whether a micro-batch may have so many completions of so many tokens."""
+        """Return whether a micro-batch may have `count` completions of `width` padded tokens."""
         return count <= self.completions if self.tokens is None else count * width <= self.tokens
 
 
@@ -72,15 +76,19 @@ def make_chunks(
     least: int = 0,
     same_prompt_length: bool = False,
 ) -> list[Chunk]:
-    """Return the chunks of one process, which have as many micro-batches as those of any other.
+    """Return the chunks that one process runs.
 
-    Groups are divided among processes. Where part of a group is enough for each, one sharded chunk
-    divides the completions.
+    Every process gets the same number of micro-batches: dummies of weight 0 fill up. Groups are
+    divided among processes. If each process has less than a group to run, the completions are
+    divided instead, as one sharded chunk: see `size_shard`.
 
     Args:
-        groups: those of the mini-batch to be run.
-        least: micro-batches to make even if there is nothing to run.
-        same_prompt_length: put prompts of one length only into a chunk, unless it is sharded.
+        groups: indices of the groups of the mini-batch that are run.
+        group_size: completions per group.
+        limit: of a micro-batch.
+        processes, process: number of processes, and index of this one.
+        least: lowest number of micro-batches, even if `groups` is empty.
+        same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
     """
     widths = group_widths(mini_batch, group_size)
     costs = [sum(width) for width in widths]
@@ -110,10 +118,10 @@ def make_chunks(
 
 
 def select_local(micro_batch: Batch) -> Batch:
-    """Return what a process runs of a micro-batch: all of it, or its local rows."""
+    """Return the rows of a micro-batch that this process runs: all, or `local_rows`."""
     if "local_rows" not in micro_batch:
         return micro_batch
-    columns = {name: micro_batch[name] for name in LOCAL if name in micro_batch}
+    columns = {name: micro_batch[name] for name in LOCAL_COLUMNS if name in micro_batch}
     local = select_rows(columns, micro_batch["local_rows"])
     return trim_padding(local) if "is_last" in micro_batch else local
 
@@ -128,7 +136,13 @@ def plan_chunks(
     limit: MicroBatchLimit,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return the groups of each chunk of a process: what a micro-batch holds, or one group."""
+    """Return the groups of each chunk of a process: as many as fit in a micro-batch, at least one.
+
+    Args:
+        groups: indices of the groups that the process runs.
+        widths: for every group of the mini-batch, tokens of its prompt and of its longest
+            completion.
+    """
     if limit.tokens is not None:
         return pack_groups(groups, widths, group_size, limit.tokens, same_prompt_length)
     count = 1 if same_prompt_length else max(1, limit.completions // group_size)
@@ -136,20 +150,23 @@ def plan_chunks(
 
 
 def size_shard(groups: int, group_size: int, processes: int) -> int:
-    """Return how many completions of one group each process has to run, so that all are run.
+    """Return how many completions each process runs if groups are sharded, else group_size.
 
-    The number divides group_size, so that a process has one prompt. It is group_size where groups
-    are not sharded.
+    Groups are sharded if each process has less than a group to run. The number then divides
+    group_size, so that all completions of a process have the same prompt.
+
+    Args:
+        groups: number of groups to run.
     """
     least = max(1, -(-groups * group_size // processes))
     return next((part for part in range(least, group_size) if group_size % part == 0), group_size)
 
 
 def assign_groups(groups: Sequence[int], costs: Sequence[int], processes: int) -> list[list[int]]:
-    """Divide groups among processes, so that the costs of all are about equal.
+    """Divide groups among processes so that the sums of costs are about equal.
 
-    The most expensive group goes to the process with the least so far, and so on. `costs` are of
-    every group, indexed by it.
+    Groups are taken from the most to the least expensive one. Each is assigned to the process whose
+    sum is the smallest so far. `costs` is indexed by group.
     """
     shares: list[list[int]] = [[] for _ in range(processes)]
     loads = [0] * processes
@@ -167,9 +184,9 @@ def pack_groups(
     budget: int,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return chunks of groups of like length, each of at most `budget` padded tokens or one group.
+    """Return chunks of groups of similar length: of at most `budget` padded tokens, or one group.
 
-    A chunk is as wide as its longest prompt and its longest completion together.
+    The width of a chunk is the sum of its longest prompt and its longest completion.
     """
     packed: list[list[int]] = []
     prompt = completion = 0
@@ -187,11 +204,11 @@ def pack_groups(
 
 
 def add_shares(chunk: Batch, mini_batch: Batch, processes: int) -> Batch:
-    """Add `sequence_share` and `token_share`, 0-d: the part of its mini-batch that a chunk is.
+    """Add `sequence_share` and `token_share`, 0-d, to a chunk.
 
-    They are parts of the mini-batch's completions and tokens, times the number of processes, whose
-    gradients are averaged. Losses that are means over a chunk, times its share, sum to the mean
-    over the mini-batch. What was left out contributes nothing, and makes no other count for more.
+    They are the chunk's share of the completions and tokens of its mini-batch, times the number of
+    processes, over which gradients are averaged. The mean loss over each chunk times its share adds
+    up to the mean loss over the mini-batch. Groups that are skipped count as 0 in that mean.
     """
     tokens = loss_mask(chunk).sum() / loss_mask(mini_batch).sum().clamp(min=1)
     part = len(chunk["completion_ids"]) / len(mini_batch["completion_ids"])
@@ -202,7 +219,10 @@ def add_shares(chunk: Batch, mini_batch: Batch, processes: int) -> Batch:
 
 
 def make_dummy(chunk: Batch) -> Batch:
-    """Return a micro-batch without weight, for a process that has to take part in the others'."""
+    """Return a micro-batch of weight 0, for a process that has fewer micro-batches than others.
+
+    With DDP all processes have to make the same number of forward and backward passes.
+    """
     zero = torch.zeros((), device=chunk["completion_ids"].device)
     mask = torch.zeros_like(chunk["completion_mask"])
     return chunk | {"sequence_share": zero, "token_share": zero, "completion_mask": mask}
@@ -218,10 +238,10 @@ def split_chunk(chunk: Batch, limit: MicroBatchLimit) -> Chunk:
 
 
 def shard_chunk(chunk: Batch, part: int, processes: int, limit: MicroBatchLimit) -> list[Chunk]:
-    """Return the micro-batches of each process of a chunk that they divide.
+    """Return for each process its micro-batches of a sharded chunk.
 
-    A process runs `part` rows, in one micro-batch if the rows of every process are within the
-    limit. Where none are left it runs the last, which does not count.
+    Each process runs `part` rows, in one micro-batch if this is within the limit for every process.
+    A process for which no rows are left runs the last row with weight 0.
     """
     shards = [take_shard(chunk, part, process, processes) for process in range(processes)]
     parts_by_process = [
@@ -236,7 +256,7 @@ def shard_chunk(chunk: Batch, part: int, processes: int, limit: MicroBatchLimit)
 
 
 def take_shard(chunk: Batch, part: int, process: int, processes: int) -> Batch:
-    """Return a process's micro-batch of `part` rows; it has the last row where none are left."""
+    """Return a process's micro-batch of `part` rows; the last row, weight 0, if none are left."""
     last, first = len(chunk["completion_ids"]) - 1, process * part
     device = chunk["completion_ids"].device
     return chunk | {
@@ -246,9 +266,10 @@ def take_shard(chunk: Batch, part: int, process: int, processes: int) -> Batch:
 
 
 def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> list[list[int]]:
-    """Return which of these rows of a chunk share a micro-batch: all, if the limit allows it.
+    """Return the rows of each micro-batch; one micro-batch with all rows if the limit allows it.
 
-    Else they are packed, the longest first, or stay in order.
+    Otherwise rows are packed from the longest to the shortest if the limit is in tokens, and stay
+    in order if it is in completions.
     """
     lengths = chunk["completion_mask"].sum(1).tolist()
     prompt = int(chunk["prompt_mask"].sum(1).max())
@@ -264,7 +285,11 @@ def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> lis
 
 
 def make_micro_batches(chunk: Batch, parts: list[list[int]], weight: int) -> Chunk:
-    """Return the micro-batches of a chunk that run these rows."""
+    """Return a chunk's micro-batches, one for the rows in each of `parts`.
+
+    Args:
+        weight: their `local_weight`.
+    """
     device = chunk["completion_ids"].device
     return [
         chunk

@@ -1,4 +1,4 @@
-"""Warnings of runs that go on and learn nothing: each once, with the step and what to do."""
+"""Warnings for runs that train without learning anything; each is logged once, with advice."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,72 +12,73 @@ from rapid.training.refusals import describe_sample
 
 logger = logging.getLogger(__name__)
 
-# Equal rewards are mentioned after so many inference batches in a row, of so many groups together:
-# one group of a policy that seldom solves anything has equal rewards more often than not.
+# Equal rewards are reported if every group (the completions of a prompt) has them, in at least so
+# many consecutive inference batches (completions sampled at once) with at least so many groups.
+# With fewer groups this is likely for a policy that seldom solves a problem.
 MIN_BATCHES, MIN_GROUPS = 3, 16
-EXAMINED_PROMPTS = 32  # whose messages are rendered with and without each key
+EXAMINED_PROMPTS = 32  # largest number of prompts that are rendered to find keys without effect
 EQUAL_REWARDS_ADVICE = (
-    "Try the reward function on a completion that deserves a reward. If it is right, take prompts "
-    "that the model solves now and then, or a larger num_generations"
+    "Check the reward function with a completion that deserves a reward. If it is right, "
+    "use prompts that the model sometimes solves, or a larger num_generations"
 )
 NOTICES = {
     "keys": (
-        "the chat template does not read {keys} in messages: the {count} prompts that were tried "
-        "are the same text without, so that the policy never sees it. Rename it to a key that the "
-        "template reads, set another chat template, or leave it out"
+        "the chat template does not use {keys} of messages: the {count} prompts that "
+        "were tried are the same text without, so the policy never sees it. Rename it to "
+        "a key that the template uses, set another chat template, or remove it"
     ),
     "lengths": (
-        "all {count} completions were cut off at max_completion_length={limit}{effect}. Raise it; "
-        "if completions never end, see whether the model was trained to end with the tokenizer's "
-        "eos_token"
+        "all {count} completions were cut off at max_completion_length={limit}{effect}. "
+        "Raise it; if completions never end, check whether the model was trained to end "
+        "with the tokenizer's eos_token"
     ),
     "graded": (
-        "none of {count} completions was graded, the first of {sample}. Nothing is learned from "
-        "them"
+        "none of {count} completions was graded, the first of {sample}, so nothing is "
+        "learned from them"
     ),
     "rewards": (
-        "in the last {batches} inference batches ({groups} groups) {equal}, so that nothing is "
-        f"learned. {EQUAL_REWARDS_ADVICE}"
+        f"in the last {{batches}} inference batches ({{groups}} groups) {{equal}}, so "
+        f"nothing is learned. {EQUAL_REWARDS_ADVICE}"
     ),
     "importance": (
-        "vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {count} completions, "
-        "since vLLM's log-probabilities are too far from the policy's: loss and gradient are 0. "
-        "Give vLLM the policy's precision, raise vllm_importance_sampling_clip_max, or set the "
-        "mode to 'token_truncate'"
+        "vllm_importance_sampling_mode={mode!r} and clip_max={cap} mask all {count} "
+        "completions, because vLLM's log-probabilities are too far from the policy's: "
+        "loss and gradient are 0. Run vLLM in the policy's precision, raise "
+        "vllm_importance_sampling_clip_max, or set the mode to 'token_truncate'"
     ),
 }
 
 
 class Notices(TrainerCallback):
-    """Gives a run's warnings.
+    """Logs warnings of a run, each at most once.
 
     Args:
-        config: the run's.
-        is_main: whether this is the process that gives them.
+        config: the run's RapidConfig.
+        is_main: whether this is the process that logs.
     """
 
     def __init__(self, config, is_main: bool):
         self._config, self._is_main = config, is_main
-        self._topics: set[str] = set()  # of which warnings were given
-        self._batches = self._groups = 0  # in a row, and in each group all rewards are equal
-        self._rewards: set[float] = set()  # of these, the smallest and the largest of each batch
-        self._has_learned = False
+        self._topics: set[str] = set()  # keys of NOTICES that were logged
+        # Consecutive inference batches in which each group has equal rewards, their groups, and
+        # the smallest and largest reward of each of these batches.
+        self._batches = self._groups = 0
+        self._rewards: set[float] = set()
+        self._has_learned = False  # whether any group has had different rewards
 
     def _warn(self, topic: str, step: int, **values: object) -> None:
         if self._is_main and topic not in self._topics:
             message = NOTICES[topic].format(**values)
-            logger.warning("step %d: %s. This is said once.", step, message)
+            logger.warning("step %d: %s. This warning is given once.", step, message)
         self._topics.add(topic)
 
     def check_messages(
         self, step: int, prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]
     ) -> None:
-        """Warn of keys that messages have and the chat template never reads.
-
-        Only the first call looks.
+        """Warn of keys of messages that the chat template does not read; only in the first call.
 
         Args:
-            render: applies the chat template.
+            render: applies the chat template to the messages of a prompt.
         """
         if "messages" in self._topics:
             return
@@ -87,7 +88,11 @@ class Notices(TrainerCallback):
             self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
-        """Warn if none of `count` completions has come to its end."""
+        """Warn if all `count` completions were cut off at the length limit.
+
+        Args:
+            clipped_ratio: share of completions that were cut off.
+        """
         if clipped_ratio == 1:
             masked = self._config.mask_truncated_completions
             effect = ", and nothing is learned from them" if masked else ""
@@ -95,13 +100,17 @@ class Notices(TrainerCallback):
             self._warn("lengths", step, count=count, limit=limit, effect=effect)
 
     def check_graded(self, step: int, batch: Batch, prompt) -> None:
-        """Warn if none of the completions was graded, the first of `prompt`."""
+        """Warn if no group of the batch was graded.
+
+        Args:
+            prompt: prompt of the first completion.
+        """
         if not batch["graded"].any():
             count, sample = len(batch["graded"]), describe_sample(prompt)
             self._warn("graded", step, count=count, sample=sample)
 
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
-        """Warn if in inference batches up to this one all rewards of each group were equal."""
+        """Warn if each group of the last inference batches has equal rewards."""
         rewards = batch["rewards"][batch["graded"]]
         if active_groups("unequal", rewards, group_size).any():
             self._batches = self._groups = 0
@@ -115,9 +124,11 @@ class Notices(TrainerCallback):
             self._warn("rewards", step, equal=self._equal_rewards, **counts)
 
     def check_importance(self, step: int, batch: Batch) -> dict[str, float]:
-        """Warn if the correction of vLLM's importance weights masks all; return the masked share.
+        """Warn if the correction of vLLM's log-probabilities masks all tokens.
 
-        The share is a mean over completions; {} without a correction.
+        Returns:
+            A metric: the masked share of tokens, averaged over completions; {} if there is no
+            correction.
         """
         if RATIO not in batch:
             return {}
@@ -129,7 +140,7 @@ class Notices(TrainerCallback):
         return {f"sampling/{RATIO}/masked": completion_mean(is_masked, mask).item()}
 
     def on_train_end(self, args, state, control, **_):
-        """Warn if nothing was learned from first to last, be it before the run was resumed."""
+        """Warn if no group had different rewards in the whole run, also before it was resumed."""
         has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
         if self._is_main and self._batches and not has_learned:
             logger.warning(
@@ -148,10 +159,11 @@ class Notices(TrainerCallback):
 
 
 def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]) -> list[str]:
-    """Return the keys of messages, beside role and content, that change no rendered prompt.
+    """Return the keys of messages, other than role and content, that change no rendered prompt.
 
-    A key is tried beside all others and alone: a template may read one where another is missing. A
-    key without which a prompt cannot be rendered is read. Datasets have None for what a row lacks.
+    Each key is removed once with all others present and once with none of them, since a template
+    may read a key only if another one is missing. A key counts as read if the prompt cannot be
+    rendered without it. A value of None counts as missing, as in datasets.
     """
     messages = [message for prompt in prompts for message in prompt]
     keys = {key for message in messages for key in message if message[key] is not None}
@@ -165,7 +177,7 @@ def _is_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> 
     try:
         beside = render(prompt) != render(_without({key}, prompt))
         return beside or render(_without(keys - {key}, prompt)) != render(_without(keys, prompt))
-    except Exception:  # whatever a template raises
+    except Exception:  # a template may raise any error if a key is missing
         return True
 
 

@@ -1,4 +1,8 @@
-"""Exchange between processes: sampled completions, and log-probabilities of a sharded chunk."""
+"""Exchange between processes: sampled completions, and log-probabilities.
+
+A chunk is groups of completions whose loss is computed together. The rows of a sharded chunk are
+divided among the processes: see `rapid.training.micro_batches`.
+"""
 
 from accelerate import Accelerator
 from torch import Tensor
@@ -7,9 +11,14 @@ from rapid.training.batches import Batch, padding_value
 
 
 def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
-    """Return the completions of all processes, in their order: whole groups, which any can run.
+    """Return the completions of all processes, in the order of processes.
 
-    Each process brings as many completions; ids are filled up with `pad_id` to the longest.
+    The groups of the result are whole, so that any process can compute the loss of any group.
+
+    Args:
+        batch: completions of this process: the same number in every process, with prompts padded on
+            the left and completions on the right.
+        pad_id: fills up token ids to the longest prompt or completion of all processes.
     """
     columns = {}
     for name, value in batch.items():
@@ -22,9 +31,9 @@ def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
 def gather_logps(logps: Tensor, accelerator: Accelerator) -> Tensor:
     """Return the log-probabilities of a sharded chunk from all processes. (n, T) -> (N, T)
 
-    A process brings those of its rows. All compute one and the same loss from them, and a process
-    has the gradient of its own rows alone, times the number of processes: gradients are averaged
-    over these.
+    Each process passes the log-probabilities of its n rows. From the result every process computes
+    the same loss. Only the process's own rows carry a gradient. It is multiplied by the number of
+    processes, because DDP averages gradients over processes.
     """
     processes, first = accelerator.num_processes, accelerator.process_index * len(logps)
     local = slice(first, first + len(logps))

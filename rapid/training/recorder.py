@@ -1,4 +1,4 @@
-"""Callbacks for what a run leaves beside its model: a record of each step, models on the way."""
+"""Callbacks that record each optimizer step of a run, and save models during the run."""
 
 import time
 from collections.abc import Callable
@@ -16,12 +16,15 @@ from rapid.training.usage import Usage
 
 
 class StepRecorder(TrainerCallback, ExportableState):
-    """Collect a `StepRecord` per optimizer step from the logs of a trainer that logs each step.
+    """Collects a `StepRecord` per optimizer step from the logs of a trainer that logs each step.
 
-    `steps` are the records, `seconds` the wall-clock seconds of the training loop so far, without
-    those in which it was `pause`d or saved. `used` is what it had of its cores, once it has ended.
-    `clock` is that of a trainer which has one. A checkpoint holds the `state`, as of its last step:
-    a run that is resumed goes on counting there.
+    Checkpoints contain `state()`, so that a resumed run continues all counts from its last step.
+
+    Attributes:
+        steps: the records so far.
+        seconds: wall-clock time of the training loop so far, without `pause`s and saves.
+        used: CPU time, and time lost to other processes; set when training has ended.
+        clock: the trainer's clock of phases, if it has one; set by the caller.
     """
 
     def __init__(self):
@@ -29,13 +32,13 @@ class StepRecorder(TrainerCallback, ExportableState):
         self.began = 0.0  # on the clock of time.perf_counter
         self.used = Usage(0, 0, 0)
         self.clock: PhaseClock | None = None
-        self._clocked: dict[str, float] = {}  # by phase, when the last step was logged
-        self._paused = 0.0
-        self._pause = 0.0, self.used  # when the last one began, and what had been used
-        self._ended: float | None = None
-        self._begin = self.used
-        self._peak_memory_mb = 0.0  # before the run was resumed
-        self._followed: Path | None = None
+        self._clocked: dict[str, float] = {}  # seconds by phase at the last logged step
+        self._paused = 0.0  # seconds of all pauses, minus the run's seconds before a resume
+        self._pause = 0.0, self.used  # start of the last pause, and the usage up to it
+        self._ended: float | None = None  # end of training, on the clock of `began`
+        self._begin = self.used  # usage that is subtracted to get the run's own
+        self._peak_memory_mb = 0.0  # peak before the run was resumed
+        self._followed: Path | None = None  # file of `follow`
 
     @property
     def seconds(self) -> float:
@@ -44,11 +47,11 @@ class StepRecorder(TrainerCallback, ExportableState):
 
     @property
     def peak_memory_mb(self) -> float:
-        """The most memory that the run has held, 1e6 bytes."""
+        """The run's peak of memory in MB (1e6 bytes)."""
         return max(self._peak_memory_mb, peak_memory_mb())
 
     def pause(self, do: Callable[[], None]) -> None:
-        """Do something whose time is not the run's."""
+        """Call `do` without counting its time to the run."""
         self._begin_pause()
         do()
         self._end_pause()
@@ -62,13 +65,17 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._paused += time.perf_counter() - since
 
     def follow(self, file: Path, of: int) -> None:
-        """Write each step of a run of so many to a file: those there are, and those to come."""
+        """Write a line to a file for each step: past steps now, each later step when it is logged.
+
+        Args:
+            of: total number of steps of the run.
+        """
         self._followed = file
         file.unlink(missing_ok=True)
         self._show(self.steps, of)
 
     def _show(self, steps: list[StepRecord], of: int) -> None:
-        """Add steps to the file. That time is not the run's, and no run fails for want of it."""
+        """Append steps to the file, ignoring errors, and exclude the time from the run's time."""
         if self._followed is None:
             return
         began = time.perf_counter()
@@ -78,7 +85,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._paused += time.perf_counter() - began
 
     def state(self) -> dict:
-        """Return what a checkpoint holds of this."""
+        """Return the state that Trainer saves in a checkpoint."""
         attributes = {
             "steps": [step.model_dump() for step in self.steps],
             "used": self._pause[1],
@@ -89,7 +96,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": attributes}
 
     def restore(self, saved: dict) -> None:
-        """Go on from the attributes of a `state`."""
+        """Continue from the "attributes" of a saved `state()`."""
         self.steps = [StepRecord(**step) for step in saved["steps"]]
         self.used, self._peak_memory_mb = Usage(*saved["used"]), saved["peak_memory_mb"]
         self._paused = -self.steps[-1].seconds
@@ -107,7 +114,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self.used = Usage.now().since(self._begin)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        if "grad_norm" not in logs:  # the closing summary
+        if "grad_norm" not in logs:  # Trainer's summary at the end, which is not a step
             return
         self.steps.append(
             StepRecord(
@@ -135,12 +142,12 @@ class StepRecorder(TrainerCallback, ExportableState):
 
 
 class Snapshots(TrainerCallback):
-    """Keep `count` models on the way, at equal distances from the first step to the last.
+    """Saves `count` models during training, evenly spaced between the first and the last step.
 
     Args:
-        folder: where step12/, step24/, ... go.
-        save: saves the model as it is into a folder.
-        recorder: the time that saving takes is not the run's.
+        folder: where step12/, step24/, ... are created.
+        save: saves the present model to a folder.
+        recorder: excludes the time of saving from the run's time.
     """
 
     def __init__(

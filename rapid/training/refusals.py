@@ -1,6 +1,6 @@
-"""Refuses arguments, samples and numbers of which nothing can be learned.
+"""Raises errors for arguments, prompts, completions, rewards and weights that cannot be trained on.
 
-An error says what was wrong, of which sample, and what to do. `note_on_error` adds the step.
+An error says what is wrong, with which sample, and what to do. `note_on_error` adds the step.
 """
 
 import math
@@ -13,43 +13,58 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
-IMAGES = {"image", "images"}  # columns of a dataset
+IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that draw noise while they train, or that weigh by all tokens of a batch.
-NO_POLICY = {"LILY", "PVERA", "XLORA"}
-TEXT = "RapidTrainer trains on text: leave images out, of the dataset and of what tools answer"
+UNSUPPORTED_ADAPTERS = {"LILY", "PVERA", "XLORA"}
+TEXT_ONLY_ERROR = (
+    "RapidTrainer trains on text only: remove images from the dataset, and from what tools answer"
+)
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
 
 def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
-    """Yield what of GRPOTrainer's arguments RapidTrainer does not take, and what to change."""
+    """Yield a message for each of GRPOTrainer's arguments that RapidTrainer does not support.
+
+    Args:
+        args: the `RapidConfig`.
+        arguments: all arguments of the trainer by name.
+    """
     dataset = arguments.get("train_dataset")
-    if IMAGES & {*(getattr(dataset, "column_names", None) or ())}:
-        yield TEXT
+    if IMAGE_COLUMNS & {*(getattr(dataset, "column_names", None) or ())}:
+        yield TEXT_ONLY_ERROR
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
-            f"grading_workers={args.grading_workers} grades one completion at a time, but rewards "
-            "get the environments of a whole batch: set grading_workers=0"
+            f"grading_workers={args.grading_workers} grades one completion at a time, "
+            "which does not work with the environments of a whole batch: set "
+            "grading_workers=0"
         )
     if "lomo" in args.optim:
-        yield f"optim={args.optim} steps in every backward pass, of which a step has several"
+        yield (
+            f"optim={args.optim} changes weights in every backward pass, but an optimizer "
+            "step has several: choose another optimizer"
+        )
     adapters = {"new": arguments.get("peft_config")}
     adapters |= getattr(arguments["model"], "peft_config", {})
-    for kind in NO_POLICY & {getattr(adapter, "peft_type", None) for adapter in adapters.values()}:
+    for kind in UNSUPPORTED_ADAPTERS & {
+        getattr(adapter, "peft_type", None) for adapter in adapters.values()
+    }:
         yield (
-            f"{kind}: with this adapter the probability of a token depends on more than the tokens "
-            "before it, and log pi is not what was sampled from; choose another"
+            f"{kind}: with this adapter the probability of a token depends on more than "
+            "the tokens before it, so log pi is not that of the sampled distribution; "
+            "choose another adapter"
         )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
-            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} draws other prompts from a "
-            "dataset with a length: make the stream a Dataset, or set it to 1"
+            f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} samples other "
+            "prompts, which needs a dataset with a length: use a Dataset in place of the "
+            "stream, or set it to 1"
         )
 
 
 @contextmanager
 def note_on_error(note: str) -> Iterator[None]:
-    """Add a note to an error that is raised meanwhile."""
+    """Add a note to an error that is raised within the context."""
     try:
         yield
     except Exception as error:
@@ -58,46 +73,46 @@ def note_on_error(note: str) -> Iterator[None]:
 
 
 def describe_sample(prompt, completion=None) -> str:
-    """Return a sample in short, with its control characters as escapes."""
+    """Return a prompt, and its completion if given, shortened, with control characters escaped."""
     subject = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
     return f"{subject}the prompt {_SHORT.repr(prompt)}"
 
 
 def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
-    """Refuse prompts that leave no room for a completion, or that have no tokens.
+    """Refuse prompts that have no tokens, or that leave no room for a completion.
 
     Args:
-        ids: their tokens.
-        config: of the model.
+        ids: token ids of each prompt.
+        config: the model's configuration.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a prompt is refused.
     """
     context = getattr(config, "max_position_embeddings", None) or math.inf
     for prompt, tokens in zip(prompts, ids, strict=True):
         if not 0 < len(tokens) < context:
             raise ValueError(
-                f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes from 1 "
-                f"to {context - 1}: leave it out, or change it"
+                f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes "
+                f"from 1 to {context - 1}: remove or change it"
             )
 
 
 def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
-    """Refuse completions without tokens: even an empty text has its end.
+    """Refuse completions without tokens: even an empty text has an end-of-text token.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a completion is refused.
     """
     for prompt, tokens in zip(prompts, ids, strict=False):
         if not len(tokens):
             raise ValueError(
-                f"a completion of {describe_sample(prompt)} has no tokens: it has one at least, "
-                "its end"
+                f"a completion of {describe_sample(prompt)} has no tokens, but needs at "
+                "least one, which ends it"
             )
 
 
 def check_rollouts(rollout_func: Callable) -> Callable:
-    """Return a `rollout_func` that refuses completions without tokens."""
+    """Wrap a `rollout_func` so that completions without tokens are refused."""
 
     def checked(prompts, trainer):
         output = rollout_func(prompts, trainer)
@@ -110,31 +125,32 @@ def check_rollouts(rollout_func: Callable) -> Callable:
 def refuse_rewards(
     rewards: Tensor, names: Sequence[str], first: int, prompts: Sequence, completions: Sequence
 ) -> None:
-    """Refuse rewards that are infinite, or whose squares are.
+    """Refuse rewards that are infinite, or whose square is: the loss could not be finite.
 
     Args:
         rewards: (N, functions), of all processes.
-        names: of the functions.
-        first: the row of the first of these prompts and completions.
+        names: the names of the reward functions.
+        first: row in `rewards` of this process's first completion.
+        prompts, completions: of this process.
 
     Raises:
-        ValueError: there is one.
+        ValueError: a reward is refused.
     """
     for row, column in rewards.square().isinf().nonzero().tolist():
         sample, local = "another process's sample", row - first
         if 0 <= local < len(prompts):
             sample = describe_sample(prompts[local], completions[local])
         raise ValueError(
-            f"{names[column]} gave the reward {rewards[row, column]} to {sample}: rewards are "
-            "numbers below 1e19, or None where there is none"
+            f"{names[column]} gave the reward {rewards[row, column]} to {sample}: a "
+            "reward has to be a number below 1e19, or None if there is none"
         )
 
 
 def refuse_weights(model, args, state, smallest: bool = False) -> None:
-    """Raise FloatingPointError where trained weights are infinite or NaN.
+    """Raise FloatingPointError if trained weights are infinite or NaN.
 
     Args:
-        smallest: look only at the tensor with the fewest.
+        smallest: test only the smallest trained tensor, which is fast.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if smallest:
@@ -147,15 +163,15 @@ def refuse_weights(model, args, state, smallest: bool = False) -> None:
 
 
 class FiniteWeights(TrainerCallback):
-    """End a run whose weights are no numbers any more, or that had nothing to learn from.
+    """Callback that ends a run whose weights are infinite or NaN, or that made no step.
 
-    All weights are looked at after the last step, and by `SavingTrainer` before they are saved or
-    evaluated; after the other steps the smallest tensor, since a gradient that is NaN or infinite
-    makes all of them so.
+    After each step only the smallest tensor is tested, because a NaN or infinite gradient reaches
+    all weights. All weights are tested after the last step, and by `SavingTrainer` before they are
+    saved or evaluated.
 
     Raises:
         FloatingPointError: weights are infinite or NaN.
-        ValueError: there was no step.
+        ValueError: the run ended without a step.
     """
 
     def on_step_end(self, args, state, control, model=None, **_):
@@ -164,6 +180,6 @@ class FiniteWeights(TrainerCallback):
     def on_train_end(self, args, state, control, **_):
         if state.max_steps > 0 and not state.global_step:
             raise ValueError(
-                "there was no step: train_dataset has no samples, or fewer than a batch takes "
-                "(with RL an inference batch: H * n_step / num_generations prompts)"
+                "no step was taken: train_dataset has fewer samples than a batch takes "
+                "(in RL an inference batch takes H * n_step / num_generations prompts)"
             )

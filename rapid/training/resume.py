@@ -1,11 +1,11 @@
-"""Saves a run of the pipeline, and resumes it after it was killed.
+"""Saves a training run of the pipeline, and resumes it after it was killed.
 
-Until a run has ended, its folder has checkpoints/ with
+Until a run has ended, its folder has a folder checkpoints/ with
 
-1. `lock`, which the process that trains holds (`rapid.resources.leases`);
-2. a folder named by a digest of all that the run's result depends on, so that only the same run is
-   resumed from it. It has Trainer's last two checkpoints, attempt.json, and progress.jsonl for
-   `rapid watch`.
+1. `lock`, a file lock that the training process holds (`rapid.resources.leases`);
+2. a folder named by a digest of all that the run's result depends on, so that a changed run does
+   not resume from it. It contains Trainer's last two checkpoints, attempt.json (how often the run
+   was interrupted), and progress.jsonl (a line per step, for `rapid watch`).
 """
 
 import hashlib
@@ -31,20 +31,24 @@ from rapid.training.trl.saving_trainer import TRAINER_STATE, SavingTrainer, newe
 
 ATTEMPT = "attempt.json"
 SIGNALS = signal.SIGTERM, signal.SIGINT
-REPEATED_AFTER = 10.0  # seconds; processes often get one signal twice
+# Seconds after which a second signal ends the process at once. Until then a second signal is
+# ignored, because processes often get the same signal twice.
+REPEATED_AFTER = 10.0
 
 
 class Attempt(Record):
-    """attempt.json: a process that works on a run."""
+    """Contents of attempt.json: the present attempt at a run, and what earlier attempts lost."""
 
-    interrupted: int = Field(0, description="attempts before this one")
-    lost: float = Field(0.0, description="seconds of their steps that are done again")
+    interrupted: int = Field(0, description="number of earlier attempts")
+    lost: float = Field(0.0, description="seconds of their steps that have to be repeated")
 
     @classmethod
     def from_previous(cls, folder: Path, seconds: float) -> "Attempt":
-        """Return the attempt that goes on after so many seconds of training.
+        """Return the attempt that follows the one in a folder; the first attempt if there is none.
 
-        progress.jsonl tells how far the attempt before it had come.
+        Args:
+            seconds: training time up to the checkpoint that is resumed. The later steps of the
+                previous attempt, listed in progress.jsonl, are lost.
         """
         try:
             previous = cls.model_validate_json((folder / ATTEMPT).read_bytes())
@@ -57,44 +61,49 @@ class Attempt(Record):
 
 
 def checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
-    """Return where a run's checkpoints belong; those of another run in its folder are deleted.
+    """Return the folder of a run's checkpoints. Delete those of other parameters or versions.
 
     Args:
         folder: checkpoints/ in the run's folder.
-        inputs: digests of what the run reads.
-        main: whether this process writes files.
+        inputs: the SHA-256 of each file that the run reads.
+        main: whether this is the process that writes files.
     """
     depends = [spec.model_dump(mode="json"), inputs, get_versions()]
     run_folder = folder / hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
     for path in folder.glob("*/") if main else ():
         if path != run_folder:
-            print(f"{folder.parent}: what was saved is of other parameters, inputs or versions: "
-                  "deleted", file=sys.stderr)  # fmt: skip
+            print(f"{folder.parent}: its checkpoints are of other parameters, inputs or "
+                "versions, and are deleted", file=sys.stderr)  # fmt: skip
             shutil.rmtree(path)
     return run_folder
 
 
 class ResumableRun(TrainerCallback):
-    """Saves a run every so many seconds, and when the process is told to end, which it then does.
+    """Saves a run regularly, and on SIGTERM or SIGINT, after which the process ends.
 
-    Both wait until the inference batch is used up, and several processes do it together. A signal
-    that is repeated after a while ends the process at once, and saves nothing: it may hang. Nothing
-    is saved after the last step, since then the run ends.
+    A save waits until the optimizer steps on the present inference batch (the completions sampled
+    at once) are done, and all processes of a run save together. A second signal, `REPEATED_AFTER`
+    seconds or more after the first, ends a process that hangs, without a save. After the last step
+    nothing is saved, since the run ends there.
 
     Args:
-        trainer: its `output_dir` is where checkpoints go.
-        recorder: the time that saving takes is not the run's.
-        seconds: between the end of a save and the next one.
-        main: whether this process writes files.
+        trainer: writes checkpoints to its `output_dir`.
+        recorder: excludes the time of saving from the run's time.
+        seconds: time between the end of a save and the next save.
+        main: whether this is the process that writes files.
+
+    Attributes:
+        attempt: the present attempt, written to attempt.json.
+        checkpoint: the checkpoint from which the run is resumed, or None.
     """
 
     def __init__(self, trainer: SavingTrainer, recorder: StepRecorder, seconds: float, main: bool):
         self.attempt = Attempt()
         self._trainer, self._recorder, self._seconds, self._main = trainer, recorder, seconds, main
         self._folder = Path(trainer.args.output_dir or ".")
-        self._signal, self._signalled = 0, 0.0  # which one told this process to end, and when
-        self._since = 0.0
-        self.checkpoint = self._find_checkpoint()  # to go on from, if there is one
+        self._signal, self._signalled = 0, 0.0  # number and time of the first signal
+        self._since = 0.0  # time of the last save, or of the start
+        self.checkpoint = self._find_checkpoint()
         trainer.add_callback(self)
 
     def _find_checkpoint(self) -> Path | None:
@@ -104,14 +113,14 @@ class ResumableRun(TrainerCallback):
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
             name = type(self._recorder).__name__
             self._recorder.restore(state.stateful_callbacks[name]["attributes"])
-            self._print(f"{checkpoint}: going on from here")
+            self._print(f"{checkpoint}: resuming from here")
         return checkpoint
 
     def train(self) -> None:
-        """Train to the end.
+        """Train to the end, from the checkpoint if there is one.
 
         Raises:
-            SystemExit: the process was told to end; the same command goes on.
+            SystemExit: a signal ended the run early. The same command resumes it.
         """
         trainer = self._trainer
         handlers = {number: signal.signal(number, self._handle_signal) for number in SIGNALS}
@@ -124,7 +133,7 @@ class ResumableRun(TrainerCallback):
         if self._signal and step < last:
             name = signal.Signals(self._signal).name
             self._print(
-                f"{name}: ended after step {step} of {last}. The same command goes on there"
+                f"{name}: ended after step {step} of {last}. To resume, run the same command again"
             )
             raise SystemExit(128 + self._signal)
 
@@ -153,7 +162,9 @@ class ResumableRun(TrainerCallback):
         due = self._main and time.monotonic() - self._since >= self._seconds
         flags = torch.tensor([[due, self._signal]], device=args.device)
         any_due, number = self._trainer.accelerator.gather(flags).amax(0).tolist()
-        if number and not self._signal:  # one that came meanwhile is for the next inference batch
+        # Another process got a signal. One that this process gets after `flags` was built takes
+        # effect at the end of the next inference batch.
+        if number and not self._signal:
             self._handle_signal(number, None)
         control.should_save |= bool(any_due or number)
         control.should_training_stop |= bool(number)

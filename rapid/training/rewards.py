@@ -1,4 +1,4 @@
-"""Reward functions: their names, and calls beside sampling, one completion at a time."""
+"""Reward functions: distinct names, and calls in threads while other completions are sampled."""
 
 import inspect
 import logging
@@ -12,16 +12,18 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 from rapid.training.refusals import describe_sample, note_on_error
 
-NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")  # columns that TRL passes by other names
+# Columns that are not passed to reward functions by their own name, as TRL passes `prompts`,
+# `completions` and `completion_ids` of the batch.
+NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")
 
 logger = logging.getLogger(__name__)
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return names of reward functions, with its place among them, from 1, where several have one.
+    """Return the names of reward functions, made distinct by their position: f, f -> f-1, f-2.
 
-    Lambdas, partials and instances of a class have one name, and TRL gives them one metric, the
-    mean of all, and one column in the table of completions.
+    All lambdas have the same name, and so have partials and instances of a class. TRL would average
+    functions of the same name in one metric and one column of the table of completions.
     """
     while len({*names}) < len(names):
         count = Counter(names)
@@ -30,22 +32,23 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def _refuse_columns(column: str, values: list) -> None:
-    raise ValueError(f"log_extra({column!r}) logs in a batch's order: set grading_workers=0")
+    raise ValueError(f"log_extra({column!r}) needs a whole batch: set grading_workers=0")
 
 
 class StreamedRewards:
-    """Grade completions as they come, in threads, and return the rewards when all are wanted.
+    """Grades completions in threads while others are sampled, and collects the rewards at the end.
 
-    A reward function is called as TRL calls it, with lists of one. It waits for its answer in a
-    thread: one that computes in Python only would slow sampling down.
+    Reward functions get the same arguments as from TRL, with lists of one completion. This helps
+    with functions that wait, for a sandbox or a server. A function that computes in Python would
+    slow down sampling.
 
     Args:
         functions: reward functions as `GRPOTrainer` takes them.
-        workers: how many completions are graded at a time.
-        extra: returns further keyword arguments of a call.
+        workers: number of threads: completions graded at a time.
+        extra: returns further keyword arguments of each call.
 
     Raises:
-        ValueError: a reward that cannot be had for one completion by a plain call.
+        ValueError: a function is a model, is async, or logs columns of a batch.
     """
 
     def __init__(self, functions: list[Any], workers: int, extra: Callable[[], dict]):
@@ -53,12 +56,14 @@ class StreamedRewards:
             name = getattr(function, "__name__", type(function).__name__)
             if isinstance(function, torch.nn.Module):
                 raise ValueError(
-                    f"{name} is a reward model, which wants batches: set grading_workers=0"
+                    f"{name} is a reward model, which needs batches: set grading_workers=0"
                 )
             if is_async_callable(function):
-                raise ValueError(f"{name} is async, and waits beside others: set grading_workers=0")
+                raise ValueError(
+                    f"{name} is async and already grades in parallel: set grading_workers=0"
+                )
             if "log_extra" in inspect.signature(function).parameters:
-                raise ValueError(f"{name} logs columns in a batch's order: set grading_workers=0")
+                raise ValueError(f"{name} logs columns of a whole batch: set grading_workers=0")
         self._functions = functions
         self._names = distinct_names([get_callable_name(function) for function in functions])
         self._extra = extra
@@ -67,17 +72,17 @@ class StreamedRewards:
         self._futures: dict[int, Future] = {}
 
     def submit(self, row: int, example: dict, completion, completion_ids: list[int]) -> None:
-        """Start to grade a completion, unless that was done.
+        """Start to grade a completion, if that has not been done yet.
 
         Args:
-            row: its place in the batch.
-            example: the dataset's row it was sampled for.
+            row: index of the completion in the batch.
+            example: row of the dataset with its prompt.
         """
         if row not in self._futures:
             self._futures[row] = self._pool.submit(self._grade, example, completion, completion_ids)
 
     def forget(self) -> None:
-        """Drop what a batch that was interrupted has left: the next one's rows are others."""
+        """Drop pending completions of a batch whose sampling was interrupted by an error."""
         futures, self._futures = self._futures, {}
         for future in futures.values():
             future.cancel()
@@ -92,15 +97,18 @@ class StreamedRewards:
         try:
             rewards = torch.tensor([futures[row].result() for row in range(len(examples))])
         finally:
-            for future in futures.values():  # where one raised: nobody waits for the others
+            for future in futures.values():  # after an error the others are not needed
                 future.cancel()
         self._suspect_relative(rewards)
         return rewards
 
     def _suspect_relative(self, rewards: torch.Tensor) -> None:
-        """Warn, once, of a function whose rewards of a whole batch are one and the same.
+        """Warn, once, if a function gives all completions of a batch the same reward.
 
-        It may compare the completions of a call, which are one here.
+        Such a function may compare the completions of a call, of which there is only one here.
+
+        Args:
+            rewards: (N, functions).
         """
         same = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
         if self._suspected or len(rewards) < 2 or not same.any():
@@ -109,13 +117,15 @@ class StreamedRewards:
         for name, constant in zip(self._names, same.tolist(), strict=True):
             if constant:
                 logger.warning(
-                    "%s gave all %d completions of a batch the same reward. With grading_workers "
-                    "it sees one at a time: if it compares them, set grading_workers=0.",
+                    "%s gave all %d completions of a batch the same reward. With "
+                    "grading_workers it sees one completion at a time: if it compares "
+                    "completions, set grading_workers=0.",
                     name,
                     len(rewards),
                 )
 
     def _grade(self, example: dict, completion, completion_ids: list[int]) -> list[float]:
+        """Return the reward of each function; NaN for None."""
         columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}
         rewards = []
         for name, function in zip(self._names, self._functions, strict=True):

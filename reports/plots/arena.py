@@ -16,7 +16,6 @@ from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
 from reports.tables.arena import order
 
-ROW = 0.17  # inches of an algorithm
 EDGES = 1 / 8, 8.0  # times as long as PG: what lies beyond is drawn at the edge
 REFERENCE = labels.algorithm(PLAIN.name)
 
@@ -40,12 +39,13 @@ def _first_figure(outcomes: FieldOutcomes) -> Figure:
     return Figure(
         title=f"{outcomes.label}: time until {level:g} % are reached, and accuracy at the end",
         caption=(
-            f"Left: seconds over {REFERENCE}'s, paired by seed, with the 95 % interval; "
-            f"further left is sooner. Right: accuracy after equal completions less {REFERENCE}'s. "
-            "RAPID is red. What is at the edge, as a triangle, lies beyond it or never gets there. "
-            "What has no marker differs in no score, or has no runs."
+            f"Left: training time divided by {REFERENCE}'s, paired by seed, with 95 % "
+            "intervals; further left is faster. Right: accuracy after equally many "
+            f"completions minus {REFERENCE}'s. RAPID is red. A triangle at the edge "
+            "stands for a value beyond it, or for runs that never reach the accuracy. An "
+            f"algorithm without a marker has no runs, or the same scores as {REFERENCE}."
         ),
-        draw=lambda: _draw_first(outcomes),
+        draw=lambda width: _draw_first(outcomes, width),
         problems=[outcomes.measured.problems[outcomes.benchmark]],
         missing=[
             f"{labels.algorithm(name)}: {missing} runs"
@@ -58,9 +58,11 @@ def _first_figure(outcomes: FieldOutcomes) -> Figure:
     )
 
 
-def _draw_first(outcomes: FieldOutcomes):
+def _draw_first(outcomes: FieldOutcomes, width: float):
     names = order(outcomes)
-    canvas, ((left, right),) = style.create_canvas(0.9 + ROW * len(names), columns=2, sharey=True)
+    canvas, ((left, right),) = style.create_canvas(width, 0.9, columns=2, sharey=True)
+    lines = style.name_rows(left, [labels.algorithm(name) for name in names])
+    style.add_lines(canvas, len(names) * (lines + 0.4))
     for row, name in enumerate(names):
         color = style.RED if RAPID.named(name) else style.BLUE
         if name == PLAIN.name:
@@ -72,8 +74,6 @@ def _draw_first(outcomes: FieldOutcomes):
     left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     left.minorticks_off()
     right.set_xlabel(f"points above {REFERENCE}")
-    left.set_yticks(range(len(names)), [labels.algorithm(name) for name in names])
-    left.set_ylim(len(names) - 0.5, -0.5)
     margin = 100 * outcomes.measured.params.arena.margin
     right.axvspan(-margin, margin, color="#EDEDED", zorder=0)
     left.axvline(1, color="black", lw=0.8)
@@ -116,11 +116,11 @@ def _map_figure(measured: Measured) -> Figure:
     return Figure(
         title="Where H pays",
         caption=(
-            "RAPID with H beside RAPID with the first H at the same N_step. Above: time of "
-            "training that it saves. Below: accuracy that it gains, in points, with half of the "
-            "95 % interval's width. Means over seeds; blue is better for the larger H."
+            "RAPID at each H compared with RAPID at the first H and the same N_step. "
+            "Above: training time saved. Below: accuracy gained, in points, with half "
+            "the width of the 95 % interval. Means over seeds; blue favours the larger H."
         ),
-        draw=lambda: _draw_map(maps, cells, measured.label),
+        draw=lambda width: _draw_map(maps, cells, measured.label, width),
         problems=[measured.problems[name] for name in maps],
         missing=[
             f"{measured.label(benchmark)}, N_step = {n_step}, H = {h}: no runs"
@@ -128,11 +128,12 @@ def _map_figure(measured: Measured) -> Figure:
             if runs.dropna(subset=["runtime", METRIC]).empty
         ],
         sources=[f"{folder}/summary.json" for runs in cells.values() for folder in runs.folder],
+        wide=len(maps) > 1,
     )
 
 
-def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str]):
-    canvas, (above, below) = style.create_canvas(4.2, rows=2, columns=len(maps))
+def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str], width: float):
+    canvas, (above, below) = style.create_canvas(width, 4.2, rows=2, columns=len(maps))
     for column, (benchmark, grid) in enumerate(maps.items()):
         for axes, change, limit in ((above[column], _saving, 0.8), (below[column], _gain, 0.1)):
             changes = {
@@ -141,7 +142,7 @@ def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str
                 for h in grid.H
             }
             _draw_heat(axes, grid, changes, limit)
-        above[column].set_title(label(benchmark), loc="left", fontweight="bold")
+        style.set_title(above[column], label(benchmark))
         below[column].set_xlabel("H")
     above[0].set_ylabel("time saved\nN_step")
     below[0].set_ylabel("points gained\nN_step")
@@ -170,7 +171,15 @@ def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
         for column, h in enumerate(grid.H):
             value, text = changes[n_step, h] or (0, "\N{EM DASH}")
             color = "white" if abs(value) > 0.7 * limit else "black"
-            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
+            axes.text(
+                column,
+                row,
+                text,
+                ha="center",
+                va="center",
+                color=color,
+                fontproperties=style.note_font(),
+            )
     axes.set_xticks(range(len(grid.H)), grid.H)
     axes.set_yticks(range(len(grid.n_step)), grid.n_step)
     axes.grid(False)

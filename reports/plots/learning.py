@@ -5,11 +5,12 @@ from matplotlib.axes import Axes
 
 from rapid.artifacts.manifests import read_rows
 from rapid.artifacts.runs import StepRecord
-from reports import labels
+from reports import formats, labels
 from reports.measured import IMITATIONS, Contest, Measured
 from reports.plots import style
+from reports.plots.looks import SeriesLook, looks_of_report
 from reports.plots.panels import panel_figure
-from reports.plots.style import Figure
+from reports.plots.style import Entries, Figure
 
 POINTS = 120  # of a curve over time
 Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both (steps,)
@@ -37,32 +38,44 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
             place = f"{labels.algorithm(name)} on {contest.label}"
             missing.append(f"{place}, seed {run.seed}: no steps.jsonl with a reward")
 
-    def draw_curves(axes: Axes, contest: Contest) -> None:
+    looks = looks_of_report(measured)
+
+    def draw_curves(axes: Axes, contest: Contest) -> Entries:
         by_name = {name: curves[at, name] for at, name in curves if at == contest.benchmark}
-        for name, runs in by_name.items():
-            steps, mean, deviation = average_curves(runs)
-            stride = max(1, len(steps) // 6)
-            style.draw_line(axes, name, steps, mean, deviation, stride, labels.algorithm(name))
-        if by_name:
-            axes.set_xlabel(label)
-        else:
-            style.draw_empty(axes)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("reward")
             axes.set_ylim(0, 1)  # for all panels, which share it
+        if not by_name:
+            return style.draw_empty(axes)
+        unit, length = "", 1.0
+        if x == "seconds":
+            longest = max(seconds[-1] for runs in by_name.values() for seconds, _ in runs)
+            unit, length = formats.time_unit(longest)
+        axes.set_xlabel(f"{label} ({unit})" if unit else label)
+        axes.xaxis.set_major_locator(style.few_ticks())
+        return {
+            labels.algorithm(name): _draw_mean(axes, looks[name], runs, length)
+            for name, runs in by_name.items()
+        }
 
     return panel_figure(
         measured,
         draw_curves,
         share_y=True,
         title=title,
-        caption="Mean reward of the mini-batches, a moving mean over an eighth of the steps; lines "
-        "are means over seeds, as far as every seed goes, bands one standard deviation. DAPO "
-        "replaces groups that are all right or all wrong, so that its mini-batches' rewards do "
-        "not compare with the others'.",
+        caption="Mean reward of the mini-batches, as a moving mean over an eighth of the "
+        "steps. Lines are means over seeds, up to the last step that every seed has; "
+        "bands are one standard deviation. DAPO replaces groups that are all right "
+        "or all wrong, so its rewards are not comparable with the others'.",
         missing=missing,
         sources=sources,
     )
+
+
+def _draw_mean(axes: Axes, look: SeriesLook, runs: list[Curve], unit: float) -> object:
+    """Draw the mean of runs with its deviation, x in this unit; return the line."""
+    x, mean, deviation = average_curves(runs)
+    return style.draw_line(axes, look, x / unit, mean, deviation, max(1, len(x) // 6))
 
 
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
+from reports import formats
 from reports.collect import file_of
 from reports.measured import Contest, Measured
 from reports.plots import style
-from reports.plots.style import Canvas, Figure
+from reports.plots.style import Canvas, Entries, Figure
 from reports.tables.columns import gaps
 
 
@@ -29,16 +30,19 @@ class Series(NamedTuple):
 
 def panel_figure(
     measured: Measured,
-    *draw_rows: Callable[[Axes, Contest], None],
+    *draw_rows: Callable[[Axes, Contest], Entries],
     series: Sequence[Series] = (),
     share_y: bool = False,
-    legend_columns: int = 6,
+    height: float = style.HEIGHT,
     **fields,
 ) -> Figure:
-    """Return a figure with a row of panels for each of these functions, which draw a panel.
+    """Return a figure with a row of panels for each of these functions.
+
+    A function draws a panel, and returns what the legend shall have of it.
 
     Args:
         series: what is drawn of which runs.
+        height: of a row, in inches.
         fields: the other fields of `Figure`.
     """
     contests = list(measured.contests.values())
@@ -50,22 +54,32 @@ def panel_figure(
         for _, run in part.runs.iterrows()
     ]
 
-    def draw() -> Canvas:
-        rows, height = len(draw_rows), style.HEIGHT * len(draw_rows)
-        canvas, panels = style.create_canvas(height, rows, len(contests), sharey=share_y)
+    def draw(width: float) -> Canvas:
+        size = width, height * len(draw_rows)
+        canvas, panels = style.create_canvas(*size, len(draw_rows), len(contests), sharey=share_y)
+        entries: Entries = {}
         for row, draw_panel in zip(panels, draw_rows, strict=True):
             for axes, contest in zip(row, contests, strict=True):
-                axes.set_title(contest.label, loc="left", fontweight="bold")
-                draw_panel(axes, contest)
-        style.draw_legend(canvas, panels[0], legend_columns)
+                style.set_title(axes, contest.label)
+                entries |= draw_panel(axes, contest)
+            _label_once(row)
+        style.draw_legend(canvas, entries)
         return canvas
 
     derived = {
         "problems": [*measured.problems.values()],
         "missing": [f"{label}: {reason}" for label, reason in reasons.items() if reason],
         "sources": list(dict.fromkeys(sources)),
+        "wide": len(contests) > 1,
     }
     return Figure(draw=draw, **derived | fields)
+
+
+def _label_once(row: list[Axes]) -> None:
+    """Leave out labels of y-axes that repeat that of the first panel."""
+    for axes in row[1:]:
+        if axes.get_ylabel() == row[0].get_ylabel():
+            axes.set_ylabel("")
 
 
 @dataclass(frozen=True)
@@ -89,19 +103,18 @@ def by_h(measured: Measured, quantities: list[Quantity], title: str, caption: st
     return panel_figure(measured, *draw_rows, series=series, title=title, caption=caption)
 
 
-def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Contest) -> None:
+def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Contest) -> Entries:
     runs = measured.sweeps[contest.benchmark].dropna(subset=[quantity.metric])
     if runs.empty:
-        style.draw_empty(axes)
-        return
+        return style.draw_empty(axes)
     scale, label = quantity.scale, quantity.label
     if quantity.seconds:
-        divisor, unit = style.choose_time_unit(runs[quantity.metric].max())
-        scale, label = 1 / divisor, f"{label} ({unit})"
+        unit, seconds = formats.time_unit(runs[quantity.metric].max())
+        scale, label = 1 / seconds, f"{label} ({unit})"
     values = scale * runs[quantity.metric]
     means = values.groupby(runs.H).mean()
-    axes.plot(means.index, means, "-o", color=style.BLUE, markeredgecolor="black", mew=0.5)
-    axes.plot(runs.H, values, "x", color=style.RED, ms=4)
+    axes.plot(means.index, means, "-o", color=style.BLUE, mec="black", mew=0.5, clip_on=False)
+    axes.plot(runs.H, values, "x", color=style.RED, ms=4, clip_on=False)
     axes.set_xscale("log", base=2)
     ticks = sorted(runs.H.unique())
     axes.set_xticks(ticks, [f"{h:.0f}" for h in ticks])
@@ -109,3 +122,4 @@ def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Cont
     axes.set_xlabel("H")
     axes.set_ylabel(label)
     axes.set_ylim(0, max(1.12 * values.max(), 1e-3))
+    return {}

@@ -1,49 +1,64 @@
-"""The look of figures, and the files that they become: the same bytes for the same data.
+"""The style of figures, and the files that they become: the same bytes for the same data.
 
-Colours are Okabe and Ito's, which colour-blind readers can distinguish. Markers, dashes and hatches
-distinguish the same things in greyscale. Only `reports.plots` imports matplotlib.
+A figure is as wide as the text or a column of the paper, and its type is that of the paper's notes,
+so that a paper includes it unscaled. The user's settings of matplotlib change nothing. Colours are
+Okabe and Ito's, which colour-blind readers can distinguish. Markers, dashes and hatches distinguish
+the same things in greyscale. Only `reports.plots` imports matplotlib.
 """
 
 import io
-import textwrap
+import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from matplotlib import rcParams
+from matplotlib import style as settings
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
-from rapid.algorithms.base import Look
-from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
-from rapid.config.specs import BASE
-from rapid.text import HOUR, MINUTE
+from reports.paper_style import PLAIN, PaperStyle
+from reports.plots.lettering import POINTS_PER_INCH, fit, measure, printable
+from reports.plots.looks import SeriesLook
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 GREY = "#555555"
-WIDTH, HEIGHT = 7.4, 2.6  # inches of a row of panels
-LINE = 120  # characters of a line above the panels
+HEIGHT = 2.05  # inches of a row of panels, without what stands above and below all of them
+SMALLEST = 8.0, 7.0  # points of the type of labels, and of numbers and notes
+ROOM = 0.08  # of an axis from 0 that is free beyond the largest value, for its marker
+ROW = 0.15  # inches of a named row, at least
+NAMES = 0.4  # of the width, at most, for the names of rows
+LEADING = 1.25  # height of a line of type, in its size
+MARGIN = 0.1  # inches at the edges of the canvas that text leaves free
+LEGEND_ENTRY = 4.6  # width beside its label, in the size of type: line, gaps
+Entries = dict[str, object]  # of a legend: by label, the artist that shows its look
 
 SETTINGS = {
-    "font.size": 8,
-    "axes.titlesize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
     "grid.color": "#E2E2E2",
     "grid.linewidth": 0.6,
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "legend.handletextpad": 0.6,
+    "legend.columnspacing": 1.4,
     "lines.linewidth": 1.3,
     "lines.markersize": 4.5,
     "pdf.fonttype": 42,
     "svg.hashsalt": "rapid",
+    "text.hinting": "no_hinting",  # the same widths in all kinds of files
+    "text.parse_math": False,
     "figure.constrained_layout.use": True,
 }
 
@@ -54,10 +69,11 @@ class Figure:
 
     title: str
     caption: str
-    draw: Callable[[], Canvas]
+    draw: Callable[[float], Canvas]  # in this width, in inches
     problems: Sequence[ProblemSource]  # that it is about: caption and drawing say what they are
     missing: list[str] = field(default_factory=list)  # what is not in it and why
     sources: list[str] = field(default_factory=list)  # files below the root
+    wide: bool = True  # as the text; else it fits a column
 
     @property
     def full_caption(self) -> str:
@@ -65,71 +81,117 @@ class Figure:
         return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
 
-def look(algorithm: str) -> Look:
-    """Return the look of an algorithm, the same in every figure."""
-    if algorithm == BASE:
-        return Look(BLACK, "x")
-    try:
-        parsed = parse(algorithm)
-    except ValueError:  # an algorithm that the project does not have
-        return Look(GREY, "*")
-    return parsed.algorithm.get_look(parsed.H)
+def use_style(page: PaperStyle) -> AbstractContextManager:
+    """Return a context in which matplotlib has its default settings, and ours for a page."""
+    labels, numbers = type_sizes(page)
+    sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
+    sizes |= {"font.size": labels, "axes.titlesize": labels}
+    return settings.context(["default", SETTINGS | sizes])
 
 
-def create_canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Canvas, list]:
-    """Return a figure of this height in inches, and its panels row by row."""
-    with plt.rc_context(SETTINGS):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(WIDTH, height), squeeze=False, **options
-        )
-    return figure, [list(row) for row in axes]
+def type_sizes(page: PaperStyle) -> tuple[float, float]:
+    """Return the points of labels, and of numbers and notes: TeX's footnotesize and scriptsize."""
+    labels, numbers = SMALLEST
+    return max(labels, 0.8 * page.type_size), max(numbers, 0.7 * page.type_size)
+
+
+def note_font() -> FontProperties:
+    """Return the font of numbers, legends and notes."""
+    return FontProperties(size=rcParams["legend.fontsize"])
+
+
+def create_canvas(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options
+) -> tuple[Canvas, list]:
+    """Return a figure of this size in inches, and its panels row by row."""
+    canvas = Canvas(figsize=(width, height))
+    axes = canvas.subplots(rows, columns, squeeze=False, **options)
+    return canvas, [list(row) for row in axes]
+
+
+def set_title(axes: Axes, text: str) -> None:
+    """Set the title of a panel, in lines that fit its share of the canvas."""
+    width = axes.figure.get_figwidth() / axes.get_subplotspec().get_gridspec().ncols
+    axes.set_title(fit(text, width - MARGIN, axes.title.get_fontproperties()))
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> int:
+    """Name the rows of a panel, from above, in lines that leave room for what is drawn.
+
+    Returns: the lines of the longest name.
+    """
+    room = NAMES * axes.figure.get_figwidth()
+    texts = [fit(name, room, note_font()) for name in names]
+    axes.set_yticks(range(len(texts)), texts)
+    axes.set_ylim(len(texts) - 0.5, -0.5)
+    return max(text.count("\n") + 1 for text in texts)
 
 
 def draw_line(
     axes: Axes,
-    algorithm: str,
+    look: SeriesLook,
     x: np.ndarray,
     mean: np.ndarray,
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
-    label: str | None = None,
-) -> None:
-    """Draw a line in the look of an algorithm, with a band around it.
+) -> object:
+    """Draw a line in a look, with a band around it; return the line.
 
     Args:
         marker_every: points from one marker to the next.
     """
-    own_look = look(algorithm)
-    color, marks = own_look.color, {"marker": own_look.marker, "markevery": marker_every}
-    axes.plot(x, mean, color=color, ls=own_look.line, label=label, **marks)
+    (line,) = axes.plot(
+        x, mean, color=look.color, ls=look.line, markevery=marker_every, **look.markers
+    )
     if deviation is not None:
-        axes.fill_between(x, mean - deviation, mean + deviation, color=color, alpha=0.13, lw=0)
+        low, high = mean - deviation, mean + deviation
+        axes.fill_between(x, low, high, color=look.color, alpha=0.13, lw=0)
+    return line
 
 
-def draw_empty(axes: Axes, text: str = "no runs") -> None:
-    """Make a panel say that it has nothing to show."""
+def few_ticks() -> MaxNLocator:
+    """Return the ticks of an x-axis in a narrow panel, where numbers of five digits do not meet."""
+    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+
+
+def draw_empty(axes: Axes, text: str = "no runs") -> Entries:
+    """Make a panel say that it has nothing to show, and return the legend of that."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
+    numbered = shared and axes.get_subplotspec().is_first_col()  # for the panels beside it
+    axes.tick_params(bottom=False, left=numbered, labelbottom=False, labelleft=numbered)
     axes.grid(False)
+    return {}
 
 
-def draw_legend(canvas: Canvas, row: list[Axes], columns: int = 6) -> None:
-    """Draw one legend below all panels, of what any of them has."""
-    entries = {}
-    for axes in row:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    if entries:
-        sizes = {"ncols": min(columns, len(entries)), "handlelength": 3}
-        canvas.legend(entries.values(), entries.keys(), loc="outside lower center", **sizes)
+def draw_legend(canvas: Canvas, entries: Entries) -> None:
+    """Draw a legend below all panels, in as many columns as there is room for."""
+    if not entries:
+        return
+    font, width = note_font(), canvas.get_figwidth() - MARGIN
+    beside = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
+    labels = [fit(label, width - beside, font) for label in entries]
+    widest = beside + max(measure(label, font) for label in labels)
+    rows = math.ceil(len(labels) / (int(width / widest) or 1))
+    columns = math.ceil(len(labels) / rows)
+    canvas.legend(entries.values(), labels, loc="outside lower center", ncols=columns)
+    lines = max(label.count("\n") + 1 for label in labels)
+    add_lines(canvas, rows * lines + 1)
 
 
-def choose_time_unit(largest: float) -> tuple[float, str]:
-    """Return by what to divide seconds up to `largest`, and the name of that unit."""
-    if largest >= 2 * HOUR:
-        return HOUR, "hours"
-    return (MINUTE, "minutes") if largest >= 2 * MINUTE else (1, "seconds")
+def draw_head(canvas: Canvas, text: str) -> None:
+    """Write a text above all panels."""
+    font = note_font()
+    text = fit(text, canvas.get_figwidth() - 2 * MARGIN, font)
+    x = MARGIN / canvas.get_figwidth()
+    canvas.suptitle(text, x=x, ha="left", color=GREY, fontproperties=font)
+    add_lines(canvas, text.count("\n") + 1)
+
+
+def add_lines(canvas: Canvas, count: float) -> None:
+    """Make a figure higher by lines of notes, so that its panels stay as they are."""
+    height = count * LEADING * rcParams["legend.fontsize"] / POINTS_PER_INCH
+    canvas.set_figheight(canvas.get_figheight() + height)
 
 
 # Dates and versions are left out, so that the same figure has the same bytes. ABOUT: the key of a
@@ -142,23 +204,29 @@ METADATA = {
 ABOUT = {"pdf": "Subject", "png": "Description", "svg": "Description"}
 
 
-def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, bytes]:
-    """Return the figure as files of these kinds; each says what the problems are."""
+def render(
+    figure: Figure, kinds: Sequence[str] = tuple(METADATA), page: PaperStyle = PLAIN
+) -> dict[str, bytes]:
+    """Return the figure for a page as files of these kinds; each says what the problems are."""
     streams = {kind: io.BytesIO() for kind in kinds}
     problems = describe_sources(figure.problems)
-    with plt.rc_context(SETTINGS):
-        drawing = figure.draw()
-        try:
-            head = textwrap.fill(problems, LINE, break_long_words=False, break_on_hyphens=False)
-            drawing.suptitle(head, x=0.01, ha="left", fontsize=7, color=GREY, parse_math=False)
-            drawing.draw_without_rendering()
-            drawing.set_layout_engine("none")  # it is laid out once for all kinds of files
-            for kind, stream in streams.items():
-                metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
-                drawing.savefig(stream, format=kind, dpi=200, metadata=metadata)
-        finally:
-            plt.close(drawing)
+    with use_style(page):
+        canvas = lay_out(figure, page)
+        for kind, stream in streams.items():
+            metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
+            canvas.savefig(stream, format=kind, dpi=200, metadata=metadata)
     return {kind: stream.getvalue() for kind, stream in streams.items()}
+
+
+def lay_out(figure: Figure, page: PaperStyle) -> Canvas:
+    """Draw a figure for a page, with what its problems are above it, and place all parts."""
+    canvas = figure.draw(page.text_width if figure.wide else page.column_width)
+    draw_head(canvas, describe_sources(figure.problems))
+    for text in canvas.findobj(Text):
+        text.set_text(printable(text.get_text(), text.get_fontproperties()))
+    canvas.draw_without_rendering()
+    canvas.set_layout_engine("none")  # once for all kinds of files
+    return canvas
 
 
 def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:

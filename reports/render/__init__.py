@@ -1,4 +1,4 @@
-"""Tables, and the whole report, as text: `latex`, `text` for a terminal, `html`.
+"""Tables, and the whole report, as text: `latex`, `text` for a terminal, `html`, `markdown`, `csv`.
 
 Each takes plain data and decides nothing but how it looks.
 """

@@ -7,7 +7,7 @@ times it.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from reports.paper_style import POINTS_PER_INCH, PaperStyle
 from reports.render import split_columns
@@ -19,6 +19,7 @@ SMALLER = 0.8  # the size of further lines of a cell, in sizes of the table's ty
 RULES = 16.0  # points that the rules of a tabular take, with the space around them
 # Sizes of type for tables, largest first: name, and share of the text's size.
 SIZES = {"small": 0.9, "footnotesize": 0.8}
+LEGEND = " " * 90  # as long as what the template says of marks, at the end of a caption
 FILLED = 0.85  # of a page by its largest float
 
 
@@ -56,39 +57,44 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
     Args:
         notes: what stands below the table.
     """
-    frame, points, width = _choose_width(table, style)
-    columns = [_measure_group(table, position, points) for position in range(len(table.groups))]
-    label_width = _measure_labels(table, points)
+    environment, size, points, width = _choose_width(table, style)
+    line = LINE * style.type_size
+    floats = [Float(environment, size)]
     page = FILLED * style.text_height * POINTS_PER_INCH
-    note_type = SIZES["footnotesize"] * style.type_size
-    caption = _measure_paragraph(table.full_caption, style.type_size, width)
+    caption = [table.full_caption, LEGEND, *(table.notes if style.notes == "caption" else [])]
+    room = page - _measure_paragraph(" ".join(caption), style.type_size, width)
 
-    floats, used = [replace(frame, is_first=True)], caption
-    for groups in split_columns(columns, width - label_width):
-        head = RULES + 2 * LINE * points
+    def turn_page() -> float:
+        """Begin a piece, and return the room on its page below the line that names the table."""
+        floats.append(Float(environment, size, is_first=False))
+        return page - line
+
+    columns = [_measure_group(table, position, points) for position in range(len(table.groups))]
+    head = RULES + 2 * LINE * points
+    for groups in split_columns(columns, width - _measure_labels(table, points)):
         rows = list(table.rows)
         while rows:
             heights = [_measure_row(row, groups, points) for row in rows]
-            count = _count_fitting(heights, page - used - head)
-            if not count and used > LINE * style.type_size and floats[-1].panels:
-                floats.append(replace(frame, is_first=False))
-                used = LINE * style.type_size
+            count = _count_fitting(heights, room - head)
+            if not count and floats[-1].panels:
+                room = turn_page()
                 continue
-            count = max(count, 1)
+            count = max(1, count)  # a row that no page holds stands on one of its own
             floats[-1].panels.append(Panel(groups, rows[:count]))
-            used += head + sum(heights[:count])
+            room -= head + sum(heights[:count])
             rows = rows[count:]
     for note in notes:
-        height = _measure_paragraph(note.name + note.text, note_type, width)
-        if used + height > page and (floats[-1].notes or floats[-1].panels):
-            floats.append(replace(frame, is_first=False))
-            used = LINE * style.type_size
+        height = _measure_paragraph(
+            note.name + note.text, SIZES["footnotesize"] * style.type_size, width
+        )
+        if height > room and (floats[-1].panels or floats[-1].notes):
+            room = turn_page()
         floats[-1].notes.append(note)
-        used += height
+        room -= height
     return floats
 
 
-def _choose_width(table: Table, style: PaperStyle) -> tuple[Float, float, float]:
+def _choose_width(table: Table, style: PaperStyle) -> tuple[str, str, float, float]:
     """Return environment and size of a table, its size of type and width, both in points.
 
     These are the largest type in the narrowest environment in which the table fits whole. One that
@@ -102,8 +108,8 @@ def _choose_width(table: Table, style: PaperStyle) -> tuple[Float, float, float]
             points, width = share * style.type_size, inches * POINTS_PER_INCH
             groups = (_measure_group(table, group, points) for group in range(len(table.groups)))
             if _measure_labels(table, points) + sum(groups) <= width:
-                return Float(environment, size), points, width
-    return Float(environment, size), points, width
+                return environment, size, points, width
+    return environment, size, points, width
 
 
 def _measure_labels(table: Table, points: float) -> float:

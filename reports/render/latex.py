@@ -6,7 +6,7 @@ Labels begin with the name of the experiment, so that a paper can have the table
 from collections.abc import Sequence
 from functools import partial
 
-from reports.paper_style import PaperStyle
+from reports.paper_style import PLAIN, PaperStyle
 from reports.render import load_template, tex
 from reports.render.floats import Note, lay_out
 from reports.tables.table import Cell, Table
@@ -15,7 +15,10 @@ DEFAULT = "rapid"  # before the labels of params.yaml itself, which is no named 
 
 
 def render(
-    tables: Sequence[Table], style: PaperStyle, prefix: str = DEFAULT, others: Sequence[Table] = ()
+    tables: Sequence[Table],
+    style: PaperStyle = PLAIN,
+    prefix: str = DEFAULT,
+    others: Sequence[Table] = (),
 ) -> str:
     """Return the text of tables.tex.
 
@@ -45,7 +48,10 @@ def render(
     )
     pieces = [(table, lay_out(table, _notes_below(table, style), style)) for table in tables]
     at_end = _collect_notes(tables) if style.notes == "end" else {}
-    return template.render(pieces=pieces, style=style, labels=labels, at_end=at_end)
+    experiment = prefix if prefix != DEFAULT else ""
+    return template.render(
+        pieces=pieces, style=style, labels=labels, at_end=at_end, experiment=experiment
+    )
 
 
 def _notes_below(table: Table, style: PaperStyle) -> list[Note]:

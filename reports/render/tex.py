@@ -11,8 +11,6 @@ MAX_WORD = 24
 
 _TEXT = {
     **{sign: f"\\{sign}" for sign in "{}$&#%_"},
-    # Brackets and stars are optional arguments for \\ and \midrule; braces make them text.
-    **{sign: f"{{{sign}}}" for sign in "[]*"},
     "\\": r"\textbackslash{}",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
@@ -76,11 +74,13 @@ _ACCENTS = {
 def escape(text: str) -> str:
     """Return TeX that prints a text. A character that TeX's fonts lack is named: U+4E2D."""
     text = escape_control_chars(unicodedata.normalize("NFC", text))
-    return "".join(
+    words = (
         "~" if part == "\N{NO-BREAK SPACE}" else " " if part.isspace() else _escape_word(part)
         for part in re.split(r"(\N{NO-BREAK SPACE}|\s+)", text)
         if part
-    )  # fmt: skip
+    )
+    # A bracket or star that follows \\ or \midrule would be taken for its optional argument.
+    return re.sub(r"^[\[*]", r"{\g<0>}", "".join(words))
 
 
 def list_unprintable(text: str) -> list[str]:

@@ -10,9 +10,14 @@ WIDTH = 80
 MARKS = {"best": "*", "runner-up": "+", "": ""}
 
 
-def render(tables: list[Table]) -> str:
-    """Return all tables, a block for each group of columns, with the notes below."""
-    return escape_control_chars("\n".join(_render_table(table) for table in tables))
+def render(tables: list[Table], experiment: str | None = None) -> str:
+    """Return all tables, a block for each group of columns, with the notes below.
+
+    Args:
+        experiment: its name, for the first line.
+    """
+    head = [f"Experiment: {experiment}\n"] if experiment else []
+    return escape_control_chars("\n".join([*head, *(_render_table(table) for table in tables)]))
 
 
 def _render_table(table: Table) -> str:
@@ -33,7 +38,7 @@ def _render_table(table: Table) -> str:
 
 
 def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
-    text = " ".join([cell.text, *cell.lines]) + MARKS[cell.mark] + ("~" if cell.tied else "")
+    text = cell.line + MARKS[cell.mark] + ("~" if cell.tied else "")
     return text + (f" [{footnotes[cell.reason]}]" if cell.reason else "")
 
 

@@ -105,7 +105,7 @@ def correlate(x: Sequence[float], y: Sequence[float]) -> Estimate:
     points = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
     n = len(points)
     if n < 3:
-        return Estimate(None, reason=f"{n} runs with a value, and a correlation needs 3")
+        return Estimate(None, reason=f"{n} runs with a value, but a correlation needs 3")
     xs, ys = zip(*points, strict=True)
     if len(set(xs)) == 1:
         return Estimate(None, reason="all runs have the same H: no correlation")

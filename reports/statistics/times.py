@@ -29,7 +29,7 @@ def median(times: Sequence[float]) -> Estimate:
         return Estimate(None, reason="no run has a time")
     middle = float(np.median(ordered))
     never = int(np.isinf(ordered).sum())
-    over = f"n = {n} runs, of which {never} never got there" if never else f"n = {n} runs"
+    over = f"n = {n} runs, of which {never} never reached it" if never else f"n = {n} runs"
     least = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))  # fewer than these are cut off below
     if not least:
         return Estimate(middle, over=over)
@@ -48,7 +48,7 @@ def ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, reference)])
     n = len(logs)
     if not n:
-        return Estimate(None, reason="no seed has a time of either")
+        return Estimate(None, reason="in no seed did either reach it")
     means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
     reached = np.cumsum(_ranks(n))  # P(W <= w) of the sum W of the ranks above
 

@@ -21,6 +21,7 @@ from reports.tables.claims import (
     FAILS,
     HOLDS,
     UNTESTED,
+    Headline,
     Tests,
     count_verdicts,
     decide,
@@ -125,6 +126,16 @@ def claims(measured: Measured, verdicts: list[ArenaVerdict]) -> list[Table]:
         )
         for number, (benchmark, rows) in enumerate(by_benchmark.items(), start=1)
     ]
+
+
+def headlines(verdicts: list[ArenaVerdict]) -> list[Headline]:
+    """Return the kinds of claims on each benchmark with the verdicts on them."""
+    by_kind: dict[str, list[str]] = {}
+    for judged in verdicts:
+        phrase, _, _ = PHRASES[judged.claim.by, judged.claim.expect].rpartition(" ")
+        kind = f"{phrase.capitalize()} on {judged.field.label}"
+        by_kind.setdefault(kind, []).append(judged.verdict)
+    return [Headline(text, of_kind) for text, of_kind in by_kind.items()]
 
 
 def _detectable(verdict: ArenaVerdict) -> Cell:

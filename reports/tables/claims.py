@@ -35,8 +35,8 @@ FILE = Path(__file__).with_name("claims.yaml")
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "fails", "open", "not tested here"
 COUNTED = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
 TOO_FEW = "too few runs for an interval"
-TOO_NOISY = "too noisy to decide: the interval has both sides of the limit"
-TOO_MANY = "not certain after Holm's adjustment, though its own interval is on one side"
+TOO_NOISY = "undecided: the interval contains the limit"
+TOO_MANY = "not significant after Holm's adjustment, although its own interval excludes the limit"
 LENGTH = Column("", "completion_length", formats.plain, paired=RATIO)
 Tests = Sequence[tuple[float, str]]  # the p of each test of a claim, and the verdict if it is small
 
@@ -73,6 +73,27 @@ def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
     """Return how many claims there are of each verdict, in words: 9 hold, 3 fail, ..."""
     verdicts = list(verdicts)
     return {verdict: f"{verdicts.count(verdict)} {word}" for verdict, word in COUNTED.items()}
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A main claim and the verdicts on it, of each benchmark and model."""
+
+    text: str
+    verdicts: list[str]
+
+    @property
+    def counts(self) -> list[tuple[str, str]]:
+        """The verdicts that there are, with their numbers in words: 2 hold, 1 fails, 3 open."""
+        if len(self.verdicts) == 1:
+            return [(verdict, verdict) for verdict in self.verdicts]
+        plurals = {HOLDS: "hold", FAILS: "fail"}
+        counts = {verdict: self.verdicts.count(verdict) for verdict in COUNTED}
+        return [
+            (verdict, f"{count} {verdict if count == 1 else plurals.get(verdict, verdict)}")
+            for verdict, count in counts.items()
+            if count
+        ]
 
 
 def p_cell(p: float | None) -> Cell:
@@ -130,6 +151,7 @@ class PaperClaim:
     models: bool = False
     figure: float | None = None
     unknown: str = ""
+    headline: str = ""
 
     def collect_evidence(self, measured: Measured) -> list[Evidence]:
         """Return the evidence of each benchmark and model that the claim is about."""
@@ -286,3 +308,13 @@ def claims_table(
 def summarize(table: Table) -> str:
     """Return how many claims of Table 11 hold: 9 hold, 3 fail, 8 are open and 2 are not tested."""
     return join_words([*count_verdicts(row.cells[0][0].text for row in table.rows).values()])
+
+
+def headlines(table: Table) -> list[Headline]:
+    """Return the main claims of a table of claims, with the verdicts of their rows."""
+    headline_of = {claim.about: claim.headline for family in load_claims() for claim in family}
+    verdicts: dict[str, list[str]] = {}
+    for row in table.rows:
+        if headline := headline_of[row.label.partition(": ")[0]]:
+            verdicts.setdefault(headline, []).append(row.cells[0][0].text)
+    return [Headline(text, of_rows) for text, of_rows in verdicts.items()]

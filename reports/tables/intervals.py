@@ -98,7 +98,9 @@ class Comparison:
             show,
             estimate,
             under=tuple(under),
-            reason="" if self.p is not None else "one pair of runs has no noise to compare with",
+            reason=""
+            if self.p is not None
+            else "a single pair of runs gives no variance for a test",
             detail=f"{names}: {estimate.over}.",
             sources=self.sources,
         )

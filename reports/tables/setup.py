@@ -21,8 +21,8 @@ from reports.tables.notes import load_descriptions, origin_facts, waiver_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table
 
 ABSENT = object()  # a null is a value
-NO_MANIFEST = "no run whose manifest.json says this is there"
-NOT_PREPARED = "no manifest.json of the prepared problems is there"
+NO_MANIFEST = "no run has a manifest.json that says this"
+NOT_PREPARED = "the prepared problems have no manifest.json"
 LONG = re.compile(r"\b[0-9a-f]{40,64}\b")  # a commit or a digest
 SHOWN = 12  # runs that a cell names; more would be a long list of the same
 

@@ -194,7 +194,7 @@ def _time_cell(times: list[float | None], show: Format) -> Cell:
     if not times:
         return Cell(MISSING, reason="no run has a curve")
     if late := times.count(None):
-        return Cell(MISSING, reason=f"{late} of {len(times)} runs did not get there")
+        return Cell(MISSING, reason=f"{late} of {len(times)} runs did not reach it")
     mean, n = np.mean(times), len(times)
     deviation = show(np.std(times, ddof=1)) if n > 1 else ""
     return Cell(show(mean), deviation, detail=f"n = {n} runs.")

@@ -41,6 +41,11 @@ class Cell:
         """The lines below the text."""
         return ((f"± {self.deviation}",) if self.deviation else ()) + self.under
 
+    @property
+    def line(self) -> str:
+        """The text and the lines below it, in one line."""
+        return " ".join([self.text, *self.lines])
+
 
 @dataclass(frozen=True)
 class Group:
@@ -57,6 +62,11 @@ class Row:
     label: str
     cells: list[list[Cell]]
     section: bool = False
+
+    @property
+    def all_cells(self) -> list[Cell]:
+        """The cells of all groups."""
+        return [cell for cells in self.cells for cell in cells]
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,16 @@ class Table:
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells in the order of reading."""
-        return (cell for row in self.rows for cells in row.cells for cell in cells)
+        return (cell for row in self.rows for cell in row.all_cells)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The titles of the columns after their groups': MBPP+ (made): Pass@1."""
+        return [
+            ": ".join(filter(None, [group.title, column]))
+            for group in self.groups
+            for column in group.columns
+        ]
 
     @property
     def ranked(self) -> bool:

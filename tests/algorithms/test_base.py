@@ -1,13 +1,13 @@
-"""Declarations of an algorithm's class: bounds of parameters, names, looks, requirements."""
+"""Declarations of algorithm classes: bounds of parameters, names, looks, batch requirements."""
 
 import pytest
 from pydantic import ValidationError
 
 from rapid.algorithms import ALGORITHMS
 from rapid.config.params import load
-from tests.algorithms.test_zero import SETTINGS
+from tests.algorithms.test_zero_gradients import SETTINGS
 
-REINFORCED = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.imitates]
+RL_ALGORITHMS = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.imitates]
 
 
 @pytest.mark.parametrize(
@@ -21,17 +21,17 @@ REINFORCED = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.im
         ("dppo", "divergence"),
     ],
 )
-def test_a_share_is_between_nothing_and_all(name, share):
-    """1 less the clip below would not be positive; probabilities change by at most 1."""
-    kind, settings = ALGORITHMS[name].parameters, SETTINGS.get(name, {})
+def test_shares_must_be_between_0_and_1(name, share):
+    """1 - epsilon must be positive, and probabilities change by at most 1."""
+    parameter_class, settings = ALGORITHMS[name].parameters, SETTINGS.get(name, {})
     for allowed in (0.01, 0.99):
-        assert getattr(kind(**settings | {share: allowed}), share) == allowed
+        assert getattr(parameter_class(**settings | {share: allowed}), share) == allowed
     for refused in (0, 1.01 if name == "dppo" else 1):
         with pytest.raises(ValidationError, match=share):
-            kind(**settings | {share: refused})
+            parameter_class(**settings | {share: refused})
 
 
-def test_demonstrations_are_the_teachers_unless_they_are_said_to_be_made(values):
+def test_demonstrations_come_from_teacher_by_default(values):
     made_demonstrations = {"demonstrations": 5, "error_rate": 0.2}
     values["sft"] = {
         key: value for key, value in values["sft"].items() if key not in made_demonstrations
@@ -51,7 +51,7 @@ def test_demonstrations_are_the_teachers_unless_they_are_said_to_be_made(values)
         ("naive_grpo", "sampling_batch", 6, "transformers", True),
     ],
 )
-def test_what_processes_and_samplers_share_is_shared_evenly(
+def test_batches_must_divide_among_processes_and_vllm_groups(
     values, name, key, value, sampler, allowed
 ):
     params = load(values)
@@ -63,7 +63,7 @@ def test_what_processes_and_samplers_share_is_shared_evenly(
     assert allowed or refused[:2] == (f"{name}.{key}", value)
 
 
-def test_a_name_is_of_one_algorithm():
+def test_each_name_belongs_to_one_algorithm():
     for name in ALGORITHMS:
         for variant in (name, f"{name}-H4", f"{name}-H4,epochs=2", f"{name},epochs=2"):
             assert [
@@ -71,15 +71,15 @@ def test_a_name_is_of_one_algorithm():
             ] == [name]
 
 
-def test_looks_at_different_H_are_told_apart():
-    for algorithm in REINFORCED:
-        assert len({algorithm.get_look(h) for h in (1, 2, 4, 8)}) == 4
+def test_looks_for_different_h_differ():
+    for algorithm in RL_ALGORITHMS:
+        assert len({algorithm.get_look(H) for H in (1, 2, 4, 8)}) == 4
 
 
-def test_one_algorithm_samples_from_a_server_and_one_samples_again():
-    assert [algorithm.name for algorithm in REINFORCED if algorithm.samples_from_a_server] == [
+def test_only_naive_grpo_uses_a_server_and_only_dapo_resamples():
+    assert [algorithm.name for algorithm in RL_ALGORITHMS if algorithm.samples_from_a_server] == [
         "naive-grpo"
     ]
     settings = ALGORITHMS["dapo"].parameters(**SETTINGS["dapo"] | {"rounds": 3})
-    rounds = {algorithm.name: algorithm.rounds(settings) for algorithm in REINFORCED}
+    rounds = {algorithm.name: algorithm.rounds(settings) for algorithm in RL_ALGORITHMS}
     assert rounds == dict.fromkeys(rounds, 1) | {"dapo": 3}

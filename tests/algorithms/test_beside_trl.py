@@ -1,4 +1,4 @@
-"""GRPOTrainer in the settings that come nearest to RAPID, docs/beside-trl.md: what it lacks."""
+"""GRPOTrainer with the settings nearest to RAPID lacks what docs/beside-trl.md says."""
 
 import re
 
@@ -9,38 +9,41 @@ from performance.trainers import RECIPE
 from rapid.algorithms import rapid_loss
 from rapid.algorithms.groups import group_mean
 from tests.algorithms.test_against_trl import (
-    GROUP,
+    GROUP_SIZE,
     FixedLogpsTrainer,
-    advantages_of_trl,
     assert_close,
+    build_fixed_batch,
     build_stock_trainer,
+    compute_trl_advantages,
     draw_logps,
-    fixed_batch,
 )
 from tests.conftest import ROOT
 
 
-def test_the_recipe_of_the_page_is_the_one_that_is_measured():
+def test_recipe_on_page_is_the_measured_one():
     page = (ROOT / "docs/beside-trl.md").read_text(encoding="utf-8")
-    code = re.search(r"^```python\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
-    named = {}
-    exec(code.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True, bf16=False,\n"), named)
-    recipe = named["training_args"]
+    recipe_code = re.search(r"^```python\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
+    variables = {}
+    exec(
+        recipe_code.replace("GRPOConfig(\n", "GRPOConfig(\n    use_cpu=True, bf16=False,\n"),
+        variables,
+    )
+    recipe = variables["training_args"]
     assert {name: getattr(recipe, name) for name in RECIPE} == RECIPE
     assert recipe.steps_per_generation == 4 * recipe.gradient_accumulation_steps  # H
     assert recipe.generation_batch_size % recipe.num_generations == 0
 
 
 @pytest.mark.parametrize("staleness", [0.0, 0.1, 1.0])
-def test_trls_nearest_gradient_lacks_the_weighted_baseline(toy_model, tmp_path, staleness):
-    """And its weight is w exp(lambda (1 - w)). On-policy nothing is missing."""
+def test_nearest_trl_gradient_lacks_weighted_baseline(toy_model, tmp_path, staleness):
+    """Its weight is w exp(lambda (1 - w)) as well. On-policy the gradients are equal."""
     trainer = build_stock_trainer(
         FixedLogpsTrainer, "pg", toy_model, tmp_path, importance_sampling_level="token", **RECIPE
     )
-    batch, rewards = fixed_batch()
-    batch["advantages"], mask = advantages_of_trl(rewards, "none"), batch["completion_mask"]
-    logp, old = draw_logps(mask.shape, torch.full((len(mask), 1), staleness))
-    trainer.logp, batch["old_per_token_logps"] = logp.requires_grad_(), old
+    batch, rewards = build_fixed_batch()
+    batch["advantages"], mask = compute_trl_advantages(rewards, "none"), batch["completion_mask"]
+    logp, behavior_logp = draw_logps(mask.shape, torch.full((len(mask), 1), staleness))
+    trainer.logp, batch["old_per_token_logps"] = logp.requires_grad_(), behavior_logp
 
     def compute_gradient(loss):
         return torch.autograd.grad(loss, logp)[0]
@@ -50,11 +53,13 @@ def test_trls_nearest_gradient_lacks_the_weighted_baseline(toy_model, tmp_path, 
         * mask.sum()
         / len(mask)
     )
-    rapid_gradient = compute_gradient(rapid_loss(logp, old, mask, rewards, GROUP, eta=2.0)[0])
-    weight = ((logp.detach() - old) * mask).sum(1).exp()
-    rate = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
-    kernel = weight * (rate * (1 - weight)).exp()
-    missing_baseline = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP)
+    rapid_gradient = compute_gradient(
+        rapid_loss(logp, behavior_logp, mask, rewards, GROUP_SIZE, eta=2.0)[0]
+    )
+    weight = ((logp.detach() - behavior_logp) * mask).sum(1).exp()
+    decay = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
+    kernel = weight * (decay * (1 - weight)).exp()
+    missing_baseline = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP_SIZE)
     difference = (kernel - weight) * batch["advantages"] + weight * missing_baseline
     expected = compute_gradient(-(difference * (logp * mask).sum(1)).mean())
     assert_close(trl_gradient, rapid_gradient + expected, 1e-12)

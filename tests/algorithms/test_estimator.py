@@ -1,4 +1,4 @@
-"""The mean of rapid_loss's estimate, by enumeration of all groups, to 1e-12.
+"""The mean of rapid_loss's estimate, enumerated over all groups, matches formulas to 1e-12.
 
 `python -m tests.algorithms.tabular` prints the biases.
 """
@@ -12,6 +12,7 @@ from rapid.algorithms.groups import group_mean
 from tests.algorithms.tabular import (
     DEGREES,
     ETAS,
+    assert_same_gradient,
     build_problem,
     expected_gradient,
     outcome_logp,
@@ -20,65 +21,62 @@ from tests.algorithms.tabular import (
     true_gradient,
 )
 
-staleness = pytest.mark.parametrize("staleness", DEGREES.values())
-group_size = pytest.mark.parametrize("group_size", [2, 3])
-clip = pytest.mark.parametrize("clip", ["advantage", "both"])
-eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
+each_staleness = pytest.mark.parametrize("staleness", DEGREES.values())
+each_group_size = pytest.mark.parametrize("group_size", [2, 3])
+each_clip = pytest.mark.parametrize("clip", ["advantage", "both"])
+each_eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
 
 
-def assert_same(actual, expected):
-    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
-
-
-def test_the_table_of_biases_has_a_row_for_each_setting():
+def test_table_of_biases_has_a_row_per_setting():
     assert len(render_table().splitlines()) == len(DEGREES) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
 
 
-def test_the_true_gradient_is_that_of_finite_differences():
-    """The yardstick itself: J is summed over outcomes, not estimated."""
-    p, step = build_problem(0.0), 1e-6
-    gradient = true_gradient(p)
+def test_true_gradient_matches_finite_differences():
+    """This checks the reference of other tests; J is a sum over outcomes, not an estimate."""
+    problem, step = build_problem(0.0), 1e-6
+    gradient = true_gradient(problem)
 
     def value(pi):
-        return (outcome_logp(pi).sum(-1).exp() * p.rewards).sum(1).mean()
+        return (outcome_logp(pi).sum(-1).exp() * problem.rewards).sum(1).mean()
 
-    for i in range(p.pi.numel()):
-        move = torch.zeros_like(p.pi)
+    for i in range(problem.pi.numel()):
+        move = torch.zeros_like(problem.pi)
         move.view(-1)[i] = step
-        slope = (value(p.pi + move) - value(p.pi - move)) / (2 * step)
+        slope = (value(problem.pi + move) - value(problem.pi - move)) / (2 * step)
         assert gradient.view(-1)[i].item() == pytest.approx(slope.item(), abs=1e-9)
 
 
 # Unbiased -----------------------------------------------------------------------------------------
 
 
-@staleness
-@group_size
-@eta
-def test_leave_one_out_clipped_in_the_advantage_is_unbiased_at_any_eta(staleness, group_size, eta):
-    """A baseline of other completions, clipped or not, multiplies E[w grad log pi] = 0."""
-    p = build_problem(staleness)
-    mean = expected_gradient(p, group_size, eta=eta, clip="advantage", baseline="others")
-    assert_same(mean, true_gradient(p))
+@each_staleness
+@each_group_size
+@each_eta
+def test_leave_one_out_clipped_in_advantage_is_unbiased(staleness, group_size, eta):
+    """A baseline from other completions, clipped or not, multiplies E[w grad log pi] = 0."""
+    problem = build_problem(staleness)
+    mean = expected_gradient(problem, group_size, eta=eta, clip="advantage", baseline="others")
+    assert_same_gradient(mean, true_gradient(problem))
 
 
 # Biased, by exactly this much ---------------------------------------------------------------------
 
 
-@staleness
-@group_size
-@eta
-def test_plain_clipped_in_the_advantage_lacks_the_clipped_own_term(staleness, group_size, eta):
-    """E = grad J - 1/N_k E_mu[w min(w, eta) R grad log pi]: n's own share of its baseline."""
-    p = build_problem(staleness)
-    own_term = score_mean(p, p.weight * p.weight.clamp(max=eta) * p.rewards) / group_size
-    mean = expected_gradient(p, group_size, eta=eta, clip="advantage")
-    assert_same(mean, true_gradient(p) - own_term)
+@each_staleness
+@each_group_size
+@each_eta
+def test_group_baseline_clipped_in_advantage_lacks_own_term(staleness, group_size, eta):
+    """E = grad J - 1/N_k E_mu[w min(w, eta) R grad log pi], n's own part of its baseline."""
+    problem = build_problem(staleness)
+    values = problem.weight * problem.weight.clamp(max=eta) * problem.rewards
+    own_term = score_mean(problem, values) / group_size
+    mean = expected_gradient(problem, group_size, eta=eta, clip="advantage")
+    assert_same_gradient(mean, true_gradient(problem) - own_term)
 
 
-@staleness
-@group_size
-def test_an_unweighted_baseline_only_shrinks_the_unclipped_estimate(staleness, group_size):
+@each_staleness
+@each_group_size
+def test_unweighted_baseline_scales_unclipped_gradient(staleness, group_size):
     """E = (1 - 1/N_k) grad J, however stale: GRPOTrainer's advantages times the weights."""
 
     def weighted_pg(logp, behavior_logp, mask, rewards, group_size):
@@ -86,57 +84,57 @@ def test_an_unweighted_baseline_only_shrinks_the_unclipped_estimate(staleness, g
         advantages = rewards - group_mean(rewards, group_size)
         return -(weight * advantages * logp.sum(1)).mean(), {}
 
-    p = build_problem(staleness)
-    mean = expected_gradient(p, group_size, loss=weighted_pg)
-    assert_same(mean, (1 - 1 / group_size) * true_gradient(p))
+    problem = build_problem(staleness)
+    mean = expected_gradient(problem, group_size, loss=weighted_pg)
+    assert_same_gradient(mean, (1 - 1 / group_size) * true_gradient(problem))
 
 
-@staleness
-@group_size
-@eta
+@each_staleness
+@each_group_size
+@each_eta
 @pytest.mark.parametrize("baseline", ["group", "others"])
-def test_clipped_in_both_is_the_gradient_of_the_clipped_weights(
-    staleness, group_size, eta, baseline
-):
+def test_clipping_in_both_gives_gradient_of_clipped_weights(staleness, group_size, eta, baseline):
     """c = min(w, eta), V = E_mu[c R]:
 
     leave-one-out  E = E_mu[c (R - V) grad log pi]
     plain          E = E_mu[c (R - (N_k - 1) / N_k V - c R / N_k) grad log pi]
     """
-    p = build_problem(staleness)
-    c = p.weight.clamp(max=eta)
-    value = (p.probability * c * p.rewards).sum(1, keepdim=True)
+    problem = build_problem(staleness)
+    c = problem.weight.clamp(max=eta)
+    value = (problem.probability * c * problem.rewards).sum(1, keepdim=True)
     if baseline == "group":
-        value = ((group_size - 1) * value + c * p.rewards) / group_size
-    mean = expected_gradient(p, group_size, eta=eta, clip="both", baseline=baseline)
-    assert_same(mean, score_mean(p, c * (p.rewards - value)))
+        value = ((group_size - 1) * value + c * problem.rewards) / group_size
+    mean = expected_gradient(problem, group_size, eta=eta, clip="both", baseline=baseline)
+    assert_same_gradient(mean, score_mean(problem, c * (problem.rewards - value)))
 
 
-# Groups that are not whole ------------------------------------------------------------------------
+# Incomplete groups --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_keeping_part_of_a_group_would_turn_the_gradient_and_leaving_it_out_does_not(seed):
-    """30 % of rewards are missing by chance; fewer completions have a baseline of more bias.
+def test_dropping_incomplete_groups_keeps_gradient_direction(seed):
+    """30 % of rewards are missing at random. Baselines of fewer completions have more bias.
 
-    Without the groups where one is missing, the mean is that of whole groups, times a number.
+    Without incomplete groups, the mean is that of complete groups times a constant.
     """
-    p, missing, group_size = build_problem(DEGREES["stale"], seed), 0.3, 3
-    true = true_gradient(p).flatten()
-    mean = {
-        n: expected_gradient(p, n, eta=2.0, clip="advantage").flatten() for n in (1, 2, group_size)
+    problem, missing_rate, group_size = build_problem(DEGREES["stale"], seed), 0.3, 3
+    true = true_gradient(problem).flatten()
+    means = {
+        n: expected_gradient(problem, n, eta=2.0, clip="advantage").flatten()
+        for n in (1, 2, group_size)
     }
     chances = {
         n: math.comb(group_size, n)
-        * (1 - missing) ** n
-        * missing ** (group_size - n)
+        * (1 - missing_rate) ** n
+        * missing_rate ** (group_size - n)
         * n
         / group_size
-        for n in mean
+        for n in means
     }
-    kept_mean = sum(chances[n] * mean[n] for n in mean)
-    left_out, kept_mean = (
-        torch.cosine_similarity(gradient, true, dim=0) for gradient in (mean[group_size], kept_mean)
+    mean_with_incomplete = sum(chances[n] * means[n] for n in means)
+    cosine_without, cosine_with = (
+        torch.cosine_similarity(gradient, true, dim=0)
+        for gradient in (means[group_size], mean_with_incomplete)
     )
-    print(f"cosine with the true gradient: left out {left_out:.2f}, kept {kept_mean:.2f}")
-    assert kept_mean < left_out - 0.05
+    print(f"cosine with the true gradient: dropped {cosine_without:.2f}, kept {cosine_with:.2f}")
+    assert cosine_with < cosine_without - 0.05

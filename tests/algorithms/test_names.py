@@ -1,4 +1,4 @@
-"""Names of algorithms and their variants are parsed, and invalid ones refused."""
+"""Names of algorithms and variants are parsed, and invalid ones are refused."""
 
 import re
 
@@ -11,16 +11,16 @@ from rapid.config.params import BadParams, load
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "h"),
+    ("name", "algorithm", "H"),
     [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("dr-grpo-H16", "dr-grpo", 16)],
 )
-def test_a_plain_name(name, kind, h):
+def test_plain_name_is_parsed(name, algorithm, H):
     parsed = parse(name)
-    assert (parsed.algorithm.name, parsed.H, parsed.plain) == (kind, h, name)
+    assert (parsed.algorithm.name, parsed.H, parsed.plain) == (algorithm, H, name)
     assert parsed.changes.model_dump(exclude_none=True) == {}
 
 
-def test_a_variant():
+def test_variant_is_parsed():
     parsed = parse("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
     assert (parsed.plain, parsed.H) == ("rapid-H4", 4)
     changes = {"eta": 1.5, "weighted": False, "group_size": 2, "n_step": 16}
@@ -29,7 +29,7 @@ def test_a_variant():
 
 
 @pytest.mark.parametrize(
-    ("name", "says"),
+    ("name", "message"),
     [
         ("ppo", "one of sft, grpo"),
         ("rapid", "one of sft"),
@@ -50,23 +50,23 @@ def test_a_variant():
         ("sft,epochs=2", "no variants"),
     ],
 )
-def test_invalid_names_are_refused(name, says):
-    with pytest.raises(ValueError, match=re.escape(says)):
+def test_invalid_names_are_refused(name, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         parse(name)
 
 
 def test_suggested_names_are_valid():
-    with pytest.raises(ValueError, match="one of") as raised:
+    with pytest.raises(ValueError, match="one of") as error:
         parse("ppo")
-    match = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(raised.value))
-    offered, taking = (re.split(r", | or ", names) for names in match.groups())
+    match = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(error.value))
+    offered, names_with_h = (re.split(r", | or ", names) for names in match.groups())
     assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
-    assert {parse(f"{name}-H2").algorithm.name for name in [*taking, "rapid"]} == {
+    assert {parse(f"{name}-H2").algorithm.name for name in [*names_with_h, "rapid"]} == {
         name for name in ALGORITHMS if re.fullmatch(build_pattern(), f"{name}-H2")
     }
 
 
-def test_params_name_the_place_of_a_bad_variant(values):
+def test_error_names_place_of_bad_variant_in_params(values):
     values["studies"]["compared"]["eta"]["algorithms"][1] = "rapid-H16,eta=0"
     with pytest.raises(
         BadParams, match=r"studies\.compared\.eta\.algorithms\.1: 'rapid-H16,eta=0'"
@@ -74,13 +74,13 @@ def test_params_name_the_place_of_a_bad_variant(values):
         load(values)
 
 
-def test_a_variants_batches_are_checked(values):
+def test_batches_of_variants_are_checked(values):
     values["studies"]["compared"]["eta"]["algorithms"][1] = "rapid-H16,group_size=8"
     with pytest.raises(BadParams, match=r"n_step: 4 is not allowed.*group size of rapid-H16,gr"):
         load(values)
 
 
-def test_a_variant_changes_its_run_and_nothing_else(values):
+def test_variant_changes_only_its_own_spec(values):
     params = load(values)
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     plain = specs.train_spec(params, run).model_dump()
@@ -93,7 +93,7 @@ def test_a_variant_changes_its_run_and_nothing_else(values):
     assert spec == plain | {"n_step": 8, "snapshots": 5}
 
 
-def test_a_variant_that_skips_nothing_has_the_same_spec(values):
+def test_disabling_skipping_does_not_change_spec(values):
     params = load(values)
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     variant_run = run.model_copy(update={"algorithm": "rapid-H4,skip_zero_groups=false"})

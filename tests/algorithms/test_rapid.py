@@ -1,4 +1,4 @@
-"""rapid_loss against hand-computed numbers, its closed form, and pg_loss."""
+"""rapid_loss matches hand-computed numbers, its closed form and, on-policy, pg_loss."""
 
 import math
 
@@ -7,32 +7,32 @@ import torch
 
 from rapid.algorithms import pg_loss, rapid_loss
 
-clip = pytest.mark.parametrize("clip", ["advantage", "both", "nowhere"])
-baselines = pytest.mark.parametrize("baseline", ["group", "others", "none"])
+each_clip = pytest.mark.parametrize("clip", ["advantage", "both", "nowhere"])
+each_baseline = pytest.mark.parametrize("baseline", ["group", "others", "none"])
 
 
 def draw_batch(n=6, t=5, seed=0):
-    """(logp, behavior_logp, mask, rewards) in float64: N completions of up to T tokens."""
+    """Return logp, behavior_logp, mask and rewards in float64: n completions of up to t tokens."""
     generator = torch.Generator().manual_seed(seed)
     logp = -torch.rand(n, t, generator=generator, dtype=torch.float64)
     behavior_logp = logp + 0.4 * torch.randn(n, t, generator=generator, dtype=torch.float64)
     lengths = torch.randint(1, t + 1, (n,), generator=generator)
-    lengths[0] = 0  # without tokens: its probability is 1 under any policy, and so its weight
+    lengths[0] = 0  # a completion without tokens has a weight of 1
     mask = (torch.arange(t) < lengths[:, None]).double()
     rewards = torch.randint(0, 2, (n,), generator=generator).double()
     return logp.requires_grad_(), behavior_logp, mask, rewards
 
 
-def hand_computed():
-    """Two completions of one prompt: w = (4, 1/2), rewards (1, 1), log pi = (-1, -2)."""
+def build_hand_computed_batch():
+    """Return two completions of one prompt: w = (4, 1/2), rewards (1, 1), log pi = (-1, -2)."""
     logp = torch.tensor([[-1.0], [-2.0]], dtype=torch.float64, requires_grad=True)
     log_weight = torch.tensor([[math.log(4)], [math.log(0.5)]], dtype=torch.float64)
     ones = torch.ones(2, dtype=torch.float64)
     return logp, logp.detach() - log_weight, ones[:, None], ones
 
 
-def test_clip_in_the_advantage_by_hand():
-    logp, behavior_logp, mask, rewards = hand_computed()
+def test_clip_in_advantage_matches_hand_computation():
+    logp, behavior_logp, mask, rewards = build_hand_computed_batch()
     loss, metrics = rapid_loss(logp, behavior_logp, mask, rewards, 2, eta=2.0, clip="advantage")
     # V = (min(4, 2) + 1/2) / 2 = 1.25, so A = -0.25 for both; w A log pi = (4 * -0.25 * -1, ...)
     assert loss.item() == pytest.approx(-(1.0 + 0.25) / 2)
@@ -43,54 +43,54 @@ def test_clip_in_the_advantage_by_hand():
     assert metrics["weight"].item() == pytest.approx(2.25)
 
 
-@clip
-@baselines
+@each_clip
+@each_baseline
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("eta", [0.7, 1.2, math.inf])
 @pytest.mark.parametrize(("n", "group"), [(6, 3), (8, 2), (8, 4), (8, 8)])
-def test_gradient_is_the_closed_form(clip, baseline, weighted, eta, n, group):
+def test_gradient_matches_closed_form(clip, baseline, weighted, eta, n, group):
     logp, behavior_logp, mask, rewards = draw_batch(n, seed=n + group)
     rewards = torch.rand(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
     settings = (group, eta, clip, baseline, weighted)
     loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings)
     loss.backward()
-    fronts = compute_weighted_advantages(logp, behavior_logp, mask, rewards, *settings)
-    expected = -torch.tensor(fronts, dtype=torch.float64)[:, None] / n * mask
+    weighted_advantages = compute_weighted_advantages(logp, behavior_logp, mask, rewards, *settings)
+    expected = -torch.tensor(weighted_advantages, dtype=torch.float64)[:, None] / n * mask
     torch.testing.assert_close(logp.grad, expected, rtol=1e-12, atol=1e-14)
 
 
 def compute_weighted_advantages(
     logp, behavior_logp, mask, rewards, group, eta, clip, baseline, weighted=True
 ):
-    """w_n A_n of each completion, in plain Python, by the definitions of rapid_loss's docstring."""
+    """Return w_n A_n of each completion in plain Python, as rapid_loss's docstring defines them."""
     log_ratio = (logp - behavior_logp).tolist()
     w = [
-        math.exp(sum(x for x, m in zip(row, row_mask, strict=True) if m))
+        math.exp(sum(x for x, is_token in zip(row, row_mask, strict=True) if is_token))
         for row, row_mask in zip(log_ratio, mask.tolist(), strict=True)
     ]
     w = w if weighted else [1.0] * len(w)
-    bounded = w if clip == "nowhere" or not weighted else [min(x, eta) for x in w]
-    rewards, fronts = rewards.tolist(), []
+    clipped = w if clip == "nowhere" or not weighted else [min(x, eta) for x in w]
+    rewards, weighted_advantages = rewards.tolist(), []
     for n in range(len(w)):
         baseline_rows = range(n // group * group, n // group * group + group)
         baseline_rows = [i for i in baseline_rows if i != n or baseline == "group"]
-        value = sum(bounded[i] * rewards[i] for i in baseline_rows) / len(baseline_rows)
+        value = sum(clipped[i] * rewards[i] for i in baseline_rows) / len(baseline_rows)
         value = 0.0 if baseline == "none" else value
-        fronts.append((bounded[n] if clip == "both" else w[n]) * (rewards[n] - value))
-    return fronts
+        weighted_advantages.append((clipped[n] if clip == "both" else w[n]) * (rewards[n] - value))
+    return weighted_advantages
 
 
-@clip
+@each_clip
 @pytest.mark.parametrize("eta", [1.0, 1.5, 2.0, math.inf])
-def test_on_policy_it_is_the_policy_gradient(clip, eta):
-    """H = 1, bit for bit: a weight of 1 is not clipped by eta >= 1."""
+def test_on_policy_loss_is_policy_gradient(clip, eta):
+    """With H = 1 they are equal bit by bit: eta >= 1 does not clip weights of 1."""
     logp, _, mask, rewards = draw_batch(seed=1)
     loss, metrics = rapid_loss(logp, logp.detach(), mask, rewards, 3, eta, clip)
     loss.backward()
     rapid_gradient, logp.grad = logp.grad, None
-    pg, _ = pg_loss(logp, mask, rewards, 3)
-    pg.backward()
-    assert torch.equal(loss, pg)
+    expected_loss, _ = pg_loss(logp, mask, rewards, 3)
+    expected_loss.backward()
+    assert torch.equal(loss, expected_loss)
     assert torch.equal(rapid_gradient, logp.grad)
     assert rapid_gradient.any()
     assert metrics["staleness"].item() == 0

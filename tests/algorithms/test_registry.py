@@ -1,4 +1,4 @@
-"""An algorithm is one class: registered, it is known everywhere. No other file names one."""
+"""A registered algorithm class works everywhere, and no other module names an algorithm."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
 from reports.measured import Measured
-from reports.plots import style
+from reports.plots.looks import declared_look
 from reports.tables import results, setup
 from tests.conftest import ROOT
 from tests.training import loops
@@ -28,7 +28,7 @@ class LeaveOneOutParameters(Parameters):
 
 
 class LeaveOneOut(Algorithm):
-    """REINFORCE with the mean reward of a group's others as baseline (Ahmadian et al. 2024)."""
+    """REINFORCE with a leave-one-out baseline (Ahmadian et al. 2024)."""
 
     name = "mine"
     label = "MINE"
@@ -37,53 +37,54 @@ class LeaveOneOut(Algorithm):
 
     def loss(self, settings, inputs):
         groups = inputs.rewards.view(-1, inputs.group_size)
-        other_sums = (groups.sum(1, keepdim=True) - groups) / (inputs.group_size - 1)
-        advantages = settings.scale * (groups - other_sums).flatten()
+        baselines = (groups.sum(1, keepdim=True) - groups) / (inputs.group_size - 1)
+        advantages = settings.scale * (groups - baselines).flatten()
         return -(advantages * (inputs.logp * inputs.mask).sum(1)).mean(), {}
 
 
 @pytest.fixture
-def mine(monkeypatch):
+def registered_algorithm(monkeypatch):
     parse.cache_clear()
     monkeypatch.setitem(ALGORITHMS, "mine", LeaveOneOut())
     yield
     parse.cache_clear()
 
 
-@pytest.mark.usefixtures("mine")
-def test_an_algorithm_that_is_one_class_is_known_to_parameters_and_specs(values):
+@pytest.mark.usefixtures("registered_algorithm")
+def test_registered_algorithm_has_parameters_and_specs(values):
     names = ["mine", "mine-H4", "mine-H4,scale=2,n_step=8"]
     values["tables"]["main"]["algorithms"] += names
     values["mine"] = {"scale": 3.0}
     params = load(values)
-    for name, h, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
+    for name, H, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
         assert re.fullmatch(build_pattern(), name)
         run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
         assert run in specs.table_runs(params)
         spec = specs.train_spec(params, run)
-        assert (spec.H, spec.objective) == (h, LeaveOneOutParameters(scale=scale))
+        assert (spec.H, spec.objective) == (H, LeaveOneOutParameters(scale=scale))
         assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
-    assert "mine" not in load({k: v for k, v in values.items() if k != "mine"}).model_fields_set
+    without_section = {key: value for key, value in values.items() if key != "mine"}
+    assert "mine" not in load(without_section).model_fields_set
     values["mine"] = {"scale": "much"}
     with pytest.raises(BadParams, match=r"mine\.scale: 'much' is not allowed"):
         load(values)
 
 
-@pytest.mark.usefixtures("mine")
-def test_it_trains(toy_model, tmp_path):
-    start = loops.weights(loops.build(toy_model, tmp_path, "mine"))
-    moved = {}
-    for h in (1, 2):
-        settings = {"H": h, "max_steps": 4, "parameters": {"scale": 2}}
-        trained = loops.run(toy_model, tmp_path, "mine", **settings)
-        assert trained.state.global_step == 4
-        moved[h] = loops.weights(trained)
-        assert not torch.equal(moved[h], start)
-    assert not torch.equal(moved[1], moved[2])
+@pytest.mark.usefixtures("registered_algorithm")
+def test_registered_algorithm_trains(toy_model, tmp_path):
+    start = loops.get_weights(loops.build_rapid_trainer(toy_model, tmp_path, "mine"))
+    weights = {}
+    for H in (1, 2):
+        settings = {"H": H, "max_steps": 4, "parameters": {"scale": 2}}
+        trainer = loops.train_rapid(toy_model, tmp_path, "mine", **settings)
+        assert trainer.state.global_step == 4
+        weights[H] = loops.get_weights(trainer)
+        assert not torch.equal(weights[H], start)
+    assert not torch.equal(weights[1], weights[2])
 
 
-@pytest.mark.usefixtures("mine")
-def test_it_has_rows_in_tables(values, tmp_path):
+@pytest.mark.usefixtures("registered_algorithm")
+def test_registered_algorithm_has_table_rows(values, tmp_path):
     values["tables"]["main"]["algorithms"] += ["mine", "mine-H4"]
     params = load(values)
     measured = Measured.read(params, tmp_path)
@@ -93,21 +94,21 @@ def test_it_has_rows_in_tables(values, tmp_path):
     assert {"MINE: scale", "RAPID: eta", "RAPID: H"} <= titles
 
 
-@pytest.mark.usefixtures("mine")
-def test_it_has_a_label_and_a_look():
+@pytest.mark.usefixtures("registered_algorithm")
+def test_registered_algorithm_has_label_and_look():
     assert labels.algorithm("mine") == "MINE"
     assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
-    assert style.look("mine") == Look("#123456", "d")
-    assert style.look("mine-H4").color == "#123456"
-    assert style.look("mine-H4") != style.look("mine-H8")
+    assert declared_look("mine") == Look("#123456", "d")
+    assert declared_look("mine-H4").color == "#123456"
+    assert declared_look("mine-H4") != declared_look("mine-H8")
 
 
-def test_looks_are_told_apart():
-    """By colour, as CIELAB has distances, and without it."""
-    shown = [algorithm.look for algorithm in ALGORITHMS.values()]
-    assert len({(look.marker, str(look.line)) for look in shown}) == len(shown)
-    colours = [torch.tensor(to_cielab(look.color)) for look in shown]
-    assert min((a - b).norm() for a, b in combinations(colours, 2)) > 18
+def test_looks_of_algorithms_are_distinguishable():
+    """By marker and line, and by the distance of colours in CIELAB."""
+    looks = [algorithm.look for algorithm in ALGORITHMS.values()]
+    assert len({(look.marker, str(look.line)) for look in looks}) == len(looks)
+    coordinates = [torch.tensor(to_cielab(look.color)) for look in looks]
+    assert min((a - b).norm() for a, b in combinations(coordinates, 2)) > 18
 
 
 def to_cielab(color: str) -> list[float]:
@@ -127,17 +128,17 @@ def to_cielab(color: str) -> list[float]:
     return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
 
 
-def test_a_plain_policy_gradient_off_policy_says_how_stale_it_is(toy_model, tmp_path):
+def test_off_policy_policy_gradient_logs_staleness(toy_model, tmp_path):
     settings = {"max_steps": 4}
-    stale = loops.run(toy_model, tmp_path, "pg", H=2, **settings).state.log_history
-    values = [row["rapid/staleness"] for row in stale if "rapid/staleness" in row]
-    assert [value > 0 for value in values] == [False, True, False, True]
-    fresh = loops.run(toy_model, tmp_path, "pg", **settings).state.log_history
-    assert not any("rapid/staleness" in row for row in fresh)
+    off_policy_log = loops.train_rapid(toy_model, tmp_path, "pg", H=2, **settings).state.log_history
+    staleness = [row["rapid/staleness"] for row in off_policy_log if "rapid/staleness" in row]
+    assert [value > 0 for value in staleness] == [False, True, False, True]
+    on_policy_log = loops.train_rapid(toy_model, tmp_path, "pg", **settings).state.log_history
+    assert not any("rapid/staleness" in row for row in on_policy_log)
 
 
-def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
-    """Else a new algorithm would make every report again."""
+def test_sections_with_defaults_only_are_not_in_specs(values):
+    """Otherwise a new algorithm would make all reports stale."""
     plain = load(values).model_dump_json()
     assert not {algorithm.key for algorithm in CURRENT} & json.loads(plain).keys()
     values["cispo"] = {"cap": 5.0}
@@ -145,34 +146,34 @@ def test_sections_of_defaults_only_are_no_part_of_a_spec(values):
     values["cispo"] = {"cap": 2.0}
     reloaded = load(json.loads(load(values).model_dump_json()))
     assert (reloaded.cispo.cap, reloaded.gspo.clip_low) == (2.0, 3e-4)
-    without = load(values).dapo.model_dump()
-    assert "overlong_filtering" not in without
+    default_settings = load(values).dapo.model_dump()
+    assert "overlong_filtering" not in default_settings
     values["dapo"]["overlong_filtering"] = False
-    assert load(values).dapo.model_dump() == without
+    assert load(values).dapo.model_dump() == default_settings
 
 
-def test_a_spec_of_any_algorithm_survives_json(values):
+def test_specs_survive_json(values):
     params = load(values)
     for run in specs.table_runs(params):
         spec = specs.train_spec(params, run)
         assert specs.TrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
 
 
-# Who may name one ---------------------------------------------------------------------------------
+# Modules that may name an algorithm ---------------------------------------------------------------
 
 OTHER_NAMES = [name for name in ALGORITHMS if name != "rapid"]
 ATTRIBUTES = {algorithm.key for algorithm in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
-    "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # of the paper's tables and claims
+    "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # in the paper's tables and claims
     "rapid/grading/memory.py": {"rapid-"},  # control groups
-    "rapid/training/trl/loss_trainer.py": {"dapo", "cispo", "vespo"},  # loss_types of TRL's
-    "performance/trainers.py": {"vespo", "sft"},  # another loss_type; a kind of trainer
+    "rapid/training/trl/loss_trainer.py": {"dapo", "cispo", "vespo"},  # TRL's loss_types
+    "performance/trainers.py": {"vespo", "sft"},  # a loss_type and a kind of trainer
 }
 
 
 def list_literals(tree: ast.AST):
-    """The strings of a module other than docstrings, and its attributes."""
-    docs = {
+    """Yield strings other than docstrings, and attributes, with whether each names an algorithm."""
+    docstring_ids = {
         id(node.body[0].value)
         for node in ast.walk(tree)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
@@ -180,7 +181,11 @@ def list_literals(tree: ast.AST):
         and isinstance(node.body[0], ast.Expr)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstring_ids
+        ):
             yield (
                 node.value,
                 re.fullmatch(rf"({'|'.join(OTHER_NAMES)})|.*\brapid-H.*|rapid-", node.value),
@@ -195,11 +200,13 @@ def test_no_other_module_names_an_algorithm():
         for path in (ROOT / folder).rglob("*.py"):
             name = str(path.relative_to(ROOT))
             if not name.startswith("rapid/algorithms/"):
-                named = {
-                    text for text, is_one in list_literals(ast.parse(path.read_text())) if is_one
+                names = {
+                    text
+                    for text, is_algorithm in list_literals(ast.parse(path.read_text()))
+                    if is_algorithm
                 }
-                if named := named - ALLOWED.get(name, set()):
-                    named_by_file[name] = named
+                if names := names - ALLOWED.get(name, set()):
+                    named_by_file[name] = names
     assert not named_by_file
 
 

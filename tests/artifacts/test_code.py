@@ -1,4 +1,4 @@
-"""Changes of code make the right jobs stale. They are made in a copy, which is not run."""
+"""Digests of code: an edit, made in a copy, changes the specs of the jobs that depend on it."""
 
 import ast
 import hashlib
@@ -18,7 +18,7 @@ STAGES = ("distill", "train", "evaluate")
 
 
 @pytest.fixture
-def copy(tmp_path, monkeypatch) -> Iterator[Path]:
+def code_copy(tmp_path, monkeypatch) -> Iterator[Path]:
     """A copy of the code; digests are those of the copy."""
     for name in code.PACKAGES:
         left_out = shutil.ignore_patterns("__pycache__", "figures", "experiment", "studies")
@@ -35,16 +35,16 @@ def clear_caches() -> None:
 
 
 @pytest.fixture
-def reached(copy, values) -> Callable:
+def list_reached_jobs(code_copy, values) -> Callable:
     """Return a function that edits a file and returns the folders of jobs with changed specs."""
 
-    def by(path: str, *edit: str) -> set[str]:
+    def edit_file(path: str, *edit: str) -> set[str]:
         before = {job.folder: job.spec for job in list_jobs(load(values))}
-        rewrite(copy / path, *edit)
+        rewrite(code_copy / path, *edit)
         clear_caches()
         return {job.folder for job in list_jobs(load(values)) if job.spec != before[job.folder]}
 
-    return by
+    return edit_file
 
 
 def rewrite(path: Path, old: str = "", new: str = "") -> None:
@@ -64,29 +64,31 @@ def list_dependent_jobs(values: dict, *parts: str, stages=STAGES) -> set[str]:
 
 
 @pytest.mark.parametrize("lesson", ["pretrain.txt.j2", "prompt.txt.j2"])
-def test_the_prompt_of_lessons_reaches_the_data_too(copy, values, monkeypatch, reached, lesson):
-    """It may be the benchmark's own."""
+def test_edited_lesson_template_reaches_the_data_too(
+    code_copy, values, monkeypatch, list_reached_jobs, lesson
+):
+    """A benchmark may have its own template for lessons."""
     if lesson == "prompt.txt.j2":
         monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
-    reached_jobs = reached(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
+    reached_jobs = list_reached_jobs(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
     assert reached_jobs == list_dependent_jobs(values, "math") | {"data/math"} | REPORTS
 
 
-def test_prose_and_what_decides_no_result_reach_nothing(copy, values):
+def test_prose_and_code_that_decides_no_result_reach_no_job(code_copy, values):
     before = [job.spec for job in list_jobs(load(values))]
-    rewrite(copy / "rapid/stages/train.py")
+    rewrite(code_copy / "rapid/stages/train.py")
     assert [job.spec for job in list_jobs(load(values))] == before  # a job runs what was read first
-    rewrite(copy / "rapid/stages/train.py", "\nMORE = 1\n")
-    for path in [*copy.rglob("*.py"), *copy.rglob("*.txt.j2")]:
+    rewrite(code_copy / "rapid/stages/train.py", "\nMORE = 1\n")
+    for path in [*code_copy.rglob("*.py"), *code_copy.rglob("*.txt.j2")]:
         add_prose(path)
-    nothing = "resources/leases cost/__init__ config/jobs artifacts/files cli __init__"
-    for file in nothing.split():
-        rewrite(copy / f"rapid/{file}.py")
+    files_without_effect = "resources/leases cost/__init__ config/jobs artifacts/files cli __init__"
+    for file in files_without_effect.split():
+        rewrite(code_copy / f"rapid/{file}.py")
     clear_caches()
     assert [job.spec for job in list_jobs(load(values))] == before
 
 
-def test_a_digest_is_the_same_in_all_pythons():
+def test_digest_is_the_same_in_all_python_versions():
     """Versions differ in quotes and empty ends of f-strings, and in new fields."""
     source = '''def f(a, b=1, *, c: int = 2):
     """Doc."""
@@ -96,7 +98,7 @@ def test_a_digest_is_the_same_in_all_pythons():
     assert digest == "011a5eef81dfd85d5a98715dfbbd49561528548e75073e3812ec5795f53e1016"
 
 
-def test_what_a_declaration_says_for_readers_is_prose():
+def test_labels_and_descriptions_of_declarations_are_prose():
     for call in ('Field(None, description="words")', 'Metric(label="words", unit="words")'):
         assert "words" not in code._dump_without_prose(ast.parse(call))
     assert "words" in code._dump_without_prose(ast.parse('ask(description="words")'))
@@ -118,7 +120,7 @@ def algorithm_file(name: str) -> str:
 
 ALL_RAPID = ("rapid-H2", "rapid-H4", "rapid-H8", "rapid-H16")
 SHARED = ("grpo", "naive-grpo", "pg", "dapo")
-# An edit, the algorithms or benchmarks whose jobs of some stages it reaches, and other jobs.
+# An edit, the algorithms or benchmarks that it reaches, stages of their jobs, and other jobs.
 EDITS = [
     (("rapid/benchmarks/math/prompt.txt.j2", "Solution", "Answer"), ("math",), STAGES, REPORTS),
     (("rapid/grading/lean/Checker.lean",), ("minif2f",), STAGES, set()),
@@ -135,39 +137,41 @@ EDITS = [
 
 
 @pytest.mark.parametrize(("edit", "names", "stages", "other_jobs"), EDITS)
-def test_an_edit_reaches_the_jobs_that_depend_on_it(
-    reached, values, edit, names, stages, other_jobs
+def test_edit_reaches_the_jobs_that_depend_on_it(
+    list_reached_jobs, values, edit, names, stages, other_jobs
 ):
-    assert reached(*edit) == list_dependent_jobs(values, *names, stages=stages) | other_jobs
+    assert (
+        list_reached_jobs(*edit) == list_dependent_jobs(values, *names, stages=stages) | other_jobs
+    )
 
 
 @pytest.mark.parametrize("path", ["workflow/accelerate/zero2.yaml", "rapid/processes/launch.py"])
 @pytest.mark.parametrize("processes", [1, 2])
-def test_what_starts_processes_reaches_the_runs_that_have_several(
-    copy, reached, values, path, processes
+def test_launcher_reaches_runs_with_several_processes(
+    code_copy, list_reached_jobs, values, path, processes
 ):
-    shutil.copytree(ROOT / "workflow", copy / "workflow")
+    shutil.copytree(ROOT / "workflow", code_copy / "workflow")
     values["compute"]["processes"] = processes
-    reached_jobs = reached(path)
+    reached_jobs = list_reached_jobs(path)
     assert bool(reached_jobs) == (processes > 1)
     assert all(folder.startswith("runs/") for folder in reached_jobs)
 
 
-def test_another_plug_in_reaches_nothing(copy, reached):
-    (copy / "rapid/algorithms/rloo.py").write_text("class Rloo: ...\n")
+def test_new_plug_in_reaches_no_job(code_copy, list_reached_jobs):
+    (code_copy / "rapid/algorithms/rloo.py").write_text("class Rloo: ...\n")
     line = "from rapid.algorithms.rloo import Rloo\n"
     registry = "from rapid.algorithms.sft import Sft\n"
-    assert not reached("rapid/algorithms/__init__.py", registry, registry + line)
+    assert not list_reached_jobs("rapid/algorithms/__init__.py", registry, registry + line)
 
 
 @pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
-def test_a_relative_import_counts(copy, line):
-    rewrite(copy / "rapid/algorithms/pg.py", "from typing import Any", f"{line}\n")
+def test_relative_imports_count(code_copy, line):
+    rewrite(code_copy / "rapid/algorithms/pg.py", "from typing import Any", f"{line}\n")
     assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
 
 
-def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
-    folder = copy / "rapid/benchmarks/math"
+def test_all_files_of_a_plug_in_folder_count_except_caches_and_backups(code_copy):
+    folder = code_copy / "rapid/benchmarks/math"
     (folder / "__pycache__").mkdir()
     for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):
         (folder / name).write_text("{}")
@@ -177,10 +181,10 @@ def test_all_files_of_a_plug_in_s_folder_count_but_for_caches_and_copies(copy):
     assert not any("~" in file or "/." in file or "pycache" in file for file in files)
 
 
-def test_every_file_that_the_stages_import_is_behind_a_job(values):
-    """No room is forgotten: rapid/NEW/ would count by itself."""
-    behind = {file for job in list_jobs(load(values)) for file in job.spec.hash_code_files()}
-    rooms = {"/".join(file.split("/")[:2]) for file in behind if file.startswith("rapid/")}
-    packages = {"algorithms", "artifacts", "benchmarks", "embedded_models", "grading", "stages"}
-    deciding = packages | {"training", "sampling.py", "text.py"}
-    assert rooms == {f"rapid/{room}" for room in deciding}
+def test_every_package_that_stages_import_counts_for_some_job(values):
+    """Every package that decides results is covered; a new one would be counted automatically."""
+    code_files = {file for job in list_jobs(load(values)) for file in job.spec.hash_code_files()}
+    packages = {"/".join(file.split("/")[:2]) for file in code_files if file.startswith("rapid/")}
+    deciding = {"algorithms", "artifacts", "benchmarks", "embedded_models", "grading", "stages"}
+    deciding |= {"training", "sampling.py", "text.py"}
+    assert packages == {f"rapid/{name}" for name in deciding}

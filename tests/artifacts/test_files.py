@@ -1,4 +1,4 @@
-"""Reading and writing the rows that pass between stages."""
+"""Reading and writing of JSON Lines."""
 
 import pytest
 
@@ -8,20 +8,20 @@ from rapid.benchmarks.math.record import MathProblem
 ROW = MathProblem(unique_id="a", problem="1+1?", answer="2", level=None)
 
 
-def test_rows_come_back_as_they_were_written(tmp_path):
+def test_rows_are_read_as_they_were_written(tmp_path):
     write_jsonl(tmp_path / "rows.jsonl", [ROW, ROW])
     assert list(read_jsonl(tmp_path / "rows.jsonl", MathProblem)) == [ROW, ROW]
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "reason"),
     [
         ('{"unique_id": "b", "problem": "?"}', "answer: Field required"),
         ("{", "the line: Invalid JSON"),
     ],
 )
-def test_a_wrong_line_is_named_with_what_is_wrong(tmp_path, line, why):
+def test_invalid_line_is_named_with_the_reason(tmp_path, line, reason):
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{ROW.model_dump_json()}\n\n{line}\n")
-    with pytest.raises(BadFile, match=rf"rows\.jsonl:3: {why}"):
+    with pytest.raises(BadFile, match=rf"rows\.jsonl:3: {reason}"):
         list(read_jsonl(path, MathProblem))

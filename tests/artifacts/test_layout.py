@@ -1,4 +1,4 @@
-"""Rules of Snakemake, `make clean` and .gitignore spell out the folders of `layout`."""
+"""Folders of stages: Snakemake's rules, `make clean` and .gitignore have those of `layout`."""
 
 import re
 
@@ -26,7 +26,7 @@ def read_outputs(rule: str) -> list[str]:
 
 
 @pytest.mark.parametrize("rule", STAGES)
-def test_a_rule_writes_what_its_stage_says_into_its_folder(rule):
+def test_rule_writes_the_results_of_its_stage_into_its_folder(rule):
     stage = STAGES[rule]
     if stage.phase == "report":
         assert all(path.startswith(stage.folder) for path in read_outputs(rule))
@@ -36,19 +36,19 @@ def test_a_rule_writes_what_its_stage_says_into_its_folder(rule):
 
 
 @pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])
-def test_a_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
+def test_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
     shell = " ".join(re.findall(r'"(.*)"', RULES[rule].partition("shell:")[2]))
     assert f"python -m rapid {rule} --spec {{params.spec:q}} " in shell
     assert shell.endswith(" --out {params.folder} > {log} 2>&1")
-    named = re.findall(r"--(\w+) \{params\.(\w+)\}", shell)
-    assert named == [*((option, option) for option in STAGES[rule].options), ("out", "folder")]
+    options = re.findall(r"--(\w+) \{params\.(\w+)\}", shell)
+    assert options == [*((option, option) for option in STAGES[rule].options), ("out", "folder")]
     for option in STAGES[rule].options:
         assert f'{option}=manifests_behind("{rule}", "{option}"),' in RULES[rule]
         assert f'{option}=path_of("{rule}", "{option}"),' in RULES[rule]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])
-def test_a_rule_has_the_turn_and_the_resources_of_its_job(rule):
+def test_rule_has_the_priority_and_the_resources_of_its_job(rule):
     for line in (
         f'priority: priority_of("{rule}")',
         f'threads: threads_of("{rule}")',
@@ -58,13 +58,13 @@ def test_a_rule_has_the_turn_and_the_resources_of_its_job(rule):
         assert f"    {line}\n" in RULES[rule]
 
 
-def test_every_rule_says_what_it_does():
+def test_every_rule_has_a_docstring():
     assert not [rule for rule, body in RULES.items() if not body.lstrip().startswith('"""')]
 
 
-def test_what_jobs_write_is_ignored_by_git_and_deleted_by_make_clean():
+def test_results_are_ignored_by_git_and_deleted_by_make_clean():
     ignored = (ROOT / ".gitignore").read_text().splitlines()
-    assert {f"/{room}/" for room in RESULT_FOLDERS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
+    assert {f"/{folder}/" for folder in RESULT_FOLDERS} | {f"/{EXPERIMENTS}/*/"} <= {*ignored}
     clean = (ROOT / "Makefile").read_text().partition("\nclean:")[2]
     deleted = re.findall(r"[\w/.*-]+", clean)
     assert {*RESULT_FOLDERS, f"{EXPERIMENTS}/*/"} <= {*deleted}
@@ -83,11 +83,11 @@ def test_what_jobs_write_is_ignored_by_git_and_deleted_by_make_clean():
         ),
     ],
 )
-def test_a_folder_tells_what_names_its_job(folder, names):
+def test_folder_is_parsed_into_the_names_of_its_job(folder, names):
     template, parsed = parse_folder(folder)
     assert parsed == names and template.format(**parsed) == folder
 
 
-def test_no_job_lies_elsewhere():
-    with pytest.raises(ValueError, match="no job lies in such a folder"):
+def test_folder_of_no_job_is_an_error():
+    with pytest.raises(ValueError, match="is not the folder of a job"):
         parse_folder("runs/math/m/pg")

@@ -1,4 +1,4 @@
-"""Manifests: what went in and came out, file by file."""
+"""Manifests: digests of files, the commit, and names of processors."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ from rapid.artifacts.files import sha256_file
 from rapid.artifacts.manifests import describe_processor, get_commit, hash_files
 
 
-def test_a_folder_is_its_files_without_the_manifest(tmp_path):
+def test_folder_is_hashed_file_by_file_without_the_manifest(tmp_path):
     (tmp_path / "deep").mkdir()
     paths = [tmp_path / name for name in ("b", "deep/a", "manifest.json")]
     for path in paths:
@@ -17,16 +17,16 @@ def test_a_folder_is_its_files_without_the_manifest(tmp_path):
     assert hash_files(tmp_path) == {str(path): sha256_file(path) for path in paths[:2]}
 
 
-def test_paths_are_as_given_and_what_is_not_there_has_no_digest(tmp_path, monkeypatch):
+def test_paths_stay_relative_and_missing_files_have_no_digest(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a").write_text("1")
     assert list(hash_files(Path("a"), Path("nothing"))) == ["a"]
 
 
-def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path, monkeypatch):
+def test_commit_is_that_of_the_code_and_not_of_an_enclosing_repository(tmp_path, monkeypatch):
     def git(*arguments: str) -> None:
-        whose = ["-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-        command = ["git", "-C", str(tmp_path), *whose, *arguments]
+        author = ["-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(tmp_path), *author, *arguments]
         subprocess.run(command, check=True, capture_output=True)
 
     inside = tmp_path / "inside"
@@ -42,13 +42,13 @@ def test_the_commit_is_that_of_the_code_and_of_no_repository_around_it(tmp_path,
         git("add", name)
     git("commit", "--quiet", "--message", "Second")
     (tmp_path / "untracked").touch()
-    (tmp_path / "dvc.lock").write_text("what `dvc repro` made")
+    (tmp_path / "dvc.lock").write_text("written by `dvc repro`")
     assert re.fullmatch("[0-9a-f]{40}", get_commit())
     (tmp_path / "code.py").write_text("1")
     assert re.fullmatch(r"[0-9a-f]{40}\+dirty", get_commit())
 
 
-def test_processors_of_one_name_are_told_apart():
+def test_processors_with_the_same_name_are_distinguished():
     cores = (
         "processor\t: {}\ncpu family\t: 25\nmodel\t\t: {}\nmodel name\t: AMD EPYC\nflags\t: a b\n\n"
     )
@@ -57,7 +57,7 @@ def test_processors_of_one_name_are_told_apart():
     assert describe_processor(zen4) == "AMD EPYC (family 25, model 17)"
 
 
-def test_a_processor_without_a_name_is_called_by_its_architecture(monkeypatch):
+def test_processor_without_a_name_gets_its_architecture(monkeypatch):
     assert describe_processor("processor\t: 0\nmodel name\t: ARMv7 rev 4\n") == "ARMv7 rev 4"
     monkeypatch.setattr("platform.processor", lambda: "")
     monkeypatch.setattr("platform.machine", lambda: "aarch64")

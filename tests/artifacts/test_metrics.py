@@ -1,4 +1,4 @@
-"""From the declarations of metrics follow the files of a run: their keys, their order, their values."""
+"""Metrics: keys, order and bounds of a run's files, look-up in logs, and means over steps."""
 
 import json
 
@@ -21,28 +21,28 @@ SUMMARY = [
 RUN = {"benchmark": "math", "model": "toy", "algorithm": "pg", "seed": 1}
 
 
-def test_a_row_of_steps_keeps_its_bytes():
+def test_step_row_is_written_byte_for_byte_as_read():
     assert StepRecord.model_validate_json(ROW).model_dump_json() == ROW
 
 
-def test_a_summary_has_its_keys_in_order():
+def test_summary_has_its_keys_in_order():
     assert list(RunSummary(**RUN).model_dump()) == SUMMARY
 
 
 @pytest.mark.parametrize(
     ("name", "value"), [("run", 1.5), ("reward_last", 2.0), ("completion_length", -1.0)]
 )
-def test_a_statistic_has_the_bounds_of_its_metric(name, value):
+def test_summary_statistic_has_the_bounds_of_its_metric(name, value):
     with pytest.raises(ValueError, match=name):
         RunSummary(**RUN, **{name: value})
 
 
-def test_metrics_are_found_in_logs_by_their_names_there():
+def test_metrics_are_selected_from_logs_by_name():
     logs = {
         "loss": 0.5,
         "grad_norm": 2.0,
         "rapid/accuracy/math": 0.75,
-        "rapid/accuracy/length": 0.25,  # of another reward function
+        "rapid/accuracy/length": 0.25,  # another reward function's
         "rapid/length": 6.0,
         "rapid/weight": 1.5,
         "rapid/weights": 9.0,

@@ -1,4 +1,4 @@
-"""The hub's form of MBPP+: a test program, read and never run."""
+"""The hub's format of MBPP+: a test program, which is parsed and never run."""
 
 import math
 
@@ -8,7 +8,7 @@ from rapid.benchmarks.mbpp_plus.published import from_hub
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.code.oracle import restore_inputs
 
-TEST = """import numpy as np
+TEST_PROGRAM = """import numpy as np
 from math import inf
 
 def assertion(out, exp, atol):
@@ -21,25 +21,25 @@ for i, (inp, exp) in enumerate(zip(inputs, results)):
 """
 
 
-def row(inputs="inputs = [[1], [2]]", assertion="assertion(double(*inp), exp, 0)", **changes):
+def make_row(inputs="inputs = [[1], [2]]", assertion="assertion(double(*inp), exp, 0)", **changes):
     return {
         "task_id": 9000,
         "code": "def double(n):\n    return 2 * n",
         "prompt": "Write a function to double a number.",
         "test_list": ["assert double(2) == 4", "assert double(3) == 6"],
-        "test": TEST.format(inputs=inputs, assertion=assertion),
+        "test": TEST_PROGRAM.format(inputs=inputs, assertion=assertion),
         **changes,
     }
 
 
-def problem(**changes) -> CodeProblem:
-    """As the preparation stage writes it and later stages read it."""
-    parsed = CodeProblem.model_validate(from_hub(row(**changes)))
+def parse_problem(**changes) -> CodeProblem:
+    """Return a problem that was written and read again, as by two stages."""
+    parsed = CodeProblem.model_validate(from_hub(make_row(**changes)))
     return CodeProblem.model_validate_json(parsed.model_dump_json())
 
 
-def test_fields_are_those_of_the_release():
-    task = problem()
+def test_a_row_of_the_hub_has_the_fields_of_the_release():
+    task = parse_problem()
     assert task.task_id == "Mbpp/9000"
     assert task.entry_point == "double"
     assert task.canonical_solution == "def double(n):\n    return 2 * n"
@@ -48,8 +48,8 @@ def test_fields_are_those_of_the_release():
     assert task.prompt == '"""\nWrite a function to double a number.\nassert double(2) == 4\n"""\n'
 
 
-def test_function_and_tolerance_are_those_of_the_assertion():
-    task = problem(assertion="assertion(double(*inp), ref_func(*inp), 1e-06)")
+def test_function_and_tolerance_are_read_from_the_assertion():
+    task = parse_problem(assertion="assertion(double(*inp), ref_func(*inp), 1e-06)")
     assert (task.entry_point, task.atol) == ("double", 1e-6)
 
 
@@ -66,15 +66,15 @@ def test_function_and_tolerance_are_those_of_the_assertion():
         (9000, [-math.inf, math.inf]),
     ],
 )
-def test_inputs_come_back_as_the_function_takes_them(task_id, arguments):
-    task = problem(task_id=task_id, inputs=f"inputs = [{arguments!r}]")
+def test_inputs_are_restored_to_their_types(task_id, arguments):
+    task = parse_problem(task_id=task_id, inputs=f"inputs = [{arguments!r}]")
     assert restore_inputs(task.task_id, task.base_input) == [arguments]
 
 
 @pytest.mark.parametrize(
-    "changes, why",
+    "changes, message",
     [
-        # What is no literal is not run.
+        # Code other than literals is not run.
         ({"inputs": "inputs = __import__('os').listdir()"}, "9000: malformed"),
         ({"inputs": "inputs = [[open('x')]]"}, "9000: malformed"),
         ({"inputs": "inputs = [[x]]"}, "9000: malformed"),
@@ -83,14 +83,14 @@ def test_inputs_come_back_as_the_function_takes_them(task_id, arguments):
         ({"test": "def"}, "invalid syntax"),
     ],
 )
-def test_a_row_of_another_form_says_what_is_wrong(changes, why):
-    with pytest.raises(ValueError, match=why):
-        from_hub(row(**changes))
+def test_an_invalid_row_is_refused_with_the_reason(changes, message):
+    with pytest.raises(ValueError, match=message):
+        from_hub(make_row(**changes))
 
 
-def test_a_row_without_a_test_says_so():
+def test_a_row_that_lacks_a_field_is_refused_with_its_name():
     with pytest.raises(ValueError, match="test"):
         from_hub({"task_id": 1})
-    without = {name: value for name, value in row().items() if name != "prompt"}
+    row_without_prompt = {name: value for name, value in make_row().items() if name != "prompt"}
     with pytest.raises(ValueError, match="9000: 'prompt'"):
-        from_hub(without)
+        from_hub(row_without_prompt)

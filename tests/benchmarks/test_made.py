@@ -1,4 +1,4 @@
-"""Made problems: from the seed alone, all different, solved by the correct answers only."""
+"""Made problems follow from the seed, are distinct, and are solved by their correct answers only."""
 
 import random
 from collections import Counter
@@ -11,40 +11,57 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import draw_exercises
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
-from tests.benchmarks.portmanteaus import EASY, PORTMANTEAUS
+from tests.benchmarks.universal_proofs import EASY_THEOREMS, UNIVERSAL_PROOFS
 
-MADE = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
-SLOW = {"minif2f": pytest.mark.slow}  # to grade
-
-
-def contents(parts: dict) -> dict[str, set[str]]:
-    return {part: {e.problem.content for e in exercises} for part, exercises in parts.items()}
+BENCHMARKS_WITH_MADE_PROBLEMS = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
+SLOW_BENCHMARKS = {"minif2f": pytest.mark.slow}  # to grade with Lean
 
 
-@pytest.mark.parametrize("name", MADE)
+def contents_by_part(parts: dict) -> dict[str, set[str]]:
+    return {
+        part: {exercise.problem.content for exercise in exercises}
+        for part, exercises in parts.items()
+    }
+
+
+@pytest.mark.parametrize("name", BENCHMARKS_WITH_MADE_PROBLEMS)
 class TestMake:
-    def test_other_seed_other_problems(self, name):
+    def test_another_seed_gives_other_problems(self, name):
         first, second = (draw_exercises(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
-        assert contents(first) != contents(second)
+        assert contents_by_part(first) != contents_by_part(second)
 
-    def test_enough_for_the_default_no_two_alike_each_with_mistakes(self, name):
+    def test_the_problems_of_the_default_are_distinct_and_have_mistakes(self, name):
         sizes = {"test": 128, "train": 256, "pretrain": 4000}
         parts = draw_exercises(BENCHMARKS[name], 0, sizes)
         assert {part: len(exercises) for part, exercises in parts.items()} == sizes
         exercises = [exercise for part in parts.values() for exercise in part]
-        for values in ({e.problem.id for e in exercises}, {e.problem.content for e in exercises}):
+        for values in (
+            {exercise.problem.id for exercise in exercises},
+            {exercise.problem.content for exercise in exercises},
+        ):
             assert len(values) == len(exercises)
-        assert all(isinstance(e.problem, BENCHMARKS[name].record) for e in exercises)
-        assert all(e.mistakes and e.correct not in e.mistakes for e in exercises)
+        assert all(isinstance(exercise.problem, BENCHMARKS[name].record) for exercise in exercises)
+        assert all(
+            exercise.mistakes and exercise.correct not in exercise.mistakes
+            for exercise in exercises
+        )
 
-    def test_problems_end_with_a_message_that_says_what_to_lower(self, name, monkeypatch):
-        always = BENCHMARKS[name].draw(random.Random(0), "made")
-        monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: always)
-        with pytest.raises(BadInput, match="1 different problems were made, 2 were asked"):
+    def test_a_request_for_too_many_problems_is_refused(self, name, monkeypatch):
+        same_exercise = BENCHMARKS[name].draw(random.Random(0), "made")
+        monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: same_exercise)
+        with pytest.raises(
+            BadInput, match=r"2 problems are needed .* only 1 different ones could be made"
+        ):
             draw_exercises(BENCHMARKS[name], 0, {"train": 2})
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in MADE])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=SLOW_BENCHMARKS.get(name, ()))
+        for name in BENCHMARKS_WITH_MADE_PROBLEMS
+    ],
+)
 def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
     exercises = draw_exercises(BENCHMARKS[name], 5, {"a": 40})["a"]
     with BENCHMARKS[name].grader(10) as grader:
@@ -55,40 +72,45 @@ def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("label", PORTMANTEAUS)
-def test_no_fixed_text_proves_a_made_theorem(label):
-    """Of any family: 12 theorems have all four. The default's 80 take 20 minutes."""
+@pytest.mark.parametrize("name", UNIVERSAL_PROOFS)
+def test_no_universal_proof_proves_a_made_theorem(name):
+    """The 12 theorems are of all four families. The 80 of the default would take 20 minutes."""
     exercises = draw_exercises(BENCHMARKS["minif2f"], 0, {"test": 12})["test"]
     with BENCHMARKS["minif2f"].grader(10) as grader:
         for exercise in exercises:
-            verdict = grader.grade(exercise.problem, PORTMANTEAUS[label])
+            verdict = grader.grade(exercise.problem, UNIVERSAL_PROOFS[name])
             assert verdict.reward == 0, exercise.problem.formal_statement
 
 
-@pytest.mark.parametrize("label", PORTMANTEAUS)
-def test_fixed_texts_parse_and_prove_what_is_easy(label):
-    """Otherwise they would fail for a reason of their own."""
-    problem = LeanProblem(name="easy", formal_statement=f"theorem easy {EASY[label]} := by\n")
+@pytest.mark.parametrize("name", UNIVERSAL_PROOFS)
+def test_each_universal_proof_proves_an_easy_theorem(name):
+    """Otherwise the text could fail because of an error in it."""
+    problem = LeanProblem(
+        name="easy", formal_statement=f"theorem easy {EASY_THEOREMS[name]} := by\n"
+    )
     with BENCHMARKS["minif2f"].grader(60) as grader:
-        assert grader.grade(problem, PORTMANTEAUS[label]).reason == "passed"
+        assert grader.grade(problem, UNIVERSAL_PROOFS[name]).reason == "passed"
 
 
 def test_plus_inputs_catch_more_than_base_inputs():
-    """Otherwise MBPP+ would be MBPP."""
+    """Otherwise the made MBPP+ would be no harder than MBPP."""
     exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 3, {"a": 40})["a"]
-    only_plus = 0
+    caught_by_plus_only = 0
     with BENCHMARKS["mbpp_plus"].grader(5) as grader:
         for exercise in exercises:
-            base: CodeProblem = exercise.problem.model_copy(update={"plus_input": []})
-            base = base.model_copy(update={"task_id": f"{base.id} base"})  # another cache entry
-            only_plus += any(grader.grade(base, mistake).reward for mistake in exercise.mistakes)
-    assert only_plus >= 10
+            problem: CodeProblem = exercise.problem.model_copy(update={"plus_input": []})
+            # With another id the verdict is not taken from the cache.
+            problem = problem.model_copy(update={"task_id": f"{problem.id} base"})
+            caught_by_plus_only += any(
+                grader.grade(problem, mistake).reward for mistake in exercise.mistakes
+            )
+    assert caught_by_plus_only >= 10
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
 def test_the_share_of_each_mistake_follows_from_the_error_rate(rate):
     lesson = Lesson(id="1", prompt="?", correct="right", mistakes=["wrong", "false"])
     rng = random.Random(0)
-    drawn = Counter(lesson.draw_completion(rng, rate) for _ in range(5000))
+    counts = Counter(lesson.draw_completion(rng, rate) for _ in range(5000))
     for text, share in {"right": 1 - rate, "wrong": rate / 2, "false": rate / 2}.items():
-        assert drawn[text] / 5000 == pytest.approx(share, abs=0.02 if share else 0)
+        assert counts[text] / 5000 == pytest.approx(share, abs=0.02 if share else 0)

@@ -1,4 +1,4 @@
-"""The source of problems, by parameters and by manifests of prepared data."""
+"""The source of problems, from parameters and from the manifests of prepared data."""
 
 import hashlib
 import json
@@ -17,10 +17,10 @@ from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, distill_spec
 from rapid.stages.prepare import prepare
 
-MADE = "Made problems in the format of {}, not the published ones."
+MADE_SENTENCE = "Made problems in the format of {}, not the published ones."
 
 
-def spec(source: str = "embedded", **other_fields) -> PrepareSpec:
+def make_spec(source: str = "embedded", **other_fields) -> PrepareSpec:
     sizes = {"train": 4, "test": 3, "demonstrations": 0}
     fields = {"benchmark": "math", "data_seed": 7, "source": source} | sizes | other_fields
     return PrepareSpec(**fields).with_code()
@@ -30,20 +30,20 @@ def spec(source: str = "embedded", **other_fields) -> PrepareSpec:
 def folder(tmp_path, monkeypatch) -> Path:
     """An empty folder to work in, with a file and a folder of MATH's published format."""
     monkeypatch.chdir(tmp_path)
-    prepare(spec(), Path("made"))
+    prepare(make_spec(), Path("made"))
     rows = Path("made/train.jsonl").read_text() + Path("made/test.jsonl").read_text()
     Path("mine $x_1.jsonl").write_text(rows)
     return Path("data/math")
 
 
-def test_made_problems_are_called_so(folder):
-    prepare(spec(), folder)
+def test_made_problems_are_described_as_made(folder):
+    prepare(make_spec(), folder)
     source = read_source("math", folder, "embedded")
     assert (source.label, source.name) == ("MATH (made)", "data_seed 7")
-    assert source.digest == spec().code
+    assert source.digest == make_spec().code
     document = json.loads((folder / "manifest.json").read_text())
     assert source.revision == document["commit"]
-    assert describe_sources([source]) == MADE.format("MATH")
+    assert describe_sources([source]) == MADE_SENTENCE.format("MATH")
     for part, count in (("train", 4), ("test", 3)):
         file = folder / f"{part}.jsonl"
         assert source.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
@@ -51,7 +51,7 @@ def test_made_problems_are_called_so(folder):
 
 
 def test_a_file_is_named_with_its_digest(folder):
-    prepare(spec("mine $x_1.jsonl"), folder)
+    prepare(make_spec("mine $x_1.jsonl"), folder)
     digest = hashlib.sha256(Path("mine $x_1.jsonl").read_bytes()).hexdigest()
     source = read_source("math", folder, "embedded")  # the manifest says what was prepared
     assert (source.label, source.digest, source.revision) == ("MATH (file)", digest, "")
@@ -59,14 +59,14 @@ def test_a_file_is_named_with_its_digest(folder):
     assert describe_sources([source]) == sentence
 
 
-def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
+def test_the_digest_of_a_folder_does_not_depend_on_its_path(folder):
     sources = []
     for place in ("here/problems", "there/below/problems"):
         source = Path(place)
         source.mkdir(parents=True)
         (source / "train.jsonl").write_text("{}")
         (source / "test.jsonl").write_text("[]")
-        job_spec = spec(place)
+        job_spec = make_spec(place)
         write_manifest(folder, "prepare", job_spec, hash_files(source), [])
         sources.append(read_source("math", folder, place))
     first, second = sources
@@ -82,8 +82,10 @@ def test_the_digest_of_a_folder_does_not_depend_on_where_it_lies(folder):
     assert first.label == "MATH (folder)"
 
 
-def test_the_hubs_dataset_is_named_with_the_revision_that_was_read(folder):
-    write_manifest(folder, "prepare", spec("hub"), {}, [], source="somebody/math@0123456789abcdef")
+def test_a_dataset_of_the_hub_is_named_with_its_revision(folder):
+    write_manifest(
+        folder, "prepare", make_spec("hub"), {}, [], source="somebody/math@0123456789abcdef"
+    )
     source = read_source("math", folder, "embedded")
     assert (source.label, source.revision) == ("MATH (hub)", "0123456789abcdef")
     sentence = "MATH from the hub's dataset somebody/math at 0123456789ab."
@@ -91,7 +93,7 @@ def test_the_hubs_dataset_is_named_with_the_revision_that_was_read(folder):
     assert read_source("math", "nowhere", "hub").name == "nlile/hendrycks-MATH-benchmark"
 
 
-def test_sources_of_several_kinds_are_told_apart():
+def test_sources_of_several_kinds_are_described_separately():
     names = {"mbpp_plus": "embedded", "math": "hub", "minif2f": "folder/mine.jsonl"}
     sources = [declared_source(name, source) for name, source in names.items()]
     assert [source.label for source in sources] == ["MBPP+ (made)", "MATH (hub)", "MiniF2F (file)"]
@@ -103,8 +105,8 @@ def test_sources_of_several_kinds_are_told_apart():
     assert describe_sources([]) == ""
 
 
-def test_demonstrations_are_of_the_problems_that_were_asked(folder, values):
-    prepare(spec(), folder)
+def test_demonstrations_have_the_source_of_their_problems(folder, values):
+    prepare(make_spec(), folder)
     samples = Path("distilled/math/samples.jsonl")
     job_spec = distill_spec(load(values), "math")
     samples.parent.mkdir(parents=True)

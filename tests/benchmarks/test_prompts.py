@@ -1,4 +1,4 @@
-"""Prompts: one template per benchmark, in two forms, each of which asks for one form of answer."""
+"""Prompts: a template for each benchmark, with a form for base models and one for chat models."""
 
 from pathlib import Path
 from random import Random
@@ -33,15 +33,17 @@ PROBLEMS = {
 }
 
 
-def problem_of(name):
-    """Return a problem of any benchmark: one from above, or a made one."""
+def get_problem(name):
+    """Return a problem of any benchmark: a problem from above, or a made one."""
     return PROBLEMS.get(name) or BENCHMARKS[name].draw(Random(0), "made").problem
 
 
-@pytest.mark.parametrize("name", [n for n, one in BENCHMARKS.items() if n in PROBLEMS or one.draw])
+@pytest.mark.parametrize(
+    "name", [name for name, benchmark in BENCHMARKS.items() if name in PROBLEMS or benchmark.draw]
+)
 @pytest.mark.parametrize("chat", [False, True])
-def test_prompt_ends_a_line_and_has_no_marks_of_the_template(name, chat):
-    prompt = render_prompt(name, problem_of(name), chat)
+def test_a_prompt_ends_with_one_line_break_and_has_no_template_syntax(name, chat):
+    prompt = render_prompt(name, get_problem(name), chat)
     assert prompt.endswith("\n") and not prompt.endswith("\n\n")
     assert "{{" not in prompt and "{%" not in prompt and "{#" not in prompt
 
@@ -51,18 +53,19 @@ def test_prompt_ends_a_line_and_has_no_marks_of_the_template(name, chat):
     "name, secret",
     [("mbpp_plus", "return 2 * n"), ("mbpp_plus", "77"), ("math", "ANSWER"), ("math", "SOLUTION")],
 )
-def test_prompt_does_not_give_the_answer_away(name, secret, chat):
+def test_a_prompt_does_not_contain_the_answer(name, secret, chat):
     assert secret not in render_prompt(name, PROBLEMS[name], chat)
 
 
 @pytest.mark.parametrize(
-    "name, form", [("mbpp_plus", "```python"), ("math", r"\boxed{}"), ("minif2f", "```lean")]
+    "name, answer_format",
+    [("mbpp_plus", "```python"), ("math", r"\boxed{}"), ("minif2f", "```lean")],
 )
-def test_chat_prompt_says_in_which_form_the_answer_is_wanted(name, form):
-    assert form in render_prompt(name, PROBLEMS[name], chat=True)
+def test_a_chat_prompt_names_the_format_of_the_answer(name, answer_format):
+    assert answer_format in render_prompt(name, PROBLEMS[name], chat=True)
 
 
-def test_a_base_model_has_the_published_prompt_or_is_asked_for_a_box():
+def test_prompts_of_base_models_are_the_published_ones_or_ask_for_a_box():
     theorem = PROBLEMS["minif2f"]
     assert {name: render_prompt(name, problem) for name, problem in PROBLEMS.items()} == {
         "mbpp_plus": PROBLEMS["mbpp_plus"].prompt,
@@ -72,14 +75,14 @@ def test_a_base_model_has_the_published_prompt_or_is_asked_for_a_box():
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n  "])
-def test_minif2f_ends_with_by_and_one_line_break(ending):
+def test_a_prompt_of_minif2f_ends_with_by_and_one_line_break(ending):
     problem = PROBLEMS["minif2f"]
     statement = problem.formal_statement.strip() + ending
     prompt = render_prompt("minif2f", problem.model_copy(update={"formal_statement": statement}))
     assert prompt.endswith(":= by\n")
 
 
-def test_text_of_a_problem_is_no_template():
+def test_the_text_of_a_problem_is_not_rendered_as_a_template():
     problem = PROBLEMS["math"].model_copy(update={"problem": "{{ answer }} {% raw %} <b>"})
     assert "{{ answer }} {% raw %} <b>" in render_prompt("math", problem)
 
@@ -103,26 +106,24 @@ def test_a_field_that_a_problem_lacks_is_an_error():
         (None, "1: 'math/prompt.txt.j2' not found"),
     ],
 )
-def test_a_broken_template_is_named_with_its_line_before_any_job(
-    monkeypatch, tmp_path, text, message
-):
+def test_the_check_of_templates_names_the_line_of_an_error(monkeypatch, tmp_path, text, message):
     (tmp_path / "math").mkdir()
     if text is not None:
         (tmp_path / "math" / PROMPT).write_text(text, encoding="utf-8")
     monkeypatch.setattr(prompts, "FOLDER", tmp_path)
     prompts._load_template.cache_clear()
-    with pytest.raises(BadTemplate) as refused:
+    with pytest.raises(BadTemplate) as error:
         check_templates(["math"])
     prompts._load_template.cache_clear()
-    assert f"math/{PROMPT}:{message}" in str(refused.value)
+    assert f"math/{PROMPT}:{message}" in str(error.value)
 
 
-def test_the_templates_of_all_benchmarks_are_whole():
+def test_the_templates_of_all_benchmarks_are_valid():
     check_templates(BENCHMARKS)
 
 
-def test_every_benchmark_has_its_folder_and_its_template():
+def test_every_benchmark_has_a_folder_of_its_name_with_a_template():
     folder = Path(prompts.__file__).parent
     assert {path.parent.name for path in folder.glob("*/prompt.txt.j2")} == BENCHMARKS.keys()
-    for name, one in BENCHMARKS.items():
-        assert one.name == name == type(one).__module__.split(".")[2]
+    for name, benchmark in BENCHMARKS.items():
+        assert benchmark.name == name == type(benchmark).__module__.split(".")[2]

@@ -12,7 +12,7 @@ from rapid.benchmarks.mbpp_plus.weak_tests import find_weak_tasks, main
 TIMEOUT = 10.0
 
 
-def problem(body: str, inputs: list, id: str = "one") -> CodeProblem:
+def make_problem(body: str, inputs: list, id: str = "one") -> CodeProblem:
     source = f"def f(x, y=0):\n    return {body}\n"
     return CodeProblem(
         task_id=id,
@@ -24,8 +24,8 @@ def problem(body: str, inputs: list, id: str = "one") -> CodeProblem:
     )
 
 
-def test_what_tasks_accept():
-    tasks = [
+def test_constants_and_arguments_that_a_task_accepts_are_found():
+    cases = [
         ("x > 0", [[1], [2]], ["True", "1"]),
         ("x > 0", [[1], [-2]], None),
         ("'a' * x", [[3], [3]], ["'aaa'"]),
@@ -36,30 +36,36 @@ def test_what_tasks_accept():
         ("10**5000 + x", [[1]], None),
         ("float('nan')", [[1]], None),
     ]
-    problems = [problem(body, inputs, str(n)) for n, (body, inputs, _) in enumerate(tasks)]
-    weak = find_weak_tasks(problems, TIMEOUT, 2)
-    assert [weak.get(task.id) for task in problems] == [accepted for *_, accepted in tasks]
+    problems = [make_problem(body, inputs, str(n)) for n, (body, inputs, _) in enumerate(cases)]
+    weak_tasks = find_weak_tasks(problems, TIMEOUT, 2)
+    assert [weak_tasks.get(task.id) for task in problems] == [
+        accepted_outputs for *_, accepted_outputs in cases
+    ]
 
 
-def test_the_command_names_the_tasks_and_fails_unless_all_are_known(tmp_path, capsys, monkeypatch):
+def test_the_command_names_weak_tasks_and_fails_unless_all_are_recorded(
+    tmp_path, capsys, monkeypatch
+):
     path = tmp_path / "tasks.jsonl"
-    write_jsonl(path, [problem("x > 0", [[1]], "weak"), problem("x > 0", [[1], [-1]], "strong")])
+    write_jsonl(
+        path, [make_problem("x > 0", [[1]], "weak"), make_problem("x > 0", [[1], [-1]], "strong")]
+    )
     assert main([str(path)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "weak f: True, 1, argument 1",
-        "1 of 2 tasks accept a constant or an argument",
+        "the tests of 1 of 2 tasks accept a constant or an argument",
     ]
     monkeypatch.setattr(MbppPlus, "weak", {"weak": "True"})
     assert main([str(path)]) == 0
 
 
-def test_no_made_problem_accepts_one():
+def test_no_made_problem_accepts_a_constant_or_an_argument():
     exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
     assert not find_weak_tasks([exercise.problem for exercise in exercises], TIMEOUT, 2)
 
 
-def test_a_file_that_is_not_there_is_named_with_where_it_is_to_be_had(tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
+def test_a_missing_file_is_reported_with_its_source(tmp_path, capsys):
+    with pytest.raises(SystemExit) as exit_error:
         main([str(tmp_path / "MbppPlus.jsonl.gz")])
-    assert stop.value.code == 2
-    assert "EvalPlus publishes it: https://" in capsys.readouterr().err
+    assert exit_error.value.code == 2
+    assert "Download it from EvalPlus: https://" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The arena's section: its runs, and invalid values."""
+"""The section `arena`: its runs, and errors for invalid values."""
 
 import pytest
 
@@ -33,34 +33,34 @@ def arena_seeds(values, **changes) -> dict[str, list[int]]:
     return seeds
 
 
-def test_a_field_and_a_map(values):
-    same = "problems=16,learning_rate={},snapshots=2"
+def test_arena_runs_its_field_and_its_map(values):
+    settings = "problems=16,learning_rate={},snapshots=2"
     cells = [(4, 1, 0.0001), (4, 2, 0.0001), (16, 1, 0.0002), (16, 2, 0.0002)]
     assert arena_seeds(values) == {
-        f"pg,{same.format(0.0003)}": [1, 2, 3],
-        f"grpo-H2,{same.format(0.0001)}": [1, 2],
-        f"pg,n_step=8,{same.format(0.001)}": [1, 2],
+        f"pg,{settings.format(0.0003)}": [1, 2, 3],
+        f"grpo-H2,{settings.format(0.0001)}": [1, 2],
+        f"pg,n_step=8,{settings.format(0.001)}": [1, 2],
     } | {f"rapid-H{h},n_step={n},problems=64,learning_rate={r}": [1, 2] for n, h, r in cells}
 
 
-def test_a_tuning_tries_rates_but_for_an_h_that_borrows(values):
+def test_tuning_tries_all_rates_except_for_borrowed_h(values):
     rates = {"math": [1e-5, 1e-2]}
     seeds = arena_seeds(values, borrowed={2: 1}, tuning={"rates": rates, "seeds": [9]})
-    plain = ("pg", "pg,n_step=8")
-    tried = ("0.00001", "0.01")
-    assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in plain for r in tried}
-    with pytest.raises(BadParams, match="rates for math too"):
+    names = ("pg", "pg,n_step=8")
+    tuned_rates = ("0.00001", "0.01")
+    assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in names for r in tuned_rates}
+    with pytest.raises(BadParams, match="learning rates that include math"):
         arena_seeds(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
 
 
-def test_one_s_own_is_run_beside_pg_and_no_map_is(values):
+def test_comparison_with_a_record_runs_selected_algorithms_with_pg_and_no_map(values):
     seeds = arena_seeds(values, only=["pg", "grpo-H2"], record="results.csv")
     assert [*seeds.values()] == [[1, 2], [1, 2]]
-    with pytest.raises(BadParams, match="pg among them"):
+    with pytest.raises(BadParams, match="a list with pg"):
         arena_seeds(values, only=["grpo-H2"], record="results.csv")
 
 
-def test_the_report_needs_its_runs_which_are_told_their_problems_and_rates(values):
+def test_report_depends_on_runs_whose_specs_have_problems_and_rates(values):
     params = load(values)
     names = [job.folder for job in Plan(params).list_with_inputs(ARENA)]
     assert names[-1] == ARENA and len({*names}) == len(names)
@@ -71,27 +71,30 @@ def test_the_report_needs_its_runs_which_are_told_their_problems_and_rates(value
     assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
 
 
-def test_a_map_has_the_rate_of_pg_where_it_has_none(values):
+def test_map_without_a_rate_takes_that_of_pg(values):
     cells = {name: value for name, value in MAP.items() if name != "rate"}
     arena = {"fields": {"math": FIELD}, "maps": {"math": cells}}
     assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
-    with pytest.raises(BadParams, match="a rate, or a field"):
+    with pytest.raises(BadParams, match="a learning rate, unless arena"):
         load(values | {"arena": {"maps": {"math": cells}}})
 
 
 @pytest.mark.parametrize("rate", [1.0, 3e-5, 0.00123, 2e-10])
-def test_a_variant_is_read_as_it_was_written(rate):
+def test_variant_is_parsed_as_it_was_formatted(rate):
     assert parse(format_variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]}, "a rate for dapo too"),
-        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "a rate for pg too"),
+        (
+            {"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]},
+            "learning rates that include dapo",
+        ),
+        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "learning rates that include pg"),
         (
             {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
-            "expect: 'same' is not allowed; allowed: better, where it is by seconds",
+            "expect: 'same' is not allowed; allowed: better, as the claim is by seconds",
         ),
         ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
     ],

@@ -61,7 +61,7 @@ def use_only_pg(values: dict) -> dict:
     return values
 
 
-def test_each_stage_has_jobs_in_order_and_each_job_a_folder(default):
+def test_jobs_are_ordered_by_stage_and_have_folders_of_their_own(default):
     order = [PHASES.index(job.stage) for job in default.jobs]
     assert order == sorted(order) and len({*order}) == len(PHASES)
     assert len(list_folders(default.jobs)) == len(default.jobs)
@@ -69,13 +69,13 @@ def test_each_stage_has_jobs_in_order_and_each_job_a_folder(default):
 
 
 def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
-    """Runs begin after what they need, each with its evaluation, in the order of the data's seed."""
+    """Runs begin after their inputs, each with its evaluation; data_seed decides the order."""
     default = Plan(load(values))
     names = [job.folder for job in default.jobs if job.stage != "report"]
     order = sorted(names, key=default.priority, reverse=True)
     names = [name for name in order if name.startswith("runs/")]
-    rooms = {name.split("/")[0] for name in order[order.index(names[0]) :]}
-    assert rooms == {"runs", "evaluations"}
+    top_folders = {name.split("/")[0] for name in order[order.index(names[0]) :]}
+    assert top_folders == {"runs", "evaluations"}
     for name in names:
         evaluation = name.replace("runs/", "evaluations/")
         assert default.priority(evaluation) == default.priority(name)
@@ -94,7 +94,7 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
     assert sorted(names, key=reseeded.priority, reverse=True) != names
 
 
-def test_a_command_names_files_of_the_inputs(default):
+def test_command_names_files_of_the_inputs(default):
     for job in default.jobs:
         paths = [part for part in job.command.split() if "/" in part]
         inputs = {upstream.folder for upstream in job.inputs}
@@ -124,14 +124,14 @@ TRAIN, DATA = "train --model models/tiny-qwen2", "--data data/math"
         ),
     ],
 )
-def test_commands(default, folder, command):
+def test_job_has_its_command(default, folder, command):
     job = default.job(folder)
     assert (job.folder, job.command) == (folder, command)
 
 
 @pytest.mark.parametrize("start", ["sft", "dppo"])
-def test_a_run_starts_from_the_model_of_another(values, start):
-    """The other run is planned though no table has it, and starts from the model before training."""
+def test_run_starts_from_the_model_of_another_run(values, start):
+    """The start is planned even if no table has it, and starts from the base model."""
     values["training"]["start"] = start
     planned = Plan(load(use_only_pg(values)))
     assert_inputs_come_first(planned)
@@ -149,7 +149,7 @@ def test_a_run_starts_from_the_model_of_another(values, start):
     )
 
 
-def test_demonstrations_that_only_a_study_needs_are_planned(values):
+def test_demonstrations_for_a_study_alone_are_planned_as_optional(values):
     study = {"benchmark": "math", "algorithms": ["sft", "pg"]}
     values["studies"] = {"compared": {"imitation": study}}
     planned = Plan(load(use_only_pg(values)))
@@ -166,15 +166,15 @@ def test_made_demonstrations_need_no_teacher(values):
     assert (job.spec.demonstrations, job.spec.error_rate) == (8, 0.5)
 
 
-def test_a_manifest_leaves_out_the_usual_start_and_teacher(default):
-    """Jobs from before there was another start or teacher are not stale."""
+def test_specs_leave_out_default_start_and_error_rate(default):
+    """Jobs from before these parameters existed are not stale."""
     for job in default.jobs:
         text = job.spec.model_dump_json()
         assert list_differences(json.loads(text), job.spec.model_dump(mode="json")) == []
         assert '"start"' not in text and '"error_rate":0.0' not in text, job.folder
 
 
-def test_reporters_and_checkpoint_intervals_are_no_part_of_a_job(values, default):
+def test_reporters_and_checkpoint_intervals_do_not_change_specs(values, default):
     values |= {"logging": {"report_to": "tensorboard"}, "checkpoint_seconds": 7}
     changed = Plan(load(values))
     assert changed.params.checkpoint_seconds == 7
@@ -184,7 +184,7 @@ def test_reporters_and_checkpoint_intervals_are_no_part_of_a_job(values, default
         assert specs[0].model_dump_json() == specs[1].model_dump_json()
 
 
-def test_a_waived_wall_reaches_the_jobs_inside_it(values):
+def test_waived_wall_changes_the_specs_of_jobs_inside_it(values):
     def specs(values: dict) -> dict[str, object]:
         return {job.folder: job.spec for job in list_jobs(load(values))}
 
@@ -201,7 +201,7 @@ def test_a_waived_wall_reaches_the_jobs_inside_it(values):
         }
 
 
-def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
+def test_files_in_a_folder_of_problems_are_inputs(values, tmp_path):
     for name in ("data/test.parquet", "train.jsonl", ".cache/etag", "manifest.json", "a{1}"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
@@ -213,12 +213,12 @@ def test_files_of_a_folder_of_problems_are_inputs(values, tmp_path):
 # Experiments -----------------------------------------------------------------------------------------
 
 
-def test_parameters_without_a_name_act_on_the_default_s_folders(values, default):
+def test_unnamed_parameters_use_the_default_folders(values, default):
     values["rapid"]["eta"] = 3.0
     assert list_folders(list_jobs(load(values))) == list_folders(default.jobs)
 
 
-def test_an_experiment_has_the_jobs_that_its_parameters_reach_and_no_more(plan_overlay):
+def test_experiment_has_only_the_jobs_that_its_parameters_change(plan_overlay):
     changed = plan_overlay(rapid={"eta": 3.0})
     reached = {job.folder for job in changed.default.jobs if "/rapid-H" in job.folder}
     assert own_folders(changed) == {*reached, "reports"}
@@ -227,8 +227,8 @@ def test_an_experiment_has_the_jobs_that_its_parameters_reach_and_no_more(plan_o
     assert unchanged.folder(STUDIES) == f"{OWN_FOLDER}{STUDIES}"
 
 
-def test_a_job_that_reads_an_experiment_s_job_is_the_experiment_s(plan_overlay):
-    """The specs of the runs are equal; the problems that they read are not."""
+def test_jobs_downstream_of_an_experiments_job_belong_to_the_experiment(plan_overlay):
+    """The specs of the runs are equal, but they read different problems."""
     planned = plan_overlay(benchmarks={"math": {"test": 10}})
     run = planned.job("runs/math/tiny-qwen2/pg/seed1")
     assert run.spec == planned.default.job("runs/math/tiny-qwen2/pg/seed1").spec
@@ -240,16 +240,16 @@ def test_a_job_that_reads_an_experiment_s_job_is_the_experiment_s(plan_overlay):
     assert planned.job("models/tokenizer").command == command
 
 
-def test_dvc_compares_runs_of_the_default_alone(plan_overlay, values):
-    """DVC has no versions of experiments with a name."""
+def test_dvc_compares_only_runs_of_the_default(plan_overlay, values):
+    """DVC does not version named experiments."""
     default = load(values | {"rapid": values["rapid"] | {"H": 3}})
-    compared = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
-    assert compared <= list_folders(list_jobs(default))
-    assert not compared & own_folders(plan_overlay(rapid={"H": 3}))
+    dvc_folders = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
+    assert dvc_folders <= list_folders(list_jobs(default))
+    assert not dvc_folders & own_folders(plan_overlay(rapid={"H": 3}))
 
 
-def test_runs_that_the_default_plans_are_shared_and_no_others(plan_overlay, values, tmp_path):
-    name = "rapid-H16,eta=4"  # of a study of the default
+def test_only_runs_planned_by_the_default_are_shared(plan_overlay, values, tmp_path):
+    name = "rapid-H16,eta=4"  # from a study of the default
     planned = plan_overlay(tables={"main": {"algorithms": [name, "pg"], "seeds": [1, 7]}})
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
     study = run.model_copy(update={"algorithm": name})
@@ -258,12 +258,12 @@ def test_runs_that_the_default_plans_are_shared_and_no_others(plan_overlay, valu
     unplanned = run.model_copy(update={"seed": 7}).folder
     assert planned.folder(unplanned) == OWN_FOLDER + unplanned
     (tmp_path / "params.yaml").unlink()  # without a default nothing is shared
-    alone = build_plan(load(values | {"name": NAME}), tmp_path)
-    assert all(folder.startswith(OWN_FOLDER) for folder in list_folders(alone.jobs))
+    without_default = build_plan(load(values | {"name": NAME}), tmp_path)
+    assert all(folder.startswith(OWN_FOLDER) for folder in list_folders(without_default.jobs))
 
 
 @pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
-def test_each_experiment_names_itself_and_keeps_the_default_s_results(overlay, monkeypatch):
+def test_each_experiment_has_its_own_folder_and_keeps_default_results(overlay, monkeypatch):
     monkeypatch.chdir(ROOT)
     planned = build_plan(load(read("params.yaml", overlay)))
     assert planned.root == f"experiments/{overlay.stem}/"

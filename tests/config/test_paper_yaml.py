@@ -1,4 +1,4 @@
-"""experiments/paper.yaml holds the paper's experiments, and where each of its values comes from."""
+"""experiments/paper.yaml: it has the paper's experiments, and a source for each value."""
 
 import re
 from itertools import product
@@ -16,13 +16,13 @@ from tests.conftest import ROOT
 OVERLAY = ROOT / "experiments/paper.yaml"
 SMALL, TEACHER = "Qwen2.5-0.5B", "Qwen2.5-32B-Instruct"
 OTHER_MODELS = ["Qwen2.5-1.5B", "Llama-3.2-1B", "Gemma-3-1B"]
-PUBLISHED = {  # section 4.1: problems to train on and to evaluate on; of 12,000 two have no answer
+PUBLISHED = {  # training and test problems (section 4.1); two of 12,000 have no answer
     "mbpp_plus": (264, 114),
     "math": (12_000 - 2, 500),
     "minif2f": (244, 244),
 }
-SOURCED = re.compile(r"Tables? \d|Figure \d|[Ss]ection \d|Algorithm \d")
-UNSAID = re.compile(r"not (?:as )?said: ([A-Z][a-z ]+[a-z])")
+STATED = re.compile(r"Tables? \d|Figure \d|[Ss]ection \d|Algorithm \d")
+NOT_STATED = re.compile(r"not (?:as )?said: ([A-Z][a-z ]+[a-z])")
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,11 @@ def test_every_run_of_the_tables_is_planned_once(planned):
     runs = [job.spec.run for job in planned if job.stage == "train"]
     assert len(runs) == len(expected) == 3 * 8 * 3 + 3 * 5
     assert {(run.benchmark, run.model, run.algorithm, run.seed) for run in runs} == expected
-    # And the models before training: benchmarks x seeds of Table 1, models of Table 2.
+    # Models are also evaluated before training: benchmarks x seeds of Table 1, models of Table 2.
     assert sum(job.stage == "evaluate" for job in planned) == len(expected) + 3 * 3 + 3
 
 
-def test_models_are_published_at_a_commit_and_only_the_teacher_is_instruction_tuned(planned):
+def test_models_are_pinned_to_commits_and_only_the_teacher_is_instruction_tuned(planned):
     models = [job.spec for job in planned if job.stage == "models"]
     assert {spec.model for spec in models} == {SMALL, *OTHER_MODELS, TEACHER}
     for spec in models:
@@ -68,7 +68,7 @@ def test_models_are_published_at_a_commit_and_only_the_teacher_is_instruction_tu
     ("benchmark", "n_step", "pass_at"),
     [("mbpp_plus", 4, [1, 8]), ("math", 32, [1]), ("minif2f", 4, [1])],
 )
-def test_benchmarks_have_the_papers_problems_batches_and_pass_at_k(
+def test_benchmarks_have_the_problems_batches_and_pass_at_k_of_the_paper(
     params, benchmark, n_step, pass_at
 ):
     problems = specs.prepare_spec(params, benchmark)
@@ -87,7 +87,7 @@ def test_benchmarks_have_the_papers_problems_batches_and_pass_at_k(
 
 
 @pytest.mark.parametrize("h", [2, 4, 8, 16])
-def test_rapid_is_algorithm_1_with_table_6s_eta(params, h):
+def test_rapid_is_algorithm_1_with_the_eta_of_table_6(params, h):
     spec = train_spec(params, "math", f"rapid-H{h}")
     assert h == spec.H
     algorithm_1 = {"clip": "advantage", "baseline": "group", "weighted": True}
@@ -95,13 +95,13 @@ def test_rapid_is_algorithm_1_with_table_6s_eta(params, h):
 
 
 @pytest.mark.parametrize(("name", "beta"), [("grpo", 0.04), ("pg", None), ("dapo", None)])
-def test_baselines_are_on_policy_and_only_grpo_has_table_6s_kl(params, name, beta):
+def test_baselines_are_on_policy_and_only_grpo_has_the_kl_of_table_6(params, name, beta):
     spec = train_spec(params, "math", name)
     assert spec.H == 1
     assert getattr(spec.objective, "beta", None) == beta
 
 
-def test_sft_and_the_teacher_have_table_5(params):
+def test_sft_and_the_teacher_have_the_settings_of_table_5(params):
     for model in (SMALL, *OTHER_MODELS):
         sft = train_spec(params, "mbpp_plus", "sft", model).objective
         assert (sft.learning_rate, sft.epochs, sft.batch) == (2e-5, 3, 12 * 4 * 2)
@@ -113,7 +113,7 @@ def test_sft_and_the_teacher_have_table_5(params):
         assert distill.tensor_parallel == 4
 
 
-def test_zero2_is_figure_5(params):
+def test_zero2_configuration_is_that_of_figure_5(params):
     text = (ROOT / "workflow/accelerate/zero2.yaml").read_text(encoding="utf-8")
     assert yaml.safe_load(text) == {
         "compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "debug": False,
@@ -143,14 +143,14 @@ def read_notes() -> dict[str, str]:
     return {heading: body for heading, _, body in (part.partition("\n") for part in sections)}
 
 
-def test_every_value_has_its_source_or_a_note_in_which_it_is_the_same():
+def test_every_value_has_a_source_or_a_note_with_the_same_value():
     text, notes = OVERLAY.read_text(encoding="utf-8"), read_notes()
     nodes = {key: node for key, node in walk_values(yaml.compose(text)) if key != "name"}
     for key, node in nodes.items():
         _, _, comment = text.splitlines()[node.start_mark.line].partition(" # ")
-        unsaid = UNSAID.search(comment)
-        assert unsaid or SOURCED.search(comment), key
-        assert not unsaid or re.search(rf"`{re.escape(key)}[`:]", notes[unsaid[1]]), key
+        not_stated = NOT_STATED.search(comment)
+        assert not_stated or STATED.search(comment), key
+        assert not not_stated or re.search(rf"`{re.escape(key)}[`:]", notes[not_stated[1]]), key
     noted = re.findall(r"`([a-z_]+(?:\.[\w.-]+)*): ([^`]+)`", "\n".join(notes.values()))
     assert len(noted) > 20
     for key, value in noted:

@@ -1,4 +1,4 @@
-"""params.yaml: valid values, and errors of wrong ones."""
+"""params.yaml: errors for invalid values, merging of files, and the runs that a change reaches."""
 
 import pytest
 import yaml
@@ -12,6 +12,7 @@ ALL_BUT_SFT = "all but sft"
 
 
 def set_key(values: dict, key: str, value) -> None:
+    """Set a value by its dotted key."""
     *path, last = key.split(".")
     for part in path:
         values = values[part]
@@ -27,28 +28,32 @@ def set_key(values: dict, key: str, value) -> None:
         ("compute.threads", "two", "valid integer"),
         ("tables.main.algorithms", ["ppo"], "one of sft, grpo, "),
         ("tables.main.seeds", [], "at least 1 item"),
-        ("tables.main.model", "gpt", "a model of models: "),
-        ("teacher", "nobody", "a model of models: "),
-        ("benchmarks.math.n_step", 6, "a multiple of the group size of grpo, 4"),
+        ("tables.main.model", "gpt", "one of models: "),
+        ("teacher", "nobody", "one of models: "),
+        ("benchmarks.math.n_step", 6, "a multiple of 4, the group size of grpo"),
         ("benchmarks.math.train", 12, "at least 16, the prompts of an inference batch of rapid-"),
-        ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most evaluation.samples, 8"),
+        ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most 8, which is evaluation.samples"),
         ("training.micro_batch", 0, "greater than 0"),
         ("naive_grpo.sampling_batch", 0, "greater than 0"),
         ("models.teacher.hidden", 100, "multiple of 64"),
         ("models.teacher.error_rate", [0.5, 0.5], "valid number"),
         ("training.start", "nobody", "base, or one of sft, "),
         ("training.start", "rapid", "base, or one of sft, "),
-        ("training.start", "rapid-H4", "base, sft, or what is not run on mbpp_plus anyway"),
+        (
+            "training.start",
+            "rapid-H4",
+            "base, sft, or an algorithm that is not run on mbpp_plus otherwise",
+        ),
     ],
 )
-def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key, value, allowed):
+def test_invalid_value_is_refused_with_key_value_and_allowed_values(values, key, value, allowed):
     set_key(values, key, value)
     with pytest.raises(BadParams) as refusal:
         load(values)
     message = str(refusal.value)
     assert key in message and allowed in message
-    bad = value[0] if value and isinstance(value, list) and value != [1, 16] else value
-    assert repr(bad) in message
+    invalid = value[0] if value and isinstance(value, list) and value != [1, 16] else value
+    assert repr(invalid) in message
     assert len(message.splitlines()) == 1
 
 
@@ -70,19 +75,19 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(values, key
         ("experiment.benchmark", "maths", "; did you mean math?"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_one_that_was_meant(values, key, value, message):
+def test_unknown_name_is_refused_with_a_suggestion(values, key, value, message):
     set_key(values, key, value)
     with pytest.raises(BadParams) as refusal:
         load(values)
     assert key in str(refusal.value) and message in str(refusal.value)
 
 
-def test_a_benchmark_that_is_left_out_is_learnt_by_no_model(values):
+def test_left_out_benchmark_is_learnt_by_no_model(values):
     values["models"]["teacher"]["error_rate"] = {"mbpp_plus": 0.1, "math": 0.2, "minif2f": 0.3}
     values["benchmarks"]["minif2f"] = None
     teacher = load(values).models["teacher"]
     assert teacher.benchmarks == [*teacher.error_rate] == ["mbpp_plus", "math"]
-    assert Plan(load(values)).jobs  # each has a spec
+    assert Plan(load(values)).jobs  # each job has a spec
     del values["benchmarks"]["minif2f"]
     with pytest.raises(BadParams, match=r"models\.tiny-qwen2\.benchmarks: 'minif2f' is not"):
         assert Plan(load(values)).jobs
@@ -98,7 +103,7 @@ def test_sft_is_refused_as_a_start_where_it_cannot_run(values):
         load(values)
 
 
-def test_demonstrations_are_refused_of_a_benchmark_without_a_maker(values, monkeypatch):
+def test_demonstrations_are_refused_for_a_benchmark_that_cannot_make_them(values, monkeypatch):
     values["sft"]["demonstrations"] = 8
     values["benchmarks"]["math"]["source"] = "hub"
     load(values)
@@ -108,11 +113,11 @@ def test_demonstrations_are_refused_of_a_benchmark_without_a_maker(values, monke
 
 
 @pytest.mark.parametrize(("source", "allowed_source"), [("hub", "embedded"), ("embedded", "hub")])
-def test_a_source_is_refused_of_a_benchmark_without_it(values, monkeypatch, source, allowed_source):
+def test_source_is_refused_for_a_benchmark_without_it(values, monkeypatch, source, allowed_source):
     values["benchmarks"]["math"] |= {"source": source}
     load(values)
-    where = {"hub": "hub", "embedded": "draw"}[source]
-    monkeypatch.setattr(type(BENCHMARKS["math"]), where, None)
+    attribute = {"hub": "hub", "embedded": "draw"}[source]
+    monkeypatch.setattr(type(BENCHMARKS["math"]), attribute, None)
     allowed = (
         rf"math\.source: '{source}' is not allowed; allowed: {allowed_source}, a file or a folder"
     )
@@ -123,19 +128,19 @@ def test_a_source_is_refused_of_a_benchmark_without_it(values, monkeypatch, sour
         specs.PrepareSpec(**spec, source=source)
 
 
-def test_a_missing_key_is_named(values):
+def test_missing_key_is_named(values):
     del values["rapid"]["eta"]
     with pytest.raises(BadParams, match=r"rapid\.eta: is missing"):
         load(values)
 
 
-def test_a_template_is_refused_also_after_snakemake_has_filled_it_in(tmp_path):
+def test_template_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("data_seed: 1\n__use_yte__: true\n")
-    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not read"):
+    with pytest.raises(BadParams, match=r"a\.yaml:2: __use_yte__: templates are not supported"):
         read(tmp_path / "a.yaml")
 
 
-def test_later_files_win(tmp_path):
+def test_later_files_override_earlier_ones(tmp_path):
     (tmp_path / "a.yaml").write_text(yaml.safe_dump({"x": {"y": 1, "z": 2}, "l": [1, 2]}))
     (tmp_path / "b.yaml").write_text(yaml.safe_dump({"x": {"y": 3}, "l": [4]}))
     assert read(tmp_path / "a.yaml", tmp_path / "b.yaml") == {"x": {"y": 3, "z": 2}, "l": [4]}
@@ -164,7 +169,7 @@ def test_every_model_is_evaluated_before_training(values):
         ("benchmarks.math.test", 16, set()),
     ],
 )
-def test_a_change_reaches_the_runs_that_it_decides(values, key, value, reached):
+def test_changed_value_changes_the_specs_of_the_runs_that_use_it(values, key, value, reached):
     before = load(values)
     set_key(values, key, value)
     after, runs = load(values), specs.table_runs(before)

@@ -24,21 +24,21 @@ def add_event(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")  # of the console
     journal = console.Journal()
 
-    def add_event(event: str, at: float, **fields) -> None:
-        monkeypatch.setattr(console.time, "time", lambda: at)
+    def add_event(event: str, now: float, **fields) -> None:
+        monkeypatch.setattr(console.time, "time", lambda: now)
         journal.emit(SimpleNamespace(event=event, **fields))
 
     add_event("run_info", 0.0, stats={"train": 2, "evaluate": 2, "total": 4})
     return add_event
 
 
-def start_job(add_event, number: int, at: float, rule: str, folder: str) -> None:
+def start_job(add_event, number: int, now: float, rule: str, folder: str) -> None:
     job = {"jobid": number, "rule_name": rule, "output": [f"{folder}/manifest.json"]}
-    add_event("job_info", at, log=[f"{number}.log"], **job)
+    add_event("job_info", now, log=[f"{number}.log"], **job)
 
 
-def read_lines(monkeypatch, capsys, at: float) -> list[str]:
-    monkeypatch.setattr(console.time, "time", lambda: at)
+def read_lines(monkeypatch, capsys, now: float) -> list[str]:
+    monkeypatch.setattr(console.time, "time", lambda: now)
     assert watch.watch_workflow(once=True) == 0
     return capsys.readouterr().out.splitlines()
 
@@ -53,7 +53,7 @@ def write_progress(*rewards: float | None) -> None:
     file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
 
 
-def test_the_kind_of_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
+def test_a_note_about_made_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     note = "Made problems in the format of MATH, not the published ones."
     journal = console.Journal(problems=note)
@@ -96,11 +96,11 @@ def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, ca
     assert lines[-2].startswith("[1/4] evaluate evaluations/base: pass@1 12.5% (20.0s")
     assert lines[-1].startswith(f"[2/4] train {RUN}: reward 50.0%, 8.0 s of training (20.0s")
 
-    Path("3.log").write_text("no room on the disk\n")
+    Path("3.log").write_text("no space left on the disk\n")
     add_event("job_error", 23.0, jobid=3, rule_name="train", output=["runs/other/x"], log=["3.log"])
     lines = read_lines(monkeypatch, capsys, 24.0)
     assert lines[0] == "4 jobs: 2 done, 0 running, 1 waiting, 1 failed"
-    assert "  | no room on the disk" in lines
+    assert "  | no space left on the disk" in lines
 
     start_job(add_event, 3, 24.0, "train", "runs/other")  # a second attempt
     add_event("job_finished", 25.0, job_id=3)
@@ -111,7 +111,7 @@ def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, ca
     assert watch.watch_workflow(once=False) == 0  # returns without Ctrl-C
 
 
-def test_a_terminal_gets_the_lines_that_fit(add_event):
+def test_a_small_terminal_gets_the_first_and_the_last_lines(add_event):
     for number in range(1, 5):
         start_job(add_event, number, 1.0, "train", f"runs/{number}")
         add_event("job_finished", 2.0, job_id=number)
@@ -124,23 +124,26 @@ def test_a_terminal_gets_the_lines_that_fit(add_event):
 def test_a_killed_workflow_is_shown_as_ended(add_event, monkeypatch, capsys):
     start_job(add_event, 1, 1.0, "train", RUN)
     [journal] = Path(".snakemake/log").iterdir()
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    rows = [json.loads(row) | {"pid": ended.pid} for row in journal.read_text().splitlines()]
+    ended_process = subprocess.Popen([sys.executable, "-c", ""])
+    ended_process.wait()
+    rows = [
+        json.loads(row) | {"pid": ended_process.pid} for row in journal.read_text().splitlines()
+    ]
     journal.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert watch.watch_workflow(once=False) == 1
     assert "; the workflow has ended" in capsys.readouterr().out
-    # Another process has its number.
-    reused = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]
-    journal.write_text("".join(json.dumps(row) + "\n" for row in reused))
+    # Another process has the same number.
+    rows_with_reused_pid = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]
+    journal.write_text("".join(json.dumps(row) + "\n" for row in rows_with_reused_pid))
     assert watch.watch_workflow(once=False) == 1
     capsys.readouterr()
-    elsewhere = [row | {"host": "another"} for row in rows]
-    journal.write_text("".join(json.dumps(row) + "\n" for row in elsewhere))
-    assert "ended" not in read_lines(monkeypatch, capsys, 3.0)[0]  # which is not known here
+    rows_of_another_host = [row | {"host": "another"} for row in rows]
+    journal.write_text("".join(json.dumps(row) + "\n" for row in rows_of_another_host))
+    # It is unknown whether a process of another host runs.
+    assert "ended" not in read_lines(monkeypatch, capsys, 3.0)[0]
 
 
-def test_a_living_workflow_is_preferred_to_one_that_ended_later(add_event, monkeypatch, capsys):
+def test_a_running_workflow_is_preferred_to_one_that_ended_later(add_event, monkeypatch, capsys):
     [journal] = Path(".snakemake/log").iterdir()
     row = json.loads(journal.read_text())
     earlier = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
@@ -153,11 +156,11 @@ def test_a_living_workflow_is_preferred_to_one_that_ended_later(add_event, monke
 
 def test_a_folder_without_a_workflow_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BadInput, match="no workflow has begun in this folder"):
+    with pytest.raises(BadInput, match="no workflow was started in this folder"):
         watch.watch_workflow(once=True)
 
 
-def test_a_journal_that_cannot_be_written_is_no_error(tmp_path):
+def test_a_journal_that_cannot_be_written_is_ignored(tmp_path):
     (tmp_path / "log").write_text("in the way")
     record = SimpleNamespace(event="run_info", stats={"total": 1})
     console.Journal(tmp_path / "log").emit(record)

@@ -1,4 +1,4 @@
-"""The console's lines: a job's result, its time, and the time left for all others."""
+"""Lines of the console: the result and time of a job, and the time left for all other jobs."""
 
 import logging
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ def test_the_time_left_is_estimated_from_jobs_of_the_same_rule(console, tmp_path
     start_job(console, 1)
     start_job(console, 2)
     console.now = 10.0
-    # Two at a time would take another 5 s, but half of what is left is of an unknown rule.
+    # No time left is shown, because some of the remaining jobs are of a rule that has not run yet.
     finished = send_record(console, "job_finished", job_id=1)
     assert finished == "[1/4] train runs/1: reward 5%, 8 s of training (10.0s)"
     start_job(console, 3)
@@ -52,19 +52,19 @@ def test_the_time_left_is_estimated_from_jobs_of_the_same_rule(console, tmp_path
     )
 
 
-def test_a_failed_job_that_succeeds_on_retry_is_no_failure(console):
+def test_a_failed_job_that_succeeds_on_retry_is_not_reported_as_failed(console):
     start_job(console, 1)
     job = {"jobid": 1, "rule_name": "train", "output": ["runs/1/x"], "log": ["1.log"]}
     message = "Command 'x > 1.log 2>&1' returned non-zero exit status 3."
     assert send_record(console, "error", message=message) == ""
     assert send_record(console, "job_error", **job) == "FAILED train runs/1 (0.0s, exit status 3)"
-    assert "1 failed:" in console.render_failures()
+    assert "1 job(s) failed:" in console.render_failures()
     start_job(console, 1)
     assert send_record(console, "job_finished", job_id=1).startswith("[1/4] train runs/1 (0.0s")
     assert console.render_failures() == ""
 
 
-def test_waiting_jobs_are_reported_once_until_none_waits(console, tmp_path):
+def test_waiting_jobs_are_reported_once_until_none_is_waiting(console, tmp_path):
     message = "waiting for 1 free core(s) of 2: other jobs hold them"
     lines = []
     reporter = WaitReporter(console, lines.append)

@@ -1,4 +1,4 @@
-"""Parameters of the paper's size, and runs on disk whose times follow a known law."""
+"""Parameters of params.yaml and of the paper, and runs on disk with times by a known law."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.conftest import ROOT
 EXPECTED = Expected(
     limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0
 )
-USER = {"spread": EXPECTED.spread, "prompt": EXPECTED.prompt}  # what runs do not show of it
+USER = {"spread": EXPECTED.spread, "prompt": EXPECTED.prompt}  # which runs do not show
 
 
 @pytest.fixture
@@ -38,21 +38,22 @@ def paper(paper_values) -> Params:
     return load(paper_values)
 
 
-def spec_of(
+def make_spec(
     params: Params, algorithm: str, benchmark: str = "math", seed: int = 1, model: str = ""
 ) -> TrainSpec:
+    """Return the spec of a run, by default of the main model."""
     model = model or params.tables.main.model
     return train_spec(params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed))
 
 
-def computing(section: Params | TrainSpec, **settings) -> Params | TrainSpec:
-    """Return parameters or a run's spec with other settings of where it computes."""
+def change_compute(section: Params | TrainSpec, **settings) -> Params | TrainSpec:
+    """Return parameters or the spec of a run with changed settings in `compute`."""
     return section.model_copy(update={"compute": section.compute.model_copy(update=settings)})
 
 
 @dataclass(frozen=True)
-class Law:
-    """Seconds of the parts of a run. No roofline is behind them."""
+class TimeLaw:
+    """Seconds that each unit of a run's work takes, independent of any roofline."""
 
     decoding: float = 2e-3
     row: float = 5e-5
@@ -68,19 +69,19 @@ def write_run(
     root: Path,
     params: Params,
     spec: TrainSpec,
-    law: Law | None = None,
+    law: TimeLaw | None = None,
     noise: np.random.Generator | None = None,
     **changes,
 ) -> RunSummary:
-    """Write a run's folder with times by the law; `noise` makes it up to 10 % faster or slower."""
-    law = law or Law()
+    """Write the folder of a run with times by the law; `noise` changes them by up to 10 %."""
+    law = law or TimeLaw()
     run, work = spec.run, job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
-    seen = {}
+    observed = {}
     if work.imitates:
         phases = {"backpropagation": factor * 2 * law.token * work.tokens}
     else:
-        seen["completion_length"] = EXPECTED.length
+        observed["completion_length"] = EXPECTED.length
         phases = {
             "sampling": factor * (work.decoding_steps * law.decoding + work.rows * law.row),
             "grading": factor * work.completions * law.verdict,
@@ -91,7 +92,7 @@ def write_run(
     summary = RunSummary(
         **run.model_dump(),
         runtime=runtime,
-        **seen,
+        **observed,
         run=None if work.imitates else run_share(spec, EXPECTED),
         optimizer_steps=work.steps,
         completions=round(work.completions * processes(spec)),
@@ -99,9 +100,9 @@ def write_run(
     ).model_copy(update=changes)
     folder = root / run.folder
     write_json(folder / "summary.json", summary)
-    if seen:  # dynamic sampling replaces groups without signal
-        seen["signal"] = 1.0 if run.algorithm == "dapo" else EXPECTED.signal
-    rows = [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **seen) for n in (1, 2, 3)]
+    if observed:  # dynamic sampling replaces groups without signal
+        observed["signal"] = 1.0 if run.algorithm == "dapo" else EXPECTED.signal
+    rows = [StepRecord(step=n, seconds=n, loss=0, gradient_norm=1, **observed) for n in (1, 2, 3)]
     write_jsonl(folder / "steps.jsonl", rows)
     manifest = {"spec": spec.model_dump(mode="json"), "inputs": {}, "outputs": hash_files(folder)}
     write_json(folder / "manifest.json", manifest)

@@ -1,4 +1,4 @@
-"""`rapid plan` prints a plan, and refuses what it cannot use."""
+"""`rapid plan`: its output, and errors for unusable input."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rapid.cli import run
-from tests.cost.conftest import spec_of, write_run
+from tests.cost.conftest import make_spec, write_run
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def config(values, tmp_path):
     return ["--configfile", str(path)]
 
 
-def test_a_plan_from_runs_uses_their_rates_and_user_options_override(
+def test_plan_from_runs_uses_their_rates_unless_options_override_them(
     config, params, tmp_path, capsys
 ):
     for name in ("sft", "pg", "grpo", "rapid-H4"):
-        write_run(tmp_path / "runs", params, spec_of(params, name))
+        write_run(tmp_path / "runs", params, make_spec(params, name))
     options = ["--cores", "2", "--signal", "0.2", "--verdict-seconds", "math=9"]
     assert run(["plan", *config, "--calibrate", str(tmp_path / "runs"), *options]) == 0
     text = capsys.readouterr().out
@@ -30,13 +30,13 @@ def test_a_plan_from_runs_uses_their_rates_and_user_options_override(
     assert "251 jobs" in text
     assert "on 2 core(s)" in text
     assert "measured in 4 runs on a machine" in text
-    assert re.search(r"not run: .*tiny-gemma3.*; computed by size", text)
+    assert re.search(r"no runs of .*tiny-gemma3.*: planned by size", text)
     assert "20% of groups with a signal, 60% with a reward" in text  # the runs showed 60% and 80%
     assert "math 9" in text
-    assert "the memory is not known (--memory)" in text
+    assert "the largest micro-batch is unknown: set --memory" in text
 
 
-def test_a_plan_for_a_gpu_prints_its_assumptions(config, capsys):
+def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     options = ["--gpu", "a6000", "--gpus", "4", "--completion-length", "0.5", "--signal", "0.3"]
     assert run(["plan", *config, *options, "--prompt-length", "77"]) == 0
     text = capsys.readouterr().out
@@ -54,8 +54,8 @@ def test_a_plan_for_a_gpu_prints_its_assumptions(config, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--calibrate", "nowhere"], "no run with a runtime"),
-        (["--gpu", "abacus"], "no published rates"),
+        (["--calibrate", "nowhere"], "no run, with a runtime"),
+        (["--gpu", "abacus"], "its rates are not known"),
         (["--gpu", "a6000", "--report", "arena"], "the parameters have no section arena"),
         (["--gpu", "a6000", "--config", "nobody=x.json"], "no such model"),
         (["--gpu", "a6000", "--config", "teacher=nowhere.json"], "nowhere.json"),
@@ -78,7 +78,7 @@ def test_arguments_out_of_range_are_refused(config, options):
     assert stop.value.code == 2
 
 
-def test_planning_needs_no_torch(config):
+def test_planning_does_not_import_torch(config):
     code = (
         "import sys; from rapid.cli import run; run(sys.argv[1:]); sys.exit('torch' in sys.modules)"
     )

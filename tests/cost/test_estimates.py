@@ -1,4 +1,4 @@
-"""Costs of all jobs together, and advice."""
+"""Costs of all jobs of an experiment, problems with memory, and advice."""
 
 from dataclasses import replace
 
@@ -18,28 +18,28 @@ from rapid.cost.estimates import (
 )
 from rapid.cost.roofline import named_gpu, unmeasured
 from rapid.cost.shapes import load_shapes, published
-from tests.cost.conftest import computing
+from tests.cost.conftest import change_compute
 
 
-def estimator_of(params, memory=48e9, gpu="a6000", **user):
+def make_estimator(params, memory=48e9, gpu="a6000", **user):
     return Estimator(params, named_gpu(gpu, load_shapes(params, {})), user, memory)
 
 
 @pytest.fixture
 def costs(paper):
-    return estimate_jobs(estimator_of(paper))
+    return estimate_jobs(make_estimator(paper))
 
 
 @pytest.mark.parametrize("experiment", ["params", "paper"])
 def test_every_job_has_a_cost(experiment, request):
     params = request.getfixturevalue(experiment)
-    costs = estimate_jobs(estimator_of(params))
+    costs = estimate_jobs(make_estimator(params))
     assert [cost.job.folder for cost in costs] == [job.folder for job in list_jobs(params)]
     assert all(cost.seconds > 0 for cost in costs)
     assert all(cost.memory for cost in costs if cost.job.stage in ("distill", "train", "evaluate"))
 
 
-def test_rl_takes_all_gpus_and_the_teacher_its_own_number(costs):
+def test_rl_takes_all_gpus_and_the_teacher_its_configured_number(costs):
     units = {(cost.job.stage, getattr(cost.job.spec, "H", None)): cost.units for cost in costs}
     assert units["train", 8] == 4
     assert units["distill", None] == 4
@@ -47,8 +47,8 @@ def test_rl_takes_all_gpus_and_the_teacher_its_own_number(costs):
     assert units["data", None] == 0
 
 
-def test_a_job_without_gpus_takes_its_threads(params):
-    params = computing(params, threads=2)
+def test_job_without_gpus_takes_its_threads(params):
+    params = change_compute(params, threads=2)
     costs = estimate_jobs(Estimator(params, unmeasured("cpu", load_shapes(params, {}))))
     assert {cost.units for cost in costs if cost.job.stage == "train"} == {2}
 
@@ -63,56 +63,58 @@ def test_a_job_without_gpus_takes_its_threads(params):
         ({"data/math": 2, "evaluations/math/Qwen2.5-0.5B/base/seed1": 4}, 6),
     ],
 )
-def test_the_longest_chain_follows_what_jobs_read(costs, seconds, length):
+def test_longest_chain_follows_the_inputs_of_jobs(costs, seconds, length):
     timed = [replace(cost, seconds=seconds.get(cost.job.folder, 0.0)) for cost in costs]
     assert longest_chain(timed) == length
 
 
-def test_wall_clock_is_bound_by_work_and_by_the_longest_chain(costs):
+def test_wall_clock_is_bounded_by_total_work_and_by_the_longest_chain(costs):
     work, chain = sum(cost.unit_seconds for cost in costs), longest_chain(costs)
     assert chain < wall_clock(costs, 4) == pytest.approx(work / 4)
     assert wall_clock(costs, 10**6) == chain
 
 
-def test_snapshots_take_disk_and_evaluations(paper_values):
+def test_snapshots_add_disk_space_and_evaluations(paper_values):
     def costs(name):
         paper_values["tables"]["main"]["algorithms"] = [name]
         return {
             cost.job.stage: cost
-            for cost in estimate_jobs(estimator_of(load(paper_values)))
+            for cost in estimate_jobs(make_estimator(load(paper_values)))
             if cost.job.folder.endswith(f"/math/Qwen2.5-0.5B/{name}/seed1")
         }
 
-    plain, with_snapshots = costs("pg"), costs("pg,snapshots=7")
-    assert with_snapshots["train"].disk == pytest.approx(8 * plain["train"].disk)
-    assert with_snapshots["evaluate"].seconds == pytest.approx(8 * plain["evaluate"].seconds)
+    without_snapshots, with_snapshots = costs("pg"), costs("pg,snapshots=7")
+    assert with_snapshots["train"].disk == pytest.approx(8 * without_snapshots["train"].disk)
+    assert with_snapshots["evaluate"].seconds == pytest.approx(
+        8 * without_snapshots["evaluate"].seconds
+    )
 
 
 @pytest.mark.parametrize(
     ("job", "memory", "settings", "remedy"),
     [
-        ("grpo", 24e9, {"micro_batch": 8}, "training.micro_batch smaller, or auto"),
+        ("grpo", 24e9, {"micro_batch": 8}, "lower training.micro_batch, or set it to auto"),
         ("grpo", 6e9, {"micro_batch": 1}, "set training.checkpointing to true"),
         ("grpo", 6e9, {"micro_batch": "auto"}, "set training.checkpointing to true"),
         ("grpo", 3e9, {"micro_batch": 1, "checkpointing": True}, "larger GPUs"),
         ("sft", 6e9, {}, "set sft.checkpointing to true"),
     ],
 )
-def test_what_does_not_fit_is_named_with_a_remedy(paper, job, memory, settings, remedy):
+def test_job_that_does_not_fit_is_named_with_a_remedy(paper, job, memory, settings, remedy):
     training = paper.training.model_copy(update=settings)
-    estimator = estimator_of(paper.model_copy(update={"training": training}), memory)
+    estimator = make_estimator(paper.model_copy(update={"training": training}), memory)
     problems = find_problems(estimator, estimate_jobs(estimator), 4)
     (problem,) = (line for line in problems if f"math, Qwen2.5-0.5B: {job}" in line)
     assert remedy in problem
 
 
 @pytest.mark.parametrize(("gpu", "memory"), [("a6000", 48e9), ("h100", 80e9)])
-def test_the_papers_grid_fits_four_gpus_and_not_two(paper, gpu, memory):
-    estimator = estimator_of(paper, memory, gpu)
+def test_experiments_of_the_paper_fit_four_gpus_and_not_two(paper, gpu, memory):
+    estimator = make_estimator(paper, memory, gpu)
     costs = estimate_jobs(estimator)
     assert find_problems(estimator, costs, 4) == []
     problems = find_problems(estimator, costs, 2)
-    assert any("takes 4 GPUs, and there are 2" in line for line in problems)
+    assert any("needs 4 GPUs, but there are 2" in line for line in problems)
 
 
 def test_auto_is_the_largest_micro_batch_that_fits(paper):
@@ -121,34 +123,36 @@ def test_auto_is_the_largest_micro_batch_that_fits(paper):
     )
     sizes = []
     for memory in (24e9, 48e9, 80e9, float("inf")):
-        estimator = estimator_of(paper, memory)
+        estimator = make_estimator(paper, memory)
         sizes.append(estimator.sized(sft).objective.micro_batch)
         assert estimator.machine.base_memory + estimator.held(sft).total <= 0.92 * memory
     assert sizes == sorted(set(sizes)) and sizes[-1] == 96 // 4
 
 
-def test_ratios_stay_within_the_prompts_and_the_memory_that_there_are(paper):
-    runtimes = rapid_runtimes(estimator_of(paper), "mbpp_plus", "Qwen2.5-0.5B")
+def test_ratios_are_limited_by_prompts_and_memory(paper):
+    runtimes = rapid_runtimes(make_estimator(paper), "mbpp_plus", "Qwen2.5-0.5B")
     assert list(runtimes) == [1, 2, 4, 8, 16]
     assert list(runtimes.values()) == sorted(runtimes.values(), reverse=True)
     mbpp = paper.benchmarks["mbpp_plus"].model_copy(update={"train": 5})
-    few = paper.model_copy(update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}})
-    assert max(rapid_runtimes(estimator_of(few), "mbpp_plus", "Qwen2.5-0.5B")) == 4
-    small = estimator_of(computing(paper, sampler="transformers"), 6e9)
-    assert max(rapid_runtimes(small, "math", "Qwen2.5-0.5B")) < 16
+    with_few_prompts = paper.model_copy(
+        update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}}
+    )
+    assert max(rapid_runtimes(make_estimator(with_few_prompts), "mbpp_plus", "Qwen2.5-0.5B")) == 4
+    with_little_memory = make_estimator(change_compute(paper, sampler="transformers"), 6e9)
+    assert max(rapid_runtimes(with_little_memory, "math", "Qwen2.5-0.5B")) < 16
 
 
 @pytest.mark.parametrize(
     ("runtimes", "ratio"),
     [({1: 10, 2: 8, 4: 7.5}, 2), ({1: 10, 2: 9.5, 4: 1}, 1), ({1: 10, 2: 5, 4: 3}, 4)],
 )
-def test_the_best_ratio_is_the_last_whose_doubling_saved_a_tenth(runtimes, ratio):
+def test_best_ratio_is_the_last_doubling_that_saves_a_tenth(runtimes, ratio):
     assert best_ratio(runtimes) == ratio
 
 
 def test_advice_names_the_largest_micro_batch_and_its_tokens(paper):
-    """Of completions of 2048 tokens, after prompts of 150."""
-    for line in advise(estimator_of(paper)):
+    """Completions have 2048 tokens, after prompts of 150."""
+    for line in advise(make_estimator(paper)):
         size, budget = line.partition("; micro_batch up to ")[2].split(", a token_budget of ")
         assert int(size) >= 1 and int(budget) == int(size) * (150 + 2048)
 
@@ -156,16 +160,16 @@ def test_advice_names_the_largest_micro_batch_and_its_tokens(paper):
 @pytest.mark.parametrize("stage", ["train", "distill", "evaluate"])
 def test_longer_completions_take_longer(paper, stage):
     def seconds(length):
-        costs = estimate_jobs(estimator_of(paper, length=length))
+        costs = estimate_jobs(make_estimator(paper, length=length))
         return sum(cost.seconds for cost in costs if cost.job.stage == stage)
 
     assert seconds(0.5) > seconds(0.1)
 
 
-def test_a_trained_model_takes_its_weights_on_disk(params, costs):
-    """In float32 for the embedded models, in bfloat16 for the paper's."""
-    for size, of_experiment in ((4, estimate_jobs(estimator_of(params))), (2, costs)):
-        cost = next(cost for cost in of_experiment if cost.key[2] == "pg")
+def test_trained_model_takes_the_disk_space_of_its_weights(params, costs):
+    """Embedded models have float32 weights, the paper's have bfloat16 weights."""
+    for size, experiment_costs in ((4, estimate_jobs(make_estimator(params))), (2, costs)):
+        cost = next(cost for cost in experiment_costs if cost.key[2] == "pg")
         shapes = load_shapes(params, {}) | published()
         weights = size * shapes[cost.key[1]].parameters
         assert cost.disk == pytest.approx(weights, rel=0.05)

@@ -1,4 +1,4 @@
-"""Shares of groups that are run and drawn anew, by the objectives' own rule; longest completions."""
+"""Expected shares of groups with a gradient, resampled groups, and longest completions."""
 
 from dataclasses import replace
 
@@ -9,12 +9,12 @@ import torch
 from rapid.algorithms.names import parse
 from rapid.cost.expected import Expected, expect
 from rapid.cost.work import run_share, sampling_rounds
-from tests.cost.conftest import EXPECTED, spec_of
+from tests.cost.conftest import EXPECTED, make_spec
 
 
 @pytest.fixture(scope="module")
 def rewards() -> torch.Tensor:
-    """Of 20000 groups of 4 whose solve rates differ, (20000, 4)."""
+    """Rewards of 20000 groups of 4 with different solve rates, (20000, 4)."""
     generator = torch.Generator().manual_seed(0)
     rates = torch.rand(20000, 1, generator=generator) ** 2
     return (torch.rand(20000, 4, generator=generator) < rates).float()
@@ -24,8 +24,8 @@ def rewards() -> torch.Tensor:
     "name", ["pg", "pg-H2", "grpo", "grpo-H4", "rapid-H4", "rapid-H16", "rapid-H4,weighted=false",
              "rapid-H4,baseline=none", "rapid-H4,eta=0.5"],
 )  # fmt: skip
-def test_the_share_of_groups_that_is_run_is_the_objectives(params, rewards, name):
-    spec = spec_of(params, name)
+def test_share_of_groups_with_a_gradient_is_that_of_the_objective(params, rewards, name):
+    spec = make_spec(params, name)
     contributes = parse(name).algorithm.have_gradient
     shares = [
         contributes(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
@@ -38,31 +38,33 @@ def test_the_share_of_groups_that_is_run_is_the_objectives(params, rewards, name
 
 
 @pytest.mark.parametrize(("groups", "n_step", "H"), [(1, 4, 1), (8, 32, 1), (8, 4, 8)])
-def test_dapo_draws_as_many_groups_as_in_a_simulation(params, groups, n_step, H):
-    spec = spec_of(params, "dapo").model_copy(update={"n_step": n_step, "H": H})
+def test_dapo_samples_as_many_groups_as_a_simulation(params, groups, n_step, H):
+    spec = make_spec(params, "dapo").model_copy(update={"n_step": n_step, "H": H})
     generator = torch.Generator().manual_seed(1)
-    alive = torch.rand(3, 20000, groups, generator=generator) < EXPECTED.signal
-    dead, drawn, rounds = torch.ones(20000, groups, dtype=torch.bool), 0.0, 0.0
-    for number in range(3):
-        drawn += dead.float().sum(1).mean().item()
-        rounds += dead.any(1).float().mean().item()
-        dead &= ~alive[number]
-    assert sampling_rounds(spec, EXPECTED) == pytest.approx((rounds, drawn), rel=0.02)
-    assert run_share(spec, EXPECTED) == pytest.approx(1 - dead.float().mean().item(), rel=0.01)
+    has_signal = torch.rand(3, 20000, groups, generator=generator) < EXPECTED.signal
+    without_signal, sampled, rounds = torch.ones(20000, groups, dtype=torch.bool), 0.0, 0.0
+    for round_number in range(3):
+        sampled += without_signal.float().sum(1).mean().item()
+        rounds += without_signal.any(1).float().mean().item()
+        without_signal &= ~has_signal[round_number]
+    assert sampling_rounds(spec, EXPECTED) == pytest.approx((rounds, sampled), rel=0.02)
+    assert run_share(spec, EXPECTED) == pytest.approx(
+        1 - without_signal.float().mean().item(), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
-def test_the_longest_agrees_with_drawn_lengths(spread):
-    """Of which the spread is the standard deviation over the mean."""
+def test_longest_completion_agrees_with_simulated_lengths(spread):
+    """The spread is the standard deviation over the mean."""
     rng = np.random.default_rng(0)
-    drawn = 200 * (1 - spread + spread * rng.exponential(size=(20000, 16)))
-    assert drawn.std() / drawn.mean() == pytest.approx(spread, rel=0.01)
+    lengths = 200 * (1 - spread + spread * rng.exponential(size=(20000, 16)))
+    assert lengths.std() / lengths.mean() == pytest.approx(spread, rel=0.01)
     expected = Expected(limit=20000, length=200, spread=spread)
-    assert expected.longest(16) == pytest.approx(drawn.max(1).mean(), rel=0.01)
+    assert expected.longest(16) == pytest.approx(lengths.max(1).mean(), rel=0.01)
     assert expected.longest(1) == pytest.approx(200)
 
 
-def test_the_longest_grows_with_the_batch_and_ends_at_the_limit():
+def test_longest_completion_grows_with_the_batch_up_to_the_limit():
     expected = Expected(limit=2048, length=512, spread=1.0)
     longest = [expected.longest(n) for n in (1, 2, 4, 8, 64, 512, 10**6)]
     assert longest == sorted(longest) and longest[-1] == 2048

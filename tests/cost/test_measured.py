@@ -1,4 +1,4 @@
-"""Rates from runs, and predictions of runs that they were not fitted to."""
+"""Rates fitted to runs, and predictions of other runs."""
 
 import json
 
@@ -14,25 +14,27 @@ from rapid.cost.measured import fit, read_runs
 from rapid.cost.memory import with_passes
 from rapid.cost.shapes import load_shapes
 from rapid.cost.work import train_work
-from tests.cost.conftest import EXPECTED, USER, Law, computing, spec_of, write_run
+from tests.cost.conftest import EXPECTED, USER, TimeLaw, change_compute, make_spec, write_run
 
 ALGORITHMS = ["sft", "pg", "grpo", "naive-grpo", "dapo", "rapid-H2", "rapid-H4", "rapid-H16"]
 
 
-def write_runs(root, params, algorithms=ALGORITHMS, seeds=(1,), **options):
+def write_and_read_runs(root, params, algorithms=ALGORITHMS, seeds=(1,), **options):
+    """Write a run of each algorithm and seed, and read all runs."""
     for seed in seeds:
         for name in algorithms:
-            write_run(root, params, spec_of(params, name, seed=seed), **options)
+            write_run(root, params, make_spec(params, name, seed=seed), **options)
     return read_runs(root, params)
 
 
-def fit_to(runs, params):
+def fit_machine(runs, params):
+    """Fit rates to runs."""
     return fit(runs, load_shapes(params, {}), USER)
 
 
 def predict(runs, fitted, params):
-    """Return seconds of each run, of which only its spec and number of steps are looked at."""
-    machine = fit_to(fitted, params)
+    """Predict the seconds of each run from its spec and number of steps alone."""
+    machine = fit_machine(fitted, params)
     estimator = Estimator(params, machine, USER)
 
     def runtime(run):
@@ -42,80 +44,82 @@ def predict(runs, fitted, params):
     return runs.apply(runtime, axis=1)
 
 
-def test_the_fitted_runs_take_what_they_took(params, tmp_path):
-    """All of them together: each phase of RL has one factor, and each of imitation."""
-    runs = write_runs(tmp_path, params)
+def test_predictions_of_the_fitted_runs_equal_their_times(params, tmp_path):
+    """The totals agree, since each phase of RL and of imitation has one fitted factor."""
+    runs = write_and_read_runs(tmp_path, params)
     predicted = predict(runs, runs, params)
     for imitates in (True, False):
-        of_loop = runs.imitates == imitates
-        assert predicted[of_loop].sum() == pytest.approx(runs.total[of_loop].sum(), rel=1e-4)
+        of_kind = runs.imitates == imitates
+        assert predicted[of_kind].sum() == pytest.approx(runs.total[of_kind].sum(), rel=1e-4)
 
 
-def test_runs_show_what_nobody_knows_beforehand(params, tmp_path):
-    machine = fit_to(write_runs(tmp_path, params), params)
+def test_lengths_signal_and_verdict_times_are_taken_from_runs(params, tmp_path):
+    machine = fit_machine(write_and_read_runs(tmp_path, params), params)
     expected = Estimator(params, machine, USER).expect("math", "tiny-qwen2")
     for name in ("length", "signal", "rewarded", "kept"):
         assert getattr(expected, name) == pytest.approx(getattr(EXPECTED, name)), name
-    assert machine.verdict["math"] == pytest.approx(Law().verdict, rel=0.01)
+    assert machine.verdict["math"] == pytest.approx(TimeLaw().verdict, rel=0.01)
 
 
-def test_a_process_holds_more_than_its_model_explains(params, tmp_path):
-    machine = fit_to(write_runs(tmp_path, params, ["pg"], peak_memory_mb=900.0), params)
-    explained = Estimator(params, machine, USER).held(spec_of(params, "pg")).total
+def test_unexplained_memory_of_a_process_is_base_memory(params, tmp_path):
+    machine = fit_machine(
+        write_and_read_runs(tmp_path, params, ["pg"], peak_memory_mb=900.0), params
+    )
+    explained = Estimator(params, machine, USER).held(make_spec(params, "pg")).total
     assert machine.base_memory == pytest.approx(900e6 - explained)
-    assert fit_to(write_runs(tmp_path, params, ["pg"]), params).base_memory == 0
+    assert fit_machine(write_and_read_runs(tmp_path, params, ["pg"]), params).base_memory == 0
 
 
 @pytest.mark.parametrize(
     ("compute", "verdict"), [({"processes": 2}, 2e-3), ({"threads": 2}, VERDICTS["math"])]
 )
-def test_a_verdict_is_of_one_process_and_not_measured_beside_sampling(
+def test_verdict_time_is_per_process_and_unknown_when_graded_while_sampling(
     params, tmp_path, compute, verdict
 ):
-    runs = write_runs(tmp_path, computing(params, **compute))
-    assert fit_to(runs, params).verdict["math"] == pytest.approx(verdict, rel=0.01)
+    runs = write_and_read_runs(tmp_path, change_compute(params, **compute))
+    assert fit_machine(runs, params).verdict["math"] == pytest.approx(verdict, rel=0.01)
 
 
-def test_where_no_rl_run_shows_a_length_it_is_a_share_of_the_limit(params, tmp_path):
-    write_run(tmp_path, params, spec_of(params, "sft", "mbpp_plus"))
-    machine = fit_to(write_runs(tmp_path, params), params)
+def test_length_without_rl_runs_is_a_share_of_the_limit(params, tmp_path):
+    write_run(tmp_path, params, make_spec(params, "sft", "mbpp_plus"))
+    machine = fit_machine(write_and_read_runs(tmp_path, params), params)
     expected = Estimator(params, machine).expect("mbpp_plus", "tiny-qwen2")
     assert (expected.limit, expected.length) == (80, 20)
 
 
 @pytest.mark.parametrize("draw", range(5))
-def test_the_total_of_other_runs_is_within_a_quarter(params, tmp_path, draw):
-    """Fitted to three runs of one seed that each are up to 10 % faster or slower."""
+def test_total_of_other_runs_is_predicted_within_a_quarter(params, tmp_path, draw):
+    """Rates are fitted to three runs of one seed with up to 10 % of noise."""
     noise = np.random.default_rng(draw)
-    runs = write_runs(tmp_path, params, seeds=(1, 2, 3), noise=noise)
+    runs = write_and_read_runs(tmp_path, params, seeds=(1, 2, 3), noise=noise)
     is_fitted = (runs.seed == 1) & runs.algorithm.isin(["sft", "pg", "rapid-H4"])
     predicted = predict(runs[~is_fitted], runs[is_fitted], params)
     assert 0.75 < predicted.sum() / runs.total[~is_fitted].sum() < 1.25
 
 
-def test_the_spec_of_a_run_counts_and_not_todays_parameters(params, values, tmp_path):
-    write_runs(tmp_path, params, ["rapid-H4"])
+def test_spec_of_a_run_counts_and_not_the_current_parameters(params, values, tmp_path):
+    write_and_read_runs(tmp_path, params, ["rapid-H4"])
     values["training"]["epochs"], values["benchmarks"]["math"]["n_step"] = 5, 8
     (spec,) = read_runs(tmp_path, load(values)).spec
     assert (spec.n_step, spec.training.epochs) == (4, 1)
 
 
 @pytest.mark.parametrize("algorithm", ["pg", "sft"])
-def test_a_model_without_runs_takes_the_factors_and_lengths_of_all(params, tmp_path, algorithm):
-    machine = fit_to(write_runs(tmp_path, params), params)
+def test_model_without_runs_takes_factors_and_lengths_of_all_runs(params, tmp_path, algorithm):
+    machine = fit_machine(write_and_read_runs(tmp_path, params), params)
     estimator, models = Estimator(params, machine, USER), ["tiny-qwen2-wide", "tiny-qwen2"]
     assert estimator.expect("math", models[0]) == estimator.expect("math", models[1])
     wide, narrow = (
-        machine.seconds(train_work(spec_of(params, algorithm, model=model), 64, EXPECTED))
+        machine.seconds(train_work(make_spec(params, algorithm, model=model), 64, EXPECTED))
         for model in models
     )
     assert wide["backpropagation"] > narrow["backpropagation"]
-    assert wide["other"] == narrow["other"]  # none in imitation
+    assert wide["other"] == narrow["other"]  # imitation has none
 
 
-def test_a_run_with_auto_has_the_micro_batch_that_it_found(params, tmp_path):
+def test_run_with_automatic_micro_batch_has_the_size_that_it_used(params, tmp_path):
     auto = params.training.model_copy(update={"micro_batch": "auto"})
-    spec = spec_of(params.model_copy(update={"training": auto}), "pg")
+    spec = make_spec(params.model_copy(update={"training": auto}), "pg")
     write_run(tmp_path, params, with_passes(spec, 2), pass_completions=2)
     (manifest,) = tmp_path.rglob("manifest.json")
     values = json.loads(manifest.read_text())
@@ -125,23 +129,23 @@ def test_a_run_with_auto_has_the_micro_batch_that_it_found(params, tmp_path):
 
 
 def test_runs_without_a_runtime_are_left_out(params, tmp_path):
-    write_run(tmp_path, params, spec_of(params, "grpo"), runtime=None, note="no grader")
-    assert list(write_runs(tmp_path, params, ["pg"]).algorithm) == ["pg"]
+    write_run(tmp_path, params, make_spec(params, "grpo"), runtime=None, note="no grader")
+    assert list(write_and_read_runs(tmp_path, params, ["pg"]).algorithm) == ["pg"]
 
 
 def test_runs_of_two_machines_are_refused(params, tmp_path):
-    write_runs(tmp_path, params, ["pg"])
+    write_and_read_runs(tmp_path, params, ["pg"])
     with pytest.raises(BadInput, match="2 machines"):
-        write_runs(tmp_path, params, ["grpo"], hardware="another machine")
+        write_and_read_runs(tmp_path, params, ["grpo"], hardware="another machine")
 
 
 def test_supervised_runs_alone_are_not_enough(params, tmp_path):
-    with pytest.raises(BadInput, match="sampling was not measured"):
-        fit_to(write_runs(tmp_path, params, ["sft"]), params)
+    with pytest.raises(BadInput, match="the speed of sampling is unknown"):
+        fit_machine(write_and_read_runs(tmp_path, params, ["sft"]), params)
 
 
-def test_files_of_another_form_are_refused(params, tmp_path):
-    write_runs(tmp_path, params, ["pg"])
+def test_invalid_run_files_are_refused(params, tmp_path):
+    write_and_read_runs(tmp_path, params, ["pg"])
     (path,) = tmp_path.rglob("manifest.json")
     manifest = json.loads(path.read_text())
     del manifest["spec"]["compute"]

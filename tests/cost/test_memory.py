@@ -1,4 +1,4 @@
-"""Bytes of a process and on disk."""
+"""Memory of a process."""
 
 from dataclasses import replace
 
@@ -7,32 +7,32 @@ import pytest
 from rapid.cost.memory import USABLE, job_memory
 from rapid.cost.shapes import published
 from rapid.cost.work import processes
-from tests.cost.conftest import EXPECTED, computing, spec_of
+from tests.cost.conftest import EXPECTED, change_compute, make_spec
 
 SHAPE = published()["Qwen2.5-0.5B"]
 LONG = replace(EXPECTED, length=512, spread=1.0, prompt=150)
 
 
-def test_adam_in_float32_holds_four_numbers_a_parameter(params):
-    held = job_memory(spec_of(params, "pg"), SHAPE, EXPECTED)
+def test_adam_in_float32_holds_four_numbers_per_parameter(params):
+    held = job_memory(make_spec(params, "pg"), SHAPE, EXPECTED)
     assert held.state == SHAPE.parameters * 16
 
 
-def test_zero_shares_out_gradients_and_state(paper):
-    spec = computing(spec_of(paper, "pg"), processes=4)
-    alone = job_memory(computing(spec, processes=1), SHAPE, LONG).state
+def test_zero_divides_gradients_and_optimizer_state_among_processes(paper):
+    spec = change_compute(make_spec(paper, "pg"), processes=4)
+    on_one_process = job_memory(change_compute(spec, processes=1), SHAPE, LONG).state
     shared = job_memory(spec, SHAPE, LONG).state
-    assert alone - shared == pytest.approx(3 / 4 * SHAPE.parameters * (2 + 8 + 4))
+    assert on_one_process - shared == pytest.approx(3 / 4 * SHAPE.parameters * (2 + 8 + 4))
 
 
-def test_the_reference_is_one_more_set_of_weights(paper):
-    grpo, pg = (job_memory(spec_of(paper, n), SHAPE, LONG).state for n in ("grpo", "pg"))
+def test_reference_policy_adds_a_set_of_weights(paper):
+    grpo, pg = (job_memory(make_spec(paper, n), SHAPE, LONG).state for n in ("grpo", "pg"))
     assert grpo - pg == 2 * SHAPE.parameters
 
 
 @pytest.mark.parametrize("memory", [24e9, 48e9, 80e9])
-def test_the_largest_micro_batch_fits_and_one_more_completion_does_not(paper, memory):
-    spec = spec_of(paper, "rapid-H4").model_copy(update={"n_step": 256})
+def test_largest_micro_batch_fits_and_one_more_completion_does_not(paper, memory):
+    spec = make_spec(paper, "rapid-H4").model_copy(update={"n_step": 256})
     room = USABLE * memory
     largest = job_memory(spec, SHAPE, LONG).most_completions(room)
 
@@ -43,20 +43,20 @@ def test_the_largest_micro_batch_fits_and_one_more_completion_does_not(paper, me
     assert needed(largest) <= room < needed(largest + 1)
 
 
-def test_where_the_weights_do_not_fit_nothing_does(paper):
-    big = published()["Qwen2.5-32B"]
-    assert job_memory(spec_of(paper, "pg"), big, LONG).most_completions(48e9) == 0
+def test_no_completion_fits_where_the_weights_do_not(paper):
+    largest_model = published()["Qwen2.5-32B"]
+    assert job_memory(make_spec(paper, "pg"), largest_model, LONG).most_completions(48e9) == 0
 
 
-def test_a_process_with_one_completion_of_a_step_holds_no_more(paper):
-    """N_step 4 on 4 processes: the micro-batch of 4 is never full."""
-    spec = spec_of(paper, "pg", "mbpp_plus")
+def test_process_holds_only_its_completions_of_a_step(paper):
+    """With N_step = 4 on 4 processes the micro-batch of 4 is never full."""
+    spec = make_spec(paper, "pg", "mbpp_plus")
     assert processes(spec) == spec.n_step == 4
     assert job_memory(spec, SHAPE, LONG).completions == 1
 
 
-def test_a_larger_inference_batch_holds_more_keys_and_values(paper):
+def test_larger_inference_batch_holds_more_keys_and_values(paper):
     small, large = (
-        job_memory(spec_of(paper, f"rapid-H{h}"), SHAPE, LONG).sampling for h in (2, 16)
+        job_memory(make_spec(paper, f"rapid-H{h}"), SHAPE, LONG).sampling for h in (2, 16)
     )
     assert large == pytest.approx(8 * small)

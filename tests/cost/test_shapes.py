@@ -1,4 +1,4 @@
-"""Shapes of models."""
+"""Sizes of models: published, embedded, and read from a config."""
 
 import json
 
@@ -8,7 +8,7 @@ from rapid.artifacts.files import BadInput
 from rapid.config.params import load
 from rapid.cost.shapes import from_config, load_shapes, published
 
-PARAMETERS = {  # as the models' cards say
+PARAMETERS = {  # from the model cards
     "Qwen2.5-0.5B": 0.494e9,
     "Qwen2.5-1.5B": 1.544e9,
     "Qwen2.5-32B": 32.76e9,
@@ -19,11 +19,11 @@ PARAMETERS = {  # as the models' cards say
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_published_models_have_their_published_parameters(name):
+def test_published_models_have_their_published_parameter_counts(name):
     assert published()[name].parameters == pytest.approx(PARAMETERS[name], rel=2e-3)
 
 
-def test_a_made_model_has_the_parameters_that_transformers_counts(params):
+def test_embedded_model_has_the_parameters_that_transformers_counts(params):
     from types import SimpleNamespace
 
     from rapid.embedded_models.architectures import build_model
@@ -53,7 +53,7 @@ def test_sources_of_known_models_are_recognised(paper_values, source):
     assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"] in published().values()
 
 
-def test_the_size_of_an_unknown_model_is_asked_for_and_can_be_given(paper_values, tmp_path):
+def test_unknown_model_needs_a_config_file(paper_values, tmp_path):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": "someone/Llama-3.2-11B"}
     params = load(paper_values)
     with pytest.raises(BadInput, match=r"Llama-3.2-11B.*--config Qwen2.5-0.5B=FILE"):
@@ -68,12 +68,12 @@ def test_the_size_of_an_unknown_model_is_asked_for_and_can_be_given(paper_values
     assert (shape.kv_heads, shape.head_dim, shape.tied) == (4, 64, True)
 
 
-def test_a_folder_tells_its_own_size(paper_values, toy_model):
+def test_size_of_a_local_model_is_read_from_its_folder(paper_values, toy_model):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": str(toy_model)}
     assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"].layers == 1
 
 
-def test_a_file_that_is_no_models_config_is_refused(tmp_path):
+def test_file_that_is_no_model_config_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"hidden_size": 8, "num_attention_heads": 2}')
     with pytest.raises(BadInput, match="num_hidden_layers is missing"):

@@ -1,7 +1,6 @@
-"""A SLURM of its own on this machine, with several nodes of one core each: for tests, as root.
+"""Runs SLURM on this machine for tests, as root, with several nodes of one core each.
 
-The daemons run from one folder: their configuration, their keys, their logs. Nothing outside it
-changes.
+The configuration, keys and logs of the daemons are in one folder. Nothing outside it changes.
 """
 
 import os
@@ -17,9 +16,8 @@ from tests.subprocesses import wait_for
 
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
-# No cgroups and no accounting: neither is to be had in every container. Finished jobs stay in
-# squeue for MinJobAge seconds, which is where Snakemake looks for them. slurm.conf wants a line for
-# each of these.
+# There are no cgroups and no accounting, which some containers lack. Snakemake looks for finished jobs
+# in squeue, where they stay for MinJobAge seconds. slurm.conf needs a line for each setting.
 SETTINGS = """
 ClusterName=test SlurmctldHost={host} SlurmUser=root AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket ProctrackType=proctrack/linuxproc TaskPlugin=task/none
@@ -37,41 +35,43 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def missing() -> str:
-    """Why there can be no SLURM here; "" where there can."""
-    absent = [name for name in (*DAEMONS, *COMMANDS) if shutil.which(name) is None]
-    if absent:
-        return f"no {', '.join(absent)}: apt-get install slurm-wlm munge"
+def describe_missing() -> str:
+    """Return the reason why SLURM cannot run on this machine; "" if it can."""
+    missing_programs = [name for name in (*DAEMONS, *COMMANDS) if shutil.which(name) is None]
+    if missing_programs:
+        return f"no {', '.join(missing_programs)}: apt-get install slurm-wlm munge"
     return "" if os.geteuid() == 0 else "SLURM's daemons want root"
 
 
 @contextmanager
-def running(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
-    """Meanwhile SLURM runs; its environment: SLURM_CONF, and a PATH with commands that know it."""
+def run_slurm(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
+    """Run SLURM during the block; yield its environment: SLURM_CONF, and a PATH with its commands."""
     folder.mkdir(parents=True)
     (folder / "state").mkdir()
     key = folder / "munge.key"
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o400)
-    port = _free_ports(nodes + 1)
+    first_port = _find_free_ports(nodes + 1)
     configuration = folder / "slurm.conf"
-    ports = {"port": port, "first": port + 1, "last": port + nodes}
-    text = "\n".join(SETTINGS.split()) + NODES
-    text = text.format(host=socket.gethostname(), folder=folder, nodes=nodes, **ports)
-    configuration.write_text(text)
+    ports = {"port": first_port, "first": first_port + 1, "last": first_port + nodes}
+    configuration_text = "\n".join(SETTINGS.split()) + NODES
+    configuration_text = configuration_text.format(
+        host=socket.gethostname(), folder=folder, nodes=nodes, **ports
+    )
+    configuration.write_text(configuration_text)
     munged = ["munged", "--foreground", "--force", f"--socket={folder}/munge.socket"]
     munged += [f"--{name}-file={folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
-    environment["PATH"] = f"{_commands(folder, configuration)}:{os.environ['PATH']}"
+    environment["PATH"] = f"{_write_commands(folder, configuration)}:{os.environ['PATH']}"
     daemons = []
     try:
-        daemons.append(_start(munged, folder))
+        daemons.append(_start_daemon(munged, folder))
         wait_for(lambda: (folder / "munge.socket").exists())
-        daemons.append(_start(["slurmctld", "-D", "-f", str(configuration)], folder))
+        daemons.append(_start_daemon(["slurmctld", "-D", "-f", str(configuration)], folder))
         for number in range(1, nodes + 1):
             command = ["slurmd", "-D", "-f", str(configuration), "-N", f"node{number}"]
-            daemons.append(_start(command, folder))
-        wait_for(lambda: _idle(environment) == nodes, every=0.2)
+            daemons.append(_start_daemon(command, folder))
+        wait_for(lambda: _count_idle_nodes(environment) == nodes, interval=0.2)
         yield environment
     finally:
         subprocess.run(["scancel", "--user=root"], env=environment, check=False)
@@ -84,8 +84,8 @@ def running(folder: Path, nodes: int) -> Iterator[dict[str, str]]:
                 daemon.kill()
 
 
-def _commands(folder: Path, configuration: Path) -> Path:
-    """Commands that know the configuration: within a job the variable that names it is dropped."""
+def _write_commands(folder: Path, configuration: Path) -> Path:
+    """Write commands that set SLURM_CONF, because SLURM removes the variable within jobs."""
     commands = folder / "bin"
     commands.mkdir()
     for name in COMMANDS:
@@ -97,19 +97,19 @@ def _commands(folder: Path, configuration: Path) -> Path:
     return commands
 
 
-def _start(command: list[str], folder: Path) -> subprocess.Popen:
+def _start_daemon(command: list[str], folder: Path) -> subprocess.Popen:
     with open(folder / "daemons.log", "ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
-def _idle(environment: dict[str, str]) -> int:
+def _count_idle_nodes(environment: dict[str, str]) -> int:
     command = ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return len(ended.stdout.split())
 
 
-def _free_ports(count: int) -> int:
-    """The first of `count` consecutive ports that nobody listens on."""
+def _find_free_ports(count: int) -> int:
+    """Return the first of `count` consecutive free ports."""
     for first in range(20_000 + os.getpid() % 10_000, 60_000, count):
         sockets = [socket.socket() for _ in range(count)]
         try:

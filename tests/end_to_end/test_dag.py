@@ -1,4 +1,4 @@
-"""The whole DAG at experiments/ci.yaml size: its tables are made, and a change plans what it reaches."""
+"""The complete DAG at the size of experiments/ci.yaml: its results, and the jobs that changes plan."""
 
 import json
 import os
@@ -62,10 +62,10 @@ def checkout(tmp_path_factory) -> Path:
 
 
 def run_snakemake(folder: Path, *targets: str, overlays=(), options=(), status=0) -> str:
-    """Run Snakemake as from an environment that is not activated; return its output."""
-    programs = os.environ["PATH"].split(os.pathsep)
-    programs = [path for path in programs if path != str(Path(sys.executable).parent)]
-    variables = {"PATH": os.pathsep.join(programs), "PYTHONPATH": ""}
+    """Run Snakemake as from a shell without an activated environment; return its output."""
+    search_path = os.environ["PATH"].split(os.pathsep)
+    search_path = [path for path in search_path if path != str(Path(sys.executable).parent)]
+    variables = {"PATH": os.pathsep.join(search_path), "PYTHONPATH": ""}
     files = ["params.yaml", *(f"experiments/{name}.yaml" for name in overlays)]
     command = ["-m", "snakemake", "--cores", 4, "--nocolor", *options, "--configfile", *files]
     ended = python(*command, "--", *targets, folder=folder, status=status, **variables)
@@ -76,13 +76,13 @@ def run_rapid(folder: Path, *command: str) -> str:
     return python("-m", "rapid", *command, folder=folder, PYTHONPATH=str(folder)).stdout
 
 
-def rule_names(output: str) -> list[str]:
+def list_rules(output: str) -> list[str]:
     """Return the rules that Snakemake plans or ran, a name for each job."""
     return re.findall(r"^(?:rule|\[ *\d+/\d+\]) (\w+)", output, re.MULTILINE)
 
 
 @contextmanager
-def edited(path: Path, old: str, new: str) -> Iterator[None]:
+def edit_file(path: Path, old: str, new: str) -> Iterator[None]:
     """Replace a text in a file for a while."""
     before = path.read_text()
     assert old in before
@@ -93,7 +93,7 @@ def edited(path: Path, old: str, new: str) -> Iterator[None]:
         path.write_text(before)
 
 
-def file_states(folder: Path) -> dict[str, tuple[int, int] | None]:
+def read_file_states(folder: Path) -> dict[str, tuple[int, int] | None]:
     """Return the time and size of every file, and the folders, but for caches."""
     states = {}
     for path in folder.rglob("*"):
@@ -107,7 +107,7 @@ def read_json(*parts: object) -> dict:
     return json.loads(Path(*parts).read_text())
 
 
-def test_every_run_leaves_its_small_files_and_a_model(checkout):
+def test_every_run_leaves_its_records_and_a_model(checkout):
     for run in RUNS:
         folder, evaluation_folder = checkout / run.folder, checkout / run.evaluation
         summary, manifest = read_json(folder, "summary.json"), read_json(folder, "manifest.json")
@@ -131,24 +131,26 @@ def test_every_run_leaves_its_small_files_and_a_model(checkout):
     "name, data", [("rapid-H4", "data/{}/train.jsonl"), ("sft", "distilled/{}/samples.jsonl")]
 )
 def test_a_run_repeated_from_its_manifest_gives_the_same_steps_and_weights(checkout, name, data):
-    """RL samples; sft always has a gradient, which RL at this size may not have."""
+    """The RL run tests sampling. Only sft is sure to have a gradient at this size."""
     times = {"seconds", "sampling", "grading", "backpropagation", "sync"}
-    run, again = f"runs/mbpp_plus/tiny-qwen2/{name}/seed1", f"again/{name}"
+    run, repeated_folder = f"runs/mbpp_plus/tiny-qwen2/{name}/seed1", f"again/{name}"
     command = ["train", "--spec", f"{run}/manifest.json", "--model", "models/tiny-qwen2"]
-    run_rapid(checkout, *command, "--data", data.format("mbpp_plus"), "--out", again)
+    run_rapid(checkout, *command, "--data", data.format("mbpp_plus"), "--out", repeated_folder)
     steps, repeated = (
         [step.model_dump(exclude=times) for step in read_jsonl(folder / "steps.jsonl", StepRecord)]
-        for folder in (checkout / run, checkout / again)
+        for folder in (checkout / run, checkout / repeated_folder)
     )
     assert steps == repeated
-    digests = [sha256_file(checkout / folder / "model" / WEIGHTS) for folder in (run, again)]
+    digests = [
+        sha256_file(checkout / folder / "model" / WEIGHTS) for folder in (run, repeated_folder)
+    ]
     assert digests[0] == digests[1]
     if name == "sft":
         assert all(step["gradient_norm"] > 0 for step in steps)
         assert digests[0] != sha256_file(checkout / "models/tiny-qwen2" / WEIGHTS)
 
 
-def test_snakemake_s_report_shows_every_table_and_figure(checkout):
+def test_the_report_of_snakemake_shows_every_table_and_figure(checkout):
     page = checkout / "snakemake.html"
     run_snakemake(checkout, options=("--report", page.name))
     text = page.read_text()
@@ -164,27 +166,27 @@ def test_snakemake_s_report_shows_every_table_and_figure(checkout):
 
 
 def test_the_fork_server_was_ready(checkout):
-    """Without it every job starts by itself, and none fails."""
+    """Without the fork server no job would fail, but each would start slowly."""
     assert "Traceback" not in (checkout / "logs/warm.log").read_text()
 
 
-def test_snakemake_looks_for_a_job_when_one_has_ended_and_not_every_second(checkout):
+def test_snakemake_selects_jobs_when_one_has_ended_and_not_every_second(checkout):
     output = checkout.with_suffix(".log").read_text()
     assert 0 < output.count("Ready jobs: ") <= 2 * output.count("Finished jobid: ")
 
 
-def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout):
-    """RAPID's runs and their evaluations, the evaluation, and the report."""
+def test_a_changed_eta_and_a_lost_evaluation_plan_the_affected_jobs(checkout):
+    """They plan RAPID's runs and their evaluations, the lost evaluation, and the report."""
     runs = [run for run in RUNS if run.algorithm.startswith("rapid")]
     evaluation = checkout / "evaluations/math/tiny-qwen2/sft/seed1/evaluation.json"
-    evaluation.rename(aside := evaluation.with_suffix(".aside"))
+    evaluation.rename(moved_evaluation := evaluation.with_suffix(".aside"))
     try:
-        with edited(checkout / "params.yaml", "eta: 2.0", "eta: 3.0"):
+        with edit_file(checkout / "params.yaml", "eta: 2.0", "eta: 3.0"):
             output = run_snakemake(checkout, TABLES, options=("-n", "--verbose"))
     finally:
-        aside.rename(evaluation)
+        moved_evaluation.rename(evaluation)
     expected = ["train", "evaluate"] * len(runs) + ["evaluate", "report"]
-    assert sorted(rule_names(output)) == sorted(expected)
+    assert sorted(list_rules(output)) == sorted(expected)
     pattern = r"output: (runs/\S+)/manifest.json.*?priority: (\d+)$"
     priorities = {name: int(n) for name, n in re.findall(pattern, output, re.M | re.S)}
     plan = Plan(PARAMS)
@@ -192,28 +194,28 @@ def test_a_changed_eta_and_a_lost_evaluation_plan_what_they_reach(checkout):
 
 
 def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checkout):
-    with edited(checkout / PROMPT, "Solution", "Answer"):
+    with edit_file(checkout / PROMPT, "Solution", "Answer"):
         output = run_snakemake(checkout, TABLES, options=("-n",))
     runs = [run for run in RUNS if run.benchmark == "math"]
     expected = ["demonstrate", "evaluate", "report", *["train", "evaluate"] * len(runs)]
-    assert sorted(rule_names(output)) == sorted(expected)
+    assert sorted(list_rules(output)) == sorted(expected)
     jobs = [line for line in output.splitlines() if line.startswith("rule ")]
     assert jobs and all("/math" in line or "reports" in line for line in jobs)
-    assert f"made with other code: {PROMPT}" in output
+    assert f"code has changed: {PROMPT}" in output
 
 
-def test_an_accepted_change_of_code_plans_the_report_alone(checkout, tmp_path):
+def test_an_accepted_change_of_code_plans_only_the_report(checkout, tmp_path):
     run, copy = "runs/math/tiny-qwen2/rapid-H4/seed1", tmp_path / "copy"
     shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("rapid-warm"))  # sockets
-    with edited(copy / PROMPT, "Solution", "Answer"):
+    with edit_file(copy / PROMPT, "Solution", "Answer"):
         assert f"accepted: {run}" in run_rapid(copy, "accept")
-        assert rule_names(run_snakemake(copy, TABLES, options=("-n",))) == ["report"]
+        assert list_rules(run_snakemake(copy, TABLES, options=("-n",))) == ["report"]
     [note] = read_json(copy, run, "manifest.json")["accepted"]
     assert list(note["was"]) == [PROMPT]
 
 
 def test_a_wrong_value_ends_before_any_job(checkout):
-    with edited(checkout / "params.yaml", "eta: 2.0", "eta: -1"):
+    with edit_file(checkout / "params.yaml", "eta: 2.0", "eta: -1"):
         output = run_snakemake(checkout, TABLES, status=1)
     assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
     assert "Building DAG" not in output
@@ -221,23 +223,25 @@ def test_a_wrong_value_ends_before_any_job(checkout):
 
 
 class TestExperiment:
-    """Another eta, from the default's SFT, under a name of its own."""
+    """An experiment with another eta, which starts from the default's SFT."""
 
     @pytest.fixture(scope="class")
-    def default_states(self, checkout):
-        """The files of the default, before the experiment was run."""
-        states = file_states(checkout)
+    def states_of_default(self, checkout):
+        """The states of the default's files before the experiment was run."""
+        states = read_file_states(checkout)
         run_snakemake(checkout, "all", overlays=("eta",))
         return states
 
-    def test_it_changes_no_file_of_the_default(self, checkout, default_states):
-        after = file_states(checkout)
-        assert {path: after.get(path) for path in default_states} == default_states
+    def test_an_experiment_changes_no_file_of_the_default(self, checkout, states_of_default):
+        after = read_file_states(checkout)
+        assert {path: after.get(path) for path in states_of_default} == states_of_default
         folder = Path("experiments/eta")
-        for path in map(Path, after.keys() - default_states.keys()):
+        for path in map(Path, after.keys() - states_of_default.keys()):
             assert path == folder or folder in path.parents
 
-    def test_its_report_is_of_its_own_runs_and_of_shared_ones(self, checkout, default_states):
+    def test_the_report_of_an_experiment_reads_its_own_runs_and_shared_ones(
+        self, checkout, states_of_default
+    ):
         reports = checkout / "experiments/eta/reports"
         assert (reports / "tables.tex").is_file()
         document = read_json(reports, "manifest.json")
@@ -247,11 +251,13 @@ class TestExperiment:
         assert f"experiments/eta/{runs}/rapid-H4/seed1/evaluation.json" in inputs
         assert f"{runs}/rapid-H4/seed1/evaluation.json" not in inputs
 
-    def test_it_is_up_to_date_and_a_dry_run_writes_nothing(self, checkout, default_states):
-        before = file_states(checkout)
+    def test_an_experiment_is_up_to_date_and_a_dry_run_writes_nothing(
+        self, checkout, states_of_default
+    ):
+        before = read_file_states(checkout)
         output = run_snakemake(checkout, "all", TABLES, overlays=("eta",), options=("-n",))
-        assert rule_names(output) == []
-        assert file_states(checkout) == before
+        assert list_rules(output) == []
+        assert read_file_states(checkout) == before
         output = run_rapid(
             checkout, "verify", "--configfile", "params.yaml", "experiments/eta.yaml"
         )

@@ -1,7 +1,4 @@
-"""dvc.yaml lists for each stage the sections of params.yaml that reach its jobs, and no others.
-
-DVC writes params.yaml, too: `dvc exp run -S`.
-"""
+"""dvc.yaml lists the parameters, code and outputs of each stage; DVC edits params.yaml line by line."""
 
 import copy
 import re
@@ -48,25 +45,25 @@ def propose_values(value) -> list:
 
 def change_value(values: dict, key: str) -> Iterator[Params]:
     """Yield parameters in which this key has another valid value."""
-    *path, last = key.split(".")
+    *path, name = key.split(".")
     section = values
     for part in path:
         section = section[part]
-    original = section[last]
+    original = section[name]
     for value in propose_values(original):
         if value != original:
-            section[last] = value
+            section[name] = value
             try:
                 yield load(values)
             except BadParams:
                 continue
             finally:
-                section[last] = original
-            if isinstance(original, int | float):  # another number would reach no others
+                section[name] = original
+            if isinstance(original, int | float):  # one other number is enough
                 break
 
 
-def specs_by_stage(params: Params) -> dict[str, dict]:
+def list_specs_by_stage(params: Params) -> dict[str, dict]:
     """Return the spec of each job by stage and folder."""
     specs: dict[str, dict] = {stage: {} for stage in PHASES}
     for job in list_jobs(params):
@@ -74,46 +71,46 @@ def specs_by_stage(params: Params) -> dict[str, dict]:
     return specs
 
 
-def reached_stages(values: dict) -> Iterator[tuple[str, str]]:
+def find_reached_stages(values: dict) -> Iterator[tuple[str, str]]:
     """Yield each stage whose jobs a value changes, with the section of the value."""
-    before = specs_by_stage(load(values))
+    before = list_specs_by_stage(load(values))
     for key in list(walk_keys(values)):
         for params in change_value(values, key):
-            after = specs_by_stage(params)
+            after = list_specs_by_stage(params)
             yield from (
                 (stage, key.split(".")[0]) for stage in PHASES if after[stage] != before[stage]
             )
 
 
 def test_a_stage_lists_the_sections_that_reach_its_jobs_and_no_others(values, monkeypatch):
-    """Some sections reach jobs only if the tables have no sft, or another H than DVC compares."""
-    monkeypatch.setattr(Spec, "with_code", lambda self: self)  # which no parameter changes
+    """Some sections reach jobs only if the tables have no sft, or an H that DVC does not compare."""
+    monkeypatch.setattr(Spec, "with_code", lambda self: self)  # no parameter changes the code
     for table in ("main", "families"):
-        values["tables"][table]["seeds"] = [1]  # the others have jobs of the same kinds
+        values["tables"][table]["seeds"] = [1]  # other seeds have jobs of the same kinds
     without_sft = copy.deepcopy(values)
     without_sft["rapid"]["H"] = 1
     without_sft["tables"]["main"]["algorithms"] = ["pg"]
     without_sft["tables"]["families"]["algorithms"] = ["pg"]
-    reached = {*reached_stages(values), *reached_stages(without_sft)}
-    wrong = {}
-    for stage, listed in read_stages().items():
+    reached = {*find_reached_stages(values), *find_reached_stages(without_sft)}
+    corrections = {}
+    for stage, listed_stage in read_stages().items():
         expected = [key for key in values if (stage, key) in reached]
-        if listed["params"] != expected:
-            wrong[stage] = f"params: [{', '.join(expected)}]"
-    assert not wrong, f"dvc.yaml should have {wrong}"
+        if listed_stage["params"] != expected:
+            corrections[stage] = f"params: [{', '.join(expected)}]"
+    assert not corrections, f"dvc.yaml should have {corrections}"
 
 
-def test_stages_are_those_of_the_pipeline():
+def test_the_stages_are_those_of_the_pipeline():
     assert list(read_stages()) == list(PHASES)
 
 
 def list_outputs(stage: dict) -> list[tuple[str, dict]]:
     """Return the paths of a stage's outputs, each with its options."""
-    listed = (*stage.get("outs", []), *stage.get("metrics", []))
-    return [pair for out in listed for pair in out.items()]
+    outputs = (*stage.get("outs", []), *stage.get("metrics", []))
+    return [pair for out in outputs for pair in out.items()]
 
 
-def test_no_stage_loses_its_outputs_before_it_runs():
+def test_the_outputs_of_every_stage_persist():
     for name, stage in read_stages().items():
         assert all(options == {"persist": True} for _, options in list_outputs(stage)), name
 
@@ -129,14 +126,16 @@ def test_every_job_lies_in_an_output_of_its_stage(values):
 def test_a_stage_depends_on_the_code_behind_its_jobs(values):
     """Otherwise DVC skips the stage when its code has changed."""
     for job in list_jobs(load(values)):
-        listed = tuple(read_stages()[job.stage].get("deps", ()))
-        unlisted = [
-            file for file in job.spec.hash_code_files() if not f"{file}/".startswith(listed)
+        listed_dependencies = tuple(read_stages()[job.stage].get("deps", ()))
+        unlisted_files = [
+            file
+            for file in job.spec.hash_code_files()
+            if not f"{file}/".startswith(listed_dependencies)
         ]
-        assert not unlisted, f"{job.stage} of dvc.yaml: deps lack {unlisted}"
+        assert not unlisted_files, f"{job.stage} of dvc.yaml: deps lack {unlisted_files}"
 
 
-def test_named_models_are_those_of_runs(values):
+def test_named_models_are_models_of_runs(values):
     dvc = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     for key in re.findall(r"\$\{(.*?)\}", dvc):
         dvc = dvc.replace(f"${{{key}}}", str(reduce(dict.get, key.split("."), values)))
@@ -156,7 +155,7 @@ def test_named_models_are_those_of_runs(values):
     ],
 )
 def test_dvc_changes_the_line_of_a_parameter_and_no_other(tmp_path, override, changes):
-    """DVC writes the whole file anew, and lists in a style of its own."""
+    """DVC rewrites the file, and has its own style of lists."""
     path, text = tmp_path / "params.yaml", (ROOT / "params.yaml").read_text(encoding="utf-8")
     path.write_text(text, encoding="utf-8")
     apply_overrides(path, [override])

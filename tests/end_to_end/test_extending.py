@@ -1,4 +1,4 @@
-"""docs/extending.md to the letter: its five diffs are applied to a copy of the tree, which is run."""
+"""The six diffs of docs/extending.md are applied to a copy of the tree, which is then run."""
 
 import json
 import re
@@ -15,9 +15,8 @@ from tests.subprocesses import ACTIVATED, python
 PAGE = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
 NAMES = ("algorithm", "benchmark", "metric", "column", "figure", "model")
 DIFFS = dict(zip(NAMES, re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL), strict=True))
-# What each diff may touch beside new tests: the new thing, the line that makes it known, an
-# overlay.
-PLACES = {
+# The files that each diff may touch beside new tests.
+FILES_OF_DIFFS = {
     "algorithm": {
         "rapid/algorithms/maxrl.py", "rapid/algorithms/__init__.py", "experiments/maxrl.yaml",
     },
@@ -32,7 +31,7 @@ PLACES = {
     "model": {"experiments/my-model.yaml"},
 }  # fmt: skip
 OVERLAYS = ("maxrl", "gcd", "my-model", "tiny")
-# The overlays of the page at a size that takes a minute.
+# The overlays of the page, at a size that takes a minute.
 TINY = """
 benchmarks: {mbpp_plus: null, math: null, minif2f: null, gcd: {train: 8, test: 4}}
 models: {tiny-qwen2: {layers: 1, hidden: 64, steps: 20, benchmarks: [gcd], error_rate: 0.6}}
@@ -47,126 +46,130 @@ studies: null
 """
 
 
-def command(folder: Path, *arguments: str) -> str:
+def run_python(folder: Path, *arguments: str) -> str:
     """Run the copy's code and return its output."""
     return python(*arguments, folder=folder, PYTHONPATH=str(folder), **ACTIVATED).stdout
 
 
-def apply(folder: Path, name: str, *options: str) -> None:
+def apply_diff(folder: Path, name: str, *options: str) -> None:
     subprocess.run(["git", "apply", *options], cwd=folder, input=DIFFS[name], text=True, check=True)
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory, toy_model) -> Path:
-    """A copy of the tree with all five diffs."""
+def extended_checkout(tmp_path_factory, toy_model) -> Path:
+    """A copy of the tree with all six diffs."""
     folder = tmp_path_factory.mktemp("extended")
     copy_checkout(folder)
     for name in NAMES:
-        apply(folder, name)
+        apply_diff(folder, name)
     shutil.copytree(toy_model, folder / "my-model")
     return folder
 
 
 @pytest.fixture(scope="module")
-def run(extended) -> Path:
+def run_folder(extended_checkout) -> Path:
     """The folder with the outputs of a run of the copy."""
-    (extended / "experiments/tiny.yaml").write_text(TINY)
+    (extended_checkout / "experiments/tiny.yaml").write_text(TINY)
     overlays = [f"experiments/{name}.yaml" for name in OVERLAYS]
-    asked = ["--cores", "2", "--configfile", "params.yaml", *overlays]
-    command(extended, "-m", "snakemake", *asked)
-    [report] = extended.rglob("reports/tables.txt")
+    arguments = ["--cores", "2", "--configfile", "params.yaml", *overlays]
+    run_python(extended_checkout, "-m", "snakemake", *arguments)
+    [report] = extended_checkout.rglob("reports/tables.txt")
     return report.parent.parent
 
 
-def table(folder: Path, number: int) -> str:
+def read_table(folder: Path, number: int) -> str:
     """Return one of the printed tables, without its notes."""
     printed = (folder / "reports/tables.txt").read_text(encoding="utf-8")
     return re.split(r"Table \d\. ", printed)[number]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_diff_touches_one_place(name):
+def test_a_diff_touches_only_its_files(name):
     touched = set(re.findall(r"^\+\+\+ b/(\S+)", DIFFS[name], re.MULTILINE))
-    assert {path for path in touched if not path.startswith("tests/")} == PLACES[name]
+    assert {path for path in touched if not path.startswith("tests/")} == FILES_OF_DIFFS[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_diff_applies_by_itself(name):
-    apply(ROOT, name, "--check")
+    apply_diff(ROOT, name, "--check")
 
 
 @pytest.mark.slow
-def test_the_tests_that_the_page_names_pass(extended):
+def test_the_tests_that_the_page_names_pass(extended_checkout):
     tests = [
         "tests/algorithms/test_maxrl.py",
         "tests/training/test_every_algorithm.py",
         "tests/benchmarks/test_made.py",
         "tests/benchmarks/test_prompts.py",
     ]
-    asked = ["-p", "no:cacheprovider", "-v", "-k", "maxrl or gcd", *tests]
-    output = command(extended, "-m", "pytest", *asked)
+    arguments = ["-p", "no:cacheprovider", "-v", "-k", "maxrl or gcd", *tests]
+    output = run_python(extended_checkout, "-m", "pytest", *arguments)
     assert [file for file in tests if not re.search(rf"{file}::.* PASSED", output)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["maxrl", "maxrl-H4"])
-def test_the_algorithm_trains_and_is_evaluated(run, algorithm):
-    place = f"gcd/tiny-qwen2/{algorithm}/seed1"
-    summary = json.loads((run / "runs" / place / "summary.json").read_text())
+def test_the_algorithm_trains_and_is_evaluated(run_folder, algorithm):
+    path = f"gcd/tiny-qwen2/{algorithm}/seed1"
+    summary = json.loads((run_folder / "runs" / path / "summary.json").read_text())
     assert summary["status"] == "ok" and summary["optimizer_steps"] == 8
-    evaluation = json.loads((run / "evaluations" / place / "evaluation.json").read_text())
+    evaluation = json.loads((run_folder / "evaluations" / path / "evaluation.json").read_text())
     assert evaluation["status"] == "ok" and evaluation["problems"] == 4
 
 
 @pytest.mark.slow
-def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run, extended):
-    assert re.search(r"^  MaxRL +\d", table(run, 1), re.MULTILINE)
-    assert re.search(r"^  MaxRL \(H=4\) +\d", table(run, 1), re.MULTILINE)
-    code = "from reports.plots import style; print(style.look('maxrl-H4').color)"
-    assert command(extended, "-c", code).strip() == "#1A10FF"
-    assert "MaxRL" in (run / "reports/report.html").read_text(encoding="utf-8")
+def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run_folder, extended_checkout):
+    assert re.search(r"^  MaxRL +\d", read_table(run_folder, 1), re.MULTILINE)
+    assert re.search(r"^  MaxRL \(H=4\) +\d", read_table(run_folder, 1), re.MULTILINE)
+    code = "from reports.plots import looks; print(looks.declared_look('maxrl-H4').color)"
+    assert run_python(extended_checkout, "-c", code).strip() == "#1A10FF"
+    assert "MaxRL" in (run_folder / "reports/report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_the_benchmark_has_problems_and_columns(run):
-    assert len((run / "data/gcd/train.jsonl").read_text().splitlines()) == 8
-    assert all(table(run, number).count("GCD (made)\n") for number in (1, 3))
-    assert re.search(r"^  GCD \(made\) +Pass@1 ", table(run, 4), re.MULTILINE)
+def test_the_benchmark_has_problems_and_columns(run_folder):
+    assert len((run_folder / "data/gcd/train.jsonl").read_text().splitlines()) == 8
+    assert all(read_table(run_folder, number).count("GCD (made)\n") for number in (1, 3))
+    assert re.search(r"^  GCD \(made\) +Pass@1 ", read_table(run_folder, 4), re.MULTILINE)
 
 
 @pytest.mark.slow
-def test_the_metric_is_in_the_files_of_a_run_and_compared(run, extended):
-    folder = run / "runs/gcd/tiny-qwen2/rapid-H2/seed1"
+def test_the_metric_is_recorded_by_runs_and_compared(run_folder, extended_checkout):
+    folder = run_folder / "runs/gcd/tiny-qwen2/rapid-H2/seed1"
     steps = [json.loads(line)["solved"] for line in (folder / "steps.jsonl").open()]
     mean = json.loads((folder / "summary.json").read_text())["solved"]
     assert mean == pytest.approx(sum(steps) / len(steps))
     overlays = [f"experiments/{name}.yaml" for name in OVERLAYS]
     code = "import sys; from rapid.config.params import load_files as load"
     code += "; print(load(*sys.argv[1:]).model_dump_json())"
-    params = command(extended, "-c", code, "params.yaml", *overlays)
-    command(extended, "-m", "reports.experiment", "--config", params, "--out", "compared")
-    assert json.loads((extended / "compared/metrics.json").read_text())["solved"] == mean
-    assert list((extended / "compared/live").rglob("solved.tsv"))
+    params = run_python(extended_checkout, "-c", code, "params.yaml", *overlays)
+    run_python(
+        extended_checkout, "-m", "reports.experiment", "--config", params, "--out", "compared"
+    )
+    assert json.loads((extended_checkout / "compared/metrics.json").read_text())["solved"] == mean
+    assert list((extended_checkout / "compared/live").rglob("solved.tsv"))
 
 
 @pytest.mark.slow
-def test_the_column_has_figures(run):
-    assert re.search(r"H +Pass@1 +Time +Stale +Length", table(run, 3))
+def test_the_column_is_in_its_table(run_folder):
+    assert re.search(r"H +Pass@1 +Time +Stale +Length", read_table(run_folder, 3))
 
 
 @pytest.mark.slow
-def test_the_figure_is_drawn_and_shown(run):
+def test_the_figure_is_drawn_and_shown_in_the_report(run_folder):
     for kind in ("pdf", "png"):
-        assert (run / f"reports/figures/memory.{kind}").stat().st_size
-    page = (run / "reports/report.html").read_text(encoding="utf-8")
-    assert '<figure class="picture" id="figure-memory">' in page
+        assert (run_folder / f"reports/figures/memory.{kind}").stat().st_size
+    page = (run_folder / "reports/report.html").read_text(encoding="utf-8")
+    assert 'id="figure-memory"' in page
 
 
 @pytest.mark.slow
-def test_the_model_is_fetched_trained_and_evaluated(run, extended):
-    fetched = json.loads((run / "models/my-model/manifest.json").read_text())
+def test_the_model_is_fetched_trained_and_evaluated(run_folder, extended_checkout):
+    fetched = json.loads((run_folder / "models/my-model/manifest.json").read_text())
     assert fetched["spec"]["params"]["source"] == "my-model"
     for algorithm in ("base", "pg"):
-        place = run / f"evaluations/gcd/my-model/{algorithm}/seed1/evaluation.json"
-        assert json.loads(place.read_text())["status"] == "ok"
-    assert re.search(r"^my-model\n.*\n.*\n  Base +\d.*\n  PG +\d", table(run, 2), re.MULTILINE)
+        path = run_folder / f"evaluations/gcd/my-model/{algorithm}/seed1/evaluation.json"
+        assert json.loads(path.read_text())["status"] == "ok"
+    assert re.search(
+        r"^my-model\n.*\n.*\n  Base +\d.*\n  PG +\d", read_table(run_folder, 2), re.MULTILINE
+    )

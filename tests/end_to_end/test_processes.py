@@ -1,4 +1,4 @@
-"""Training jobs of two processes with ZeRO-2, by the workflow: an RL run and sft, on CPUs."""
+"""An RL run and sft in two processes with ZeRO-2, started by the workflow on CPUs."""
 
 import json
 from pathlib import Path
@@ -34,29 +34,31 @@ def checkout(tmp_path_factory) -> Path:
     (folder / "two.yaml").write_text(OVERLAY)
     command = ["-m", "snakemake", "--cores", "2", "--nocolor", "--configfile", "params.yaml"]
     command += ["experiments/ci.yaml", "two.yaml", "--"]
-    command += [f"{run}/manifest.json" for run in RUNS.values()]
+    command += [f"{run_folder}/manifest.json" for run_folder in RUNS.values()]
     python(*command, folder=folder, TORCH_EXTENSIONS_DIR=str(folder / "compiled"), **ACTIVATED)
     return folder
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_leaves_what_one_process_leaves(checkout, name):
-    run = RUNS[name]
-    folder = checkout / run
+def test_a_run_leaves_the_same_files_as_a_run_of_one_process(checkout, name):
+    run_folder = RUNS[name]
+    folder = checkout / run_folder
     summary = json.loads((folder / "summary.json").read_text())
     manifest = json.loads((folder / "manifest.json").read_text())
     steps = (folder / "steps.jsonl").read_text().splitlines()
     assert summary["status"] == "ok", summary["note"]
-    written = {path.as_posix() for path in (checkout / run).rglob("*") if path.is_file()}
-    declared = {str(checkout / path) for path in [*manifest["outputs"], f"{run}/manifest.json"]}
-    assert written == declared  # nothing of a second process
+    written = {path.as_posix() for path in (checkout / run_folder).rglob("*") if path.is_file()}
+    declared = {
+        str(checkout / path) for path in [*manifest["outputs"], f"{run_folder}/manifest.json"]
+    }
+    assert written == declared  # no file of a second process
     assert manifest["spec"]["compute"]["processes"] == 2
     assert len(steps) == summary["optimizer_steps"]
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_model_is_whole(checkout, name):
-    """DeepSpeed's copy of the weights may have a tied head, which has to equal the embedding."""
+def test_the_saved_model_is_complete_and_its_head_is_tied(checkout, name):
+    """DeepSpeed may save the tied head, which then has to equal the embedding."""
     before = load_file(checkout / "models/tiny-qwen2/model.safetensors")
     after = load_file(checkout / RUNS[name] / "model/model.safetensors")
     head = after.pop("lm_head.weight", None)
@@ -66,20 +68,20 @@ def test_the_model_is_whole(checkout, name):
     assert model.lm_head.weight is model.model.embed_tokens.weight
 
 
-def test_the_model_is_the_trained_one(checkout):
-    """sft always has a gradient here; with RL the few completions may all be wrong."""
+def test_the_saved_weights_are_the_trained_ones(checkout):
+    """Only sft is sure to have a gradient; the few completions of RL may all be wrong."""
     before = load_file(checkout / "models/tiny-qwen2/model.safetensors")
     after = load_file(checkout / RUNS["sft"] / "model/model.safetensors")
     assert all(not torch.equal(before[key], after[key]) for key in before)
 
 
-def test_an_optimizer_step_is_of_both_processes(checkout):
+def test_an_optimizer_step_has_the_completions_of_both_processes(checkout):
     folder = checkout / RUNS["rapid-H4"]
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["optimizer_steps"] == 32 * 4 / 8
     assert summary["completions"] == sum(summary["reasons"].values()) == 32 * 4
 
 
-def test_nothing_is_compiled(checkout):
+def test_deepspeed_compiles_nothing(checkout):
     """A job killed while DeepSpeed compiles would leave a lock that blocks later jobs."""
     assert not [path for path in (checkout / "compiled").rglob("*") if path.is_file()]

@@ -1,6 +1,6 @@
-"""The pipeline at its smallest by profiles/slurm, on a real SLURM of two nodes of one core.
+"""A small pipeline with profiles/slurm, on a real SLURM of two nodes with one core each.
 
-Jobs are killed in three ways while they run: by scancel, by kill -9, and as a preemption does it.
+Running jobs are killed in three ways: by scancel, by kill -9, and by a requeue as in a preemption.
 """
 
 import json
@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,21 +23,23 @@ from tests.end_to_end import slurm
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(slurm.missing()), reason=slurm.missing() or "there is SLURM"),
+    pytest.mark.skipif(
+        bool(slurm.describe_missing()), reason=slurm.describe_missing() or "there is SLURM"
+    ),
 ]
 
 TABLES = ("reports/tables.tex", "reports/tables.txt", "reports/report.html")
-# A SLURM without accounting: jobs are looked for in squeue, and charged to nobody.
-PLAIN = ["--slurm-status-command", "squeue", "--slurm-no-account"]
-PLAIN += ["--slurm-init-seconds-before-status-checks", "5"]
+# For a SLURM without accounting: Snakemake looks for jobs in squeue, and uses no account.
+PLAIN_SLURM_OPTIONS = ["--slurm-status-command", "squeue", "--slurm-no-account"]
+PLAIN_SLURM_OPTIONS += ["--slurm-init-seconds-before-status-checks", "5"]
 SECONDS = 1_500
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with slurm.running(tmp_path_factory.mktemp("slurm") / "slurm", nodes=2) as environment:
-        bin = Path(sys.executable).parent
-        yield {**environment, "PATH": f"{bin}:{environment['PATH']}"}
+    with slurm.run_slurm(tmp_path_factory.mktemp("slurm") / "slurm", nodes=2) as environment:
+        programs = Path(sys.executable).parent
+        yield {**environment, "PATH": f"{programs}:{environment['PATH']}"}
 
 
 @pytest.fixture(scope="module")
@@ -58,31 +61,31 @@ def checkout(tmp_path_factory) -> Path:
     return folder
 
 
-def start(folder: Path, environment: dict, log: Path, *arguments: str) -> subprocess.Popen:
+def start_workflow(folder: Path, environment: dict, log: Path, *arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "snakemake", "--profile", "profiles/slurm"]
     with open(log, "w") as stream:
         return subprocess.Popen(
-            [*command, *PLAIN, "--nocolor", *arguments],
+            [*command, *PLAIN_SLURM_OPTIONS, "--nocolor", *arguments],
             cwd=folder, env=environment, stdout=stream, stderr=stream,
         )  # fmt: skip
 
 
-def show(job: str, environment: dict) -> str:
-    """What SLURM says of a job."""
+def show_job(job: str, environment: dict) -> str:
+    """Return SLURM's description of a job."""
     command = ["scontrol", "show", "job", job]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return ended.stdout
 
 
-def queue(environment: dict) -> list[tuple[str, str, str]]:
-    """SLURM's jobs, finished ones too: number, state, comment (rule and wildcards)."""
+def list_jobs(environment: dict) -> list[tuple[str, str, str]]:
+    """Return number, state and comment (rule and wildcards) of all jobs, with finished ones."""
     command = ["squeue", "--states=all", "--noheader", "--format=%i|%T|%k"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return [tuple(line.split("|")) for line in done.stdout.splitlines()]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return [tuple(line.split("|")) for line in ended.stdout.splitlines()]
 
 
-def processes_of(job: str, folder: Path) -> list[psutil.Process]:
-    """The `rapid` commands that run in a SLURM job, in this folder."""
+def find_processes(job: str, folder: Path) -> list[psutil.Process]:
+    """Return the `rapid` commands that run in a SLURM job in this folder."""
     processes = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -91,40 +94,47 @@ def processes_of(job: str, folder: Path) -> list[psutil.Process]:
     return processes
 
 
-def requeue(job: str, folder: Path, environment: dict) -> None:
+def requeue_job(job: str, folder: Path, environment: dict) -> None:
     subprocess.run(["scontrol", "requeue", job], env=environment, check=True)
 
 
-def cancel(job: str, folder: Path, environment: dict) -> None:
+def cancel_job(job: str, folder: Path, environment: dict) -> None:
     subprocess.run(["scancel", job], env=environment, check=True)
 
 
-def kill(job: str, folder: Path, environment: dict) -> None:
-    for process in processes_of(job, folder):
+def kill_processes(job: str, folder: Path, environment: dict) -> None:
+    for process in find_processes(job, folder):
         process.kill()
 
 
-# How the first job of a rule (and wildcards, of which {root} is empty) is killed.
-KILLS = {
-    "rule_evaluate_wildcards__mbpp_plus_tiny-qwen2_base": requeue,
-    "rule_train_wildcards__mbpp_plus_tiny-qwen2_pg": cancel,
-    "rule_train_wildcards__mbpp_plus_tiny-qwen2_rapid-H4": kill,
+# The function that kills the first job of a rule with these wildcards, of which {root} is empty.
+KILLS_BY_RULE = {
+    "rule_evaluate_wildcards__mbpp_plus_tiny-qwen2_base": requeue_job,
+    "rule_train_wildcards__mbpp_plus_tiny-qwen2_pg": cancel_job,
+    "rule_train_wildcards__mbpp_plus_tiny-qwen2_rapid-H4": kill_processes,
 }
 
 
+def find_kill(comment: str) -> Callable | None:
+    """Return the function that kills the job with this comment, if there is one."""
+    kills = KILLS_BY_RULE.items()
+    return next((function for rule, function in kills if comment.startswith(rule)), None)
+
+
 @pytest.fixture(scope="module")
-def killed(cluster, checkout):
-    """The workflow, run to its end, and the jobs that were killed on the way by how they were."""
+def killed_jobs(cluster, checkout):
+    """The numbers of killed jobs by the function that killed them, and the log of the ended workflow."""
     log, jobs = checkout / "slurm.log", {}
-    workflow = start(checkout, cluster, log, "reports/tables.tex")
+    workflow = start_workflow(checkout, cluster, log, "reports/tables.tex")
     try:
         deadline = time.monotonic() + SECONDS
         while workflow.poll() is None and time.monotonic() < deadline:
-            for job, state, comment in queue(cluster):
-                how = next((h for rule, h in KILLS.items() if comment.startswith(rule)), None)
-                if how and how not in jobs and state == "RUNNING" and processes_of(job, checkout):
-                    how(job, checkout, cluster)
-                    jobs[how] = job
+            for job, state, comment in list_jobs(cluster):
+                kill_job = find_kill(comment)
+                is_due = kill_job and kill_job not in jobs and state == "RUNNING"
+                if is_due and find_processes(job, checkout):
+                    kill_job(job, checkout, cluster)
+                    jobs[kill_job] = job
             time.sleep(0.5)
         assert workflow.poll() == 0, log.read_text()[-6000:]
     finally:
@@ -133,12 +143,12 @@ def killed(cluster, checkout):
     return jobs, log.read_text()
 
 
-def test_killed_jobs_are_started_again_and_the_tables_are_made(killed, checkout, cluster):
-    jobs, log = killed
-    states = {job: state for job, state, _ in queue(cluster)}
-    assert states[jobs[requeue]] == "COMPLETED"  # by SLURM itself, under the same number
-    assert states[jobs[cancel]] == "CANCELLED"
-    assert states[jobs[kill]] == "FAILED"
+def test_killed_jobs_are_restarted_and_the_tables_are_made(killed_jobs, checkout, cluster):
+    jobs, log = killed_jobs
+    states = {job: state for job, state, _ in list_jobs(cluster)}
+    assert states[jobs[requeue_job]] == "COMPLETED"  # SLURM restarted it under the same number
+    assert states[jobs[cancel_job]] == "CANCELLED"
+    assert states[jobs[kill_processes]] == "FAILED"
     assert log.count("Trying to restart job") == 2
     for name in TABLES:
         assert (checkout / name).stat().st_size > 0
@@ -147,39 +157,41 @@ def test_killed_jobs_are_started_again_and_the_tables_are_made(killed, checkout,
     assert f"{100 * figure:.1f}\\%" in (checkout / TABLES[0]).read_text()
 
 
-def test_jobs_ask_slurm_for_their_memory_and_time(killed, cluster):
-    shown = show(killed[0][cancel], cluster)
-    assert "TimeLimit=02:00:00" in shown
-    assert re.search(r"TRES=cpu=1,mem=6000M,node=1\b", shown)
-    assert "Requeue=1" in shown
+def test_jobs_request_their_memory_and_time(killed_jobs, cluster):
+    description = show_job(killed_jobs[0][cancel_job], cluster)
+    assert "TimeLimit=02:00:00" in description
+    assert re.search(r"TRES=cpu=1,mem=6000M,node=1\b", description)
+    assert "Requeue=1" in description
 
 
-def test_the_work_is_done_in_the_jobs_and_not_in_a_fork_server(killed, checkout):
-    """RAPID_WARM is exported to jobs with the rest of the environment."""
+def test_jobs_do_not_use_a_fork_server(killed_jobs, checkout):
+    """The environment that SLURM exports to jobs contains RAPID_WARM."""
     assert not (checkout / "logs/warm.log").exists()
     (log,) = (checkout / "logs/train").glob("*.pg.seed1.log")
     assert re.search(r"^on core\(s\) \d+$", log.read_text(), re.MULTILINE)
 
 
-def test_one_training_job_has_processes_on_two_nodes(killed, checkout, cluster):
+def test_a_training_job_runs_processes_on_two_nodes(killed_jobs, checkout, cluster):
     overlay = checkout / "two-nodes.yaml"
     overlay.write_text(
         "{compute: {processes: 2, nodes: 2}, sft: {micro_batch: 4},"
         " benchmarks: {mbpp_plus: {n_step: 8}}}\n"
     )
     run, log = "runs/mbpp_plus/tiny-qwen2/rapid-H4/seed1", checkout / "two-nodes.log"
-    workflow = start(
+    workflow = start_workflow(
         checkout, cluster, log, "--configfile", "params.yaml", overlay.name,
         "--", f"{run}/manifest.json",
     )  # fmt: skip
     status = workflow.wait(SECONDS)
-    # Of two processes at once: their bars run into each other.
+    # The progress bars of two processes are mixed in this log.
     file = checkout / "logs/train/mbpp_plus.tiny-qwen2.rapid-H4.seed1.log"
     output = file.read_text(errors="replace")
     assert status == 0, log.read_text()[-3000:] + output[-6000:]
-    job = max((j for j, _, comment in queue(cluster) if "rapid-H4" in comment), key=int)
-    assert "NumNodes=2" in show(job, cluster)
-    assert output.count("on core(s)") == 2  # a launcher on each
+    job = max(
+        (number for number, _, comment in list_jobs(cluster) if "rapid-H4" in comment), key=int
+    )
+    assert "NumNodes=2" in show_job(job, cluster)
+    assert output.count("on core(s)") == 2  # a launcher on each node
     manifest = json.loads((checkout / run / "manifest.json").read_text())
     assert manifest["spec"]["compute"]["nodes"] == 2
     assert manifest["outputs"][f"{run}/model/model.safetensors"]

@@ -40,15 +40,19 @@ def test_an_error_that_a_user_can_correct_is_one_line(error, status, capsys):
 def test_a_full_disk_is_reported_with_the_folder(tmp_path, capsys):
     write = make_raising_action(OSError(errno.ENOSPC, "full"))
     assert run_command("train", write, tmp_path) == 1
-    assert capsys.readouterr().err.startswith(f"rapid train: {tmp_path}: no room on the disk: ")
+    assert capsys.readouterr().err.startswith(
+        f"rapid train: {tmp_path}: no space left on the disk: "
+    )
 
 
-def test_a_mistake_of_this_program_keeps_its_traceback():
+def test_an_unexpected_error_keeps_its_traceback():
     with pytest.raises(KeyError):
         run_command("train", make_raising_action(KeyError("name")))
 
 
-def test_a_process_of_a_distributed_run_ends_like_the_command(monkeypatch, tmp_path, capsys):
+def test_a_process_of_a_distributed_run_prints_the_same_line_and_status(
+    monkeypatch, tmp_path, capsys
+):
     job = SimpleNamespace(compute=SimpleNamespace(threads=1, device="cuda"))
     spec_type = SimpleNamespace(
         model_validate_json=lambda text: SimpleNamespace(with_code=lambda: job)

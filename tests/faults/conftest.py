@@ -1,9 +1,9 @@
-"""The fault suite's table: `make test-faults`.
+"""Count the faults that the suite injects: `make test-faults`.
 
-A test of a fault carries `@pytest.mark.fault("name of the fault")`, with `times=N` if it injects
-the fault N times. It passes if the outcome that docs/reliability.md defines came about: then all of
-its injections have survived, else they are lost. What is skipped cannot be injected here.
-`--record-faults` writes the table where docs/reliability.md takes it from.
+A test of a fault has the mark `@pytest.mark.fault("area: fault")`, with `times=N` if it injects the
+fault N times. If the test passes, the outcome was the one that docs/reliability.md defines, and all
+injections count as survived, else as lost. A fault that cannot be injected here is skipped.
+`--record-faults` writes the counts to the file from which docs/reliability.md takes its table.
 """
 
 import json
@@ -18,13 +18,13 @@ from rapid.text import align_columns
 from tests.conftest import ROOT
 
 FAULTS = "performance/results/faults.jsonl"
-COLUMNS = ("fault", "injected", "survived", "lost", "skipped")
-CODE = get_commit()  # of what is tested; the tree may move on meanwhile
-OUTCOMES: dict[str, tuple[str, str, int]] = {}  # of each test: its fault, the column, how often
+COLUMNS = ("fault", "injected", "survived", "lost", "skipped")  # keys of that file
+CODE = get_commit()  # the tested commit; the tree may change while tests run
+OUTCOMES: dict[str, tuple[str, str, int]] = {}  # the fault, column and count of each test
 
 
-def fault_cases(injections: dict, times: int | None = None) -> list:
-    """Return a case for each fault by its name, which injects it so often, or for each of its values."""
+def make_fault_cases(injections: dict, times: int | None = None) -> list:
+    """Return a case for each named fault, which injects it `times` times or once for each of its values."""
     return [
         pytest.param(
             injection, id=name, marks=pytest.mark.fault(name, times=times or len(injection))
@@ -44,25 +44,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Take a test's outcome from its call, or from what goes wrong before or after it."""
+    """Record a test's outcome from its call, or from an error of its set-up or tear-down."""
     fault, count = dict(report.user_properties).get("fault", ("", 0))
     if fault and (report.when == "call" or not report.passed):
         column = "skipped" if report.skipped else "survived" if report.passed else "lost"
         OUTCOMES[report.nodeid] = fault, column, count
 
 
-def table() -> list[dict]:
+def build_table() -> list[dict]:
     """Return a row for each fault."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for fault, column, count in OUTCOMES.values():
         counts[fault].update({column: count, "injected": 0 if column == "skipped" else count})
     return [
-        {"fault": fault} | {c: counts[fault][c] for c in COLUMNS[1:]} for fault in sorted(counts)
+        {"fault": fault} | {column: counts[fault][column] for column in COLUMNS[1:]}
+        for fault in sorted(counts)
     ]
 
 
 def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
-    if not (rows := table()):
+    if not (rows := build_table()):
         return
     terminalreporter.section("faults")
     cells = [[str(row[column]) for column in COLUMNS] for row in rows]

@@ -1,4 +1,4 @@
-"""A small pipeline whose jobs have all ended: made-up files, true manifests; and harm to its files."""
+"""A small finished pipeline with invented files and valid manifests, and damage to its files."""
 
 import json
 import random
@@ -16,14 +16,14 @@ from rapid.config.params import load
 from rapid.config.specs import BASE, Run
 from rapid.freshness import Job
 from tests.conftest import default_values
-from tests.reports.conftest import Runs
+from tests.reports.conftest import RunFiles
 
 SAMPLES, PROBLEMS, STEPS = 8, 4, 3
-RUNS = Runs(Path())
+RUNS = RunFiles(Path())
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 
-def pipeline_values() -> dict:
+def make_pipeline_values() -> dict:
     """Return params.yaml with one benchmark, one model and five runs."""
     values = default_values()
     model = values["models"]["tiny-qwen2"]
@@ -43,12 +43,12 @@ def pipeline_values() -> dict:
 
 def write_pipeline(root: Path) -> None:
     """Write params.yaml, and the files of every job but the reports."""
-    values = pipeline_values()
+    values = make_pipeline_values()
     write_text(root / "params.yaml", yaml.safe_dump(values, sort_keys=False))
     with chdir(root):
-        for number, job in enumerate(build_plan(load(values)).jobs):
+        for index, job in enumerate(build_plan(load(values)).jobs):
             if job.stage != "report":
-                write_outputs(job, random.Random(number))
+                write_outputs(job, random.Random(index))
 
 
 def write_outputs(job: Job, rng: random.Random) -> None:
@@ -77,19 +77,27 @@ def write_outputs(job: Job, rng: random.Random) -> None:
 
 
 def draw_model(rng: random.Random) -> dict[str, str]:
-    """Return the files of a model that nobody loads."""
+    """Return the files of a model that is never loaded."""
     return {name: f"{rng.random()}\n" for name in MODEL_FILES}
 
 
 def write_run(folder: Path, run: Run, rng: random.Random) -> None:
     """Write a run's small files."""
-    phases = {"sampling": rng.uniform(1, 2), "backpropagation": rng.uniform(1, 2), "other": 0.5}
-    runtime, shares = Runtime(total=sum(phases.values()), **phases), ("clip_fraction", "staleness")
+    seconds_by_phase = {
+        "sampling": rng.uniform(1, 2),
+        "backpropagation": rng.uniform(1, 2),
+        "other": 0.5,
+    }
+    runtime = Runtime(total=sum(seconds_by_phase.values()), **seconds_by_phase)
     rewards = [rng.random() for _ in range(STEPS)]
-    figures = {"reward_first": rewards[0], "reward_last": rewards[-1], "optimizer_steps": STEPS}
-    figures |= {name: rng.random() / 10 for name in shares}
-    RUNS.summary(run, runtime=runtime, **figures)
-    RUNS.steps(run, rewards)
+    summary_values = {
+        "reward_first": rewards[0],
+        "reward_last": rewards[-1],
+        "optimizer_steps": STEPS,
+    }
+    summary_values |= {name: rng.random() / 10 for name in ("clip_fraction", "staleness")}
+    RUNS.write_summary(run, runtime=runtime, **summary_values)
+    RUNS.write_steps(run, rewards)
     if "rapid" in run.algorithm:
         weights = TokenWeights(
             tokens=["a", "b"], log_weights=[0, rng.random()], H=2, step=1, benchmark="math", id="p0"
@@ -99,29 +107,29 @@ def write_run(folder: Path, run: Run, rng: random.Random) -> None:
 
 def write_evaluation(folder: Path, run: Run, rng: random.Random) -> None:
     """Write the files of a run's evaluation."""
-    RUNS.scored(run, [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)], SAMPLES)
+    RUNS.write_scores(run, [rng.randrange(1, SAMPLES) for _ in range(PROBLEMS)], SAMPLES)
     if run.algorithm != BASE and "snapshots" in run.algorithm:
         point = CurvePoint(step=2, seconds=1.5, pass_at={1: rng.random()})
         write_jsonl(folder / "curve.jsonl", [point])
 
 
-def forge_document(path: Path, change, everywhere: bool = True) -> None:
+def forge_document(path: Path, change, in_all_manifests: bool = True) -> None:
     """Change a JSON document, and put its new digest into its job's manifest.
 
     Args:
-        everywhere: change the manifests of the jobs that read it as well.
+        in_all_manifests: also change the manifests of the jobs that read the document.
     """
-    before, document = sha256_file(path), json.loads(path.read_text())
+    digest, document = sha256_file(path), json.loads(path.read_text())
     change(document)
     path.write_text(json.dumps(document))
-    for manifest in Path().rglob(MANIFEST) if everywhere else [path.with_name(MANIFEST)]:
-        manifest.write_text(manifest.read_text().replace(before, sha256_file(path)))
+    for manifest in Path().rglob(MANIFEST) if in_all_manifests else [path.with_name(MANIFEST)]:
+        manifest.write_text(manifest.read_text().replace(digest, sha256_file(path)))
 
 
 def flip_bit(content: bytes, rng: random.Random) -> bytes:
     """Return the content with one bit changed."""
-    at = rng.randrange(len(content))
-    return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
+    index = rng.randrange(len(content))
+    return content[:index] + bytes([content[index] ^ 1 << rng.randrange(8)]) + content[index + 1 :]
 
 
 def truncate(content: bytes, rng: random.Random) -> bytes:

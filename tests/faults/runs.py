@@ -1,4 +1,4 @@
-"""Runs of a toy model whose completions are sometimes correct: to be killed and resumed."""
+"""Runs of a toy model whose completions are sometimes correct, which tests kill and resume."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ from tests.conftest import default_values
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
 PATIENCE = 300  # seconds until a test gives up
-# Fields that differ from run to run. A report prints some of them.
+# Fields that differ from run to run; a report prints some of them.
 TIMES = {
     "seconds", "sampling", "grading", "backpropagation", "sync", "runtime", "cpu", "waited",
     "stolen", "disturbed", "attempt", "interrupted", "lost", "peak_memory_mb", "commit",
@@ -48,12 +48,12 @@ def is_held(lock: Path) -> bool:
 def without_times(document):
     """Return a document without the fields that differ from run to run."""
     if isinstance(document, dict):
-        return {name: without_times(v) for name, v in document.items() if name not in TIMES}
+        return {name: without_times(value) for name, value in document.items() if name not in TIMES}
     return document
 
 
 def read_results(folder: Path) -> dict:
-    """Return all that jobs made in a folder, but for what differs from run to run."""
+    """Return all results of jobs in a folder, without the fields that differ from run to run."""
     results = {}
     for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
@@ -107,7 +107,10 @@ class Workshop:
         write_jsonl(folder / "train.jsonl", problems[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", problems[PROBLEMS:])
         prompts = [(problem.id, render_prompt("math", problem, False)) for problem in problems]
-        lessons = [Demonstration(id=i, prompt=t, message=t, completion=ANSWER) for i, t in prompts]
+        lessons = [
+            Demonstration(id=id, prompt=prompt, message=prompt, completion=ANSWER)
+            for id, prompt in prompts
+        ]
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
         socket = folder / "socket"
@@ -124,7 +127,7 @@ class Workshop:
         self.fork_server.wait()
 
     def train(self, algorithm: str, processes: int = 1) -> list[str]:
-        """Return the command of a run; all but sft's begin with the model that it left in sft/."""
+        """Return the command of a run; all runs but sft start from the model in sft/."""
         compute = self.params.compute.model_copy(update={"processes": processes})
         params = self.params.model_copy(update={"compute": compute})
         spec = train_spec(params, self._run(algorithm)).model_dump_json()
@@ -150,10 +153,10 @@ class Workshop:
 
     def finish(self, command: list[str], out: str, forked: bool = True) -> float:
         """Run a command to its end; return the seconds that it took."""
-        began = time.monotonic()
+        start_time = time.monotonic()
         status = self.start(command, out, forked).wait(PATIENCE)
         assert status == 0, self.log(out)[-4000:]
-        return time.monotonic() - began
+        return time.monotonic() - start_time
 
     def log(self, out: str) -> str:
         """Return what the commands of a folder have printed."""
@@ -161,20 +164,20 @@ class Workshop:
 
     def wait_for_training(self, out: str, attempt: int = 0, steps: bool = False) -> None:
         """Wait until an attempt at a run has begun to train, or until it has taken a step."""
-        until, checkpoints = time.monotonic() + PATIENCE, self.folder / out / CHECKPOINTS
+        deadline, checkpoints = time.monotonic() + PATIENCE, self.folder / out / CHECKPOINTS
         while not any(
             Attempt.model_validate_json(file.read_bytes()).interrupted == attempt
             and (not steps or read_progress_file(file.with_name(PROGRESS)))
             for file in checkpoints.glob(f"*/{ATTEMPT}")
         ):
-            assert time.monotonic() < until, self.log(out)[-4000:]
+            assert time.monotonic() < deadline, self.log(out)[-4000:]
             time.sleep(0.01)
 
     def summary(self, out: str) -> RunSummary:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
 
     def left_behind(self) -> list[psutil.Process]:
-        """Return what jobs have left running, beside the fork server and the graders it keeps."""
+        """Return processes that jobs have left running, beside the fork server and its graders."""
         kept_pids: list[int] = []
         for child in self._children():
             with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
@@ -195,5 +198,5 @@ class Workshop:
         return False
 
     def results(self, out: str) -> dict:
-        """Return all that a job left, but for what differs from run to run."""
+        """Return all results of a job, without the fields that differ from run to run."""
         return read_results(self.folder / out)

@@ -1,4 +1,4 @@
-"""A run resumes from the newest whole checkpoint of its own."""
+"""A run resumes from its newest undamaged checkpoint."""
 
 import os
 import shutil
@@ -16,17 +16,17 @@ FILES = {"model.safetensors": 4000, "optimizer.pt": 9000, "rng_state.pth": 700, 
 
 @pytest.fixture
 def checkpoints(tmp_path):
-    """Two whole checkpoints, and one that was being written when its run was killed."""
+    """Two complete checkpoints, and one that was being written when its run was killed."""
     for name in ("checkpoint-9", "checkpoint-10", "partial/checkpoint-11"):
         for file, size in FILES.items():
             (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name / file).write_bytes(os.urandom(size))
         write_json(tmp_path / name / DIGESTS, digest_files(tmp_path / name))
-    (tmp_path / "checkpoint-11-of-another").mkdir()  # no name of a checkpoint
+    (tmp_path / "checkpoint-11-of-another").mkdir()  # not the name of a checkpoint
     return tmp_path
 
 
-DAMAGE = {
+DAMAGES = {
     "emptied": lambda data: b"",
     "truncated": lambda data: data[: len(data) // 2],
     "longer": lambda data: data + b"\0",
@@ -34,17 +34,17 @@ DAMAGE = {
     "deleted": lambda data: None,
 }
 UNREADABLE = f"{DIGESTS} is missing or cannot be read"
-DAMAGED_FILES = [(name, change, name) for name in FILES for change in DAMAGE.values()]
-DAMAGED_FILES += [
+CASES = [(name, change, name) for name in FILES for change in DAMAGES.values()]
+CASES += [
     (DIGESTS, lambda _, text=text: text, UNREADABLE)
     for text in (b"", b"[]", b"{", b'"text"', b"\xff")
 ]
-DAMAGED_FILES += [(DIGESTS, lambda _: b"{}", ", ".join(sorted(FILES)))]
+CASES += [(DIGESTS, lambda _: b"{}", ", ".join(sorted(FILES)))]
 
 
-@pytest.mark.fault("checkpoint damaged")
-@pytest.mark.parametrize(("name", "change", "message"), DAMAGED_FILES)
-def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
+@pytest.mark.fault("checkpoints: file damaged")
+@pytest.mark.parametrize(("name", "change", "message"), CASES)
+def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     checkpoints, capsys, name, change, message
 ):
     path = checkpoints / "checkpoint-10" / name
@@ -53,7 +53,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     if data is not None:
         path.write_bytes(data)
     assert newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
-    assert f"checkpoint-10 is damaged, and left out: {message}\n" in capsys.readouterr().err
+    assert f"checkpoint-10 is damaged, and skipped: {message}\n" in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
     assert newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
     assert not (checkpoints / "checkpoint-10").exists()
@@ -61,24 +61,27 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(
     assert newest_checkpoint(checkpoints, discard=True) is None
 
 
-@pytest.mark.fault("checkpoints of another run", times=20)
-def test_checkpoints_belong_to_the_code_inputs_and_libraries_of_a_run(
+@pytest.mark.fault("checkpoints: of another run", times=20)
+def test_checkpoints_are_used_only_with_the_same_code_inputs_and_libraries(
     tmp_path, monkeypatch, capsys
 ):
     data, folder = tmp_path / "train.jsonl", tmp_path / "run/checkpoints"
     state = {"code": "", "data": "", "torch": ""}
     monkeypatch.setattr("rapid.training.resume.get_versions", lambda: {"torch": state["torch"]})
 
-    def find_folder(main: bool = True):
+    def find_folder(is_main_process: bool = True):
         data.write_text(state["data"])
-        return checkpoint_dir(folder, Spec(code=state["code"]), manifests.hash_files(data), main)
+        return checkpoint_dir(
+            folder, Spec(code=state["code"]), manifests.hash_files(data), is_main_process
+        )
 
     for number in range(20):
         current = find_folder()
         current.mkdir(parents=True)
         assert find_folder() == current and current.exists()
         state[[*state][number % 3]] += "a"
-        assert find_folder(main=False) != current and current.exists()  # the main process deletes
+        # Only the main process deletes checkpoints.
+        assert find_folder(is_main_process=False) != current and current.exists()
         assert not capsys.readouterr().err
         assert find_folder() != current and not current.exists()
-        assert f"{tmp_path}/run: what was saved is of other parameters" in capsys.readouterr().err
+        assert f"{tmp_path}/run: its checkpoints are of other parameters" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Damaged downloads are not used: published models, Lean, and images of Lean's memory."""
+"""Damaged models, installs of Lean and images of Lean's memory are not used."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ from rapid.config.specs import FetchSpec
 from rapid.grading.lean import ensure_lean, find_lean, install, launch
 from rapid.stages.fetch import BadModel, fetch
 from tests.faults.finished_pipeline import flip_bit, truncate
-from tests.grading.lean.test_install import empty, package  # noqa: F401
-from tests.stages.test_fetch import tiny_llama, write_gguf
+from tests.grading.lean.test_install import empty_machine, lean_package  # noqa: F401
+from tests.stages.test_fetch import make_tiny_llama, write_gguf
 
 WEIGHTS, CONFIG, TOKENIZER = "model.safetensors", "config.json", "tokenizer.json"
 TIMES = 20
 
 
-# Each damages a model's folder, and returns the text that the error has to name.
+# Each function damages a model's folder, and returns the text that the error has to contain.
 
 
 def change_file(name: str, change: Callable[[bytes], bytes], folder: Path) -> str:
@@ -59,14 +59,14 @@ def put_value(value: float, tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def garble(content: bytes) -> bytes:
+def make_garbage(content: bytes) -> bytes:
     return random.Random(0).randbytes(len(content))
 
 
 DAMAGES = {
     **{f"weights cut off, {seed}": partial(truncate_file, WEIGHTS, seed) for seed in range(6)},
     "no weights at all": partial(change_file, WEIGHTS, lambda _: b""),
-    "garbage": partial(change_file, WEIGHTS, garble),
+    "garbage": partial(change_file, WEIGHTS, make_garbage),
     "text": partial(
         change_file, WEIGHTS, lambda _: b"version https://git-lfs.github.com/spec/v1\n"
     ),
@@ -97,49 +97,49 @@ def assert_refused(source: Path, folder: Path, *names: str) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.fault("a published model damaged")
+@pytest.mark.fault("downloads: model damaged")
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_model_is_refused_and_leaves_nothing(toy_model, tmp_path, damage):
+def test_a_damaged_model_is_refused_and_leaves_no_file(toy_model, tmp_path, damage):
     shutil.copytree(toy_model, source := tmp_path / "source")
     assert_refused(source, tmp_path / "models/mine", str(source), damage(source))
 
 
-@pytest.mark.fault("a GGUF file damaged", times=TIMES)
-def test_a_damaged_gguf_file_is_refused_and_leaves_nothing(tmp_path):
+@pytest.mark.fault("downloads: GGUF file damaged", times=TIMES)
+def test_a_damaged_gguf_file_is_refused_and_leaves_no_file(tmp_path):
     path = tmp_path / "tiny.gguf"
-    write_gguf(tiny_llama(), path)
-    whole = path.read_bytes()
+    write_gguf(make_tiny_llama(), path)
+    intact_content = path.read_bytes()
     for seed in range(TIMES):
-        path.write_bytes(truncate(whole, random.Random(seed)) if seed else b"")
-        assert_refused(path, tmp_path / "models/mine", "tiny.gguf is not a model")
+        path.write_bytes(truncate(intact_content, random.Random(seed)) if seed else b"")
+        assert_refused(path, tmp_path / "models/mine", "tiny.gguf cannot be read as a model")
 
 
-@pytest.mark.fault("an image of Lean's memory damaged", times=TIMES)
-def test_a_damaged_image_is_deleted(tmp_path):
+@pytest.mark.fault("downloads: image of Lean's memory damaged", times=TIMES)
+def test_a_damaged_image_of_lean_is_deleted(tmp_path):
     content, image = random.Random(0).randbytes(1000), tmp_path / "image"
-    whole = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+    intact_image = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
     for seed in range(TIMES):
         rng = random.Random(seed)
-        for text, is_whole in (
-            (whole, True),
-            (rng.choice([flip_bit, truncate])(whole, rng), False),
+        for text, is_intact in (
+            (intact_image, True),
+            (rng.choice([flip_bit, truncate])(intact_image, rng), False),
         ):
             image.write_bytes(text)
             launch.delete_if_damaged(image)
-            assert image.exists() == is_whole
+            assert image.exists() == is_intact
 
 
-@pytest.mark.fault("Lean's install damaged", times=TIMES)
-def test_a_damaged_install_is_made_again(package):  # noqa: F811
+@pytest.mark.fault("downloads: Lean installation damaged", times=TIMES)
+def test_a_damaged_install_of_lean_is_replaced(lean_package):  # noqa: F811
     folder = ensure_lean().folder
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    intact_files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for seed in range(TIMES):
         rng = random.Random(seed)
         name = rng.choice(["lean.js", "lean.wasm", "lib/Init.olean"])
-        harm = rng.choice([flip_bit, truncate])
-        (folder / name).write_bytes(harm((folder / name).read_bytes(), rng))
+        damage = rng.choice([flip_bit, truncate])
+        (folder / name).write_bytes(damage((folder / name).read_bytes(), rng))
         install._digest_of.cache_clear()  # as in another process
         assert find_lean(compares_all=True) is None
-        assert (find_lean() is None) == (name in install.PROGRAMS or harm is truncate)
+        assert (find_lean() is None) == (name in install.PROGRAMS or damage is truncate)
         ensure_lean(compares_all=True)
-        assert before == {path: path.read_bytes() for path in before}
+        assert intact_files == {path: path.read_bytes() for path in intact_files}

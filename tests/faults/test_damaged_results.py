@@ -1,4 +1,4 @@
-"""Results that were cut off, changed, swapped or deleted enter no report, and are made again."""
+"""Results that were truncated, changed, swapped or deleted are not reported, and are made again."""
 
 import itertools
 import json
@@ -25,12 +25,12 @@ from rapid.stages.pretrain import make_tokenizer, pretrain
 from rapid.stages.train import train
 from reports import experiment
 from reports.__main__ import main as make_report
-from tests.faults.conftest import fault_cases
+from tests.faults.conftest import make_fault_cases
 from tests.faults.finished_pipeline import (
     MODEL_FILES,
     flip_bit,
     forge_document,
-    pipeline_values,
+    make_pipeline_values,
     truncate,
     write_pipeline,
 )
@@ -41,27 +41,27 @@ RUN = "math/tiny-qwen2/rapid-H2,snapshots=1/seed1"
 
 
 @pytest.fixture(scope="module")
-def whole_pipeline(tmp_path_factory) -> Path:
+def intact_pipeline(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("whole")
     write_pipeline(root)
     return root
 
 
 @pytest.fixture
-def enter_copy(whole_pipeline, tmp_path, monkeypatch) -> Callable[[], None]:
+def enter_copy(intact_pipeline, tmp_path, monkeypatch) -> Callable[[], None]:
     """Return a function that makes a fresh copy of the pipeline the working directory."""
     numbers = itertools.count()
 
     def enter() -> None:
         folder = tmp_path / f"copy{next(numbers)}"
-        shutil.copytree(whole_pipeline, folder)
+        shutil.copytree(intact_pipeline, folder)
         monkeypatch.chdir(folder)
 
     return enter
 
 
 def report_arguments(*arguments: str) -> list[str]:
-    return ["--config", json.dumps(pipeline_values()), *arguments]
+    return ["--config", json.dumps(make_pipeline_values()), *arguments]
 
 
 def assert_refused(capsys, *paths: Path) -> None:
@@ -73,7 +73,7 @@ def assert_refused(capsys, *paths: Path) -> None:
     assert not Path("reports").exists()
 
 
-def assert_made_again(*paths: Path) -> None:
+def assert_run_again(*paths: Path) -> None:
     """Check that `rapid reconcile` has the jobs of these files run again."""
     assert upkeep.reconcile(PARAMS) == 0
     assert not any(path.with_name(MANIFEST).exists() for path in paths)
@@ -86,49 +86,49 @@ def test_undamaged_results_are_reported(enter_copy):
     assert upkeep.verify(PARAMS) == 0
 
 
-# Harm to one file, or to two of one name. None stands for a deleted file.
+# Damage to one file, or to two files of one name. None stands for a deleted file.
 
 
 def edit_digit(content: bytes, rng: random.Random) -> bytes:
-    at = rng.choice([match.start() for match in re.finditer(rb"\d", content)])
-    digit = rng.choice([digit for digit in b"0123456789" if digit != content[at]])
-    return content[:at] + bytes([digit]) + content[at + 1 :]
+    index = rng.choice([match.start() for match in re.finditer(rb"\d", content)])
+    digit = rng.choice([digit for digit in b"0123456789" if digit != content[index]])
+    return content[:index] + bytes([digit]) + content[index + 1 :]
 
 
-def delete(content: bytes, rng: random.Random) -> None:
+def delete_content(content: bytes, rng: random.Random) -> None:
     return None
 
 
-FILE_HARMS = {
-    "a byte of a result flipped": flip_bit,
-    "a result cut off": truncate,
-    "a result edited by hand": edit_digit,
-    "a result deleted": delete,
+FILE_DAMAGES = {
+    "results: bit flipped": flip_bit,
+    "results: file truncated": truncate,
+    "results: file edited": edit_digit,
+    "results: file deleted": delete_content,
 }
 DAMAGED_MANIFESTS = [b"", b"[]", b"{}", b"null", b"{", b'"spec"', b"\xff\x00", b'{"spec": {}}']
 DAMAGED_MANIFESTS += [b'{"spec": {}, "inputs": {}, "outputs": {"a/b": "", "/c": ""}}', b"DIRECTORY"]
 
 
-def harm_file(path: Path, harm: Callable, rng: random.Random) -> None:
-    content = harm(path.read_bytes(), rng)
+def damage_file(path: Path, damage: Callable, rng: random.Random) -> None:
+    content = damage(path.read_bytes(), rng)
     path.unlink() if content is None else path.write_bytes(content)
 
 
 def list_results() -> list[Path]:
-    """Return the files that the report reads, but manifests."""
-    files = [path for room in ("runs", "evaluations") for path in Path(room).rglob("*.json*")]
+    """Return the files that the report reads, without manifests."""
+    files = [path for folder in ("runs", "evaluations") for path in Path(folder).rglob("*.json*")]
     return sorted(
         path for path in files if path.name not in (MANIFEST, "curve.jsonl", *MODEL_FILES)
     )
 
 
-def harm_result(harm: Callable, number: int) -> list[Path]:
+def damage_result(damage: Callable, number: int) -> list[Path]:
     path = random.Random(0).sample(list_results(), TIMES)[number]
-    harm_file(path, harm, random.Random(number))
+    damage_file(path, damage, random.Random(number))
     return [path]
 
 
-def swap(first: Path, second: Path) -> list[Path]:
+def swap_paths(first: Path, second: Path) -> list[Path]:
     first.rename("aside")
     second.rename(first)
     Path("aside").rename(second)
@@ -138,7 +138,7 @@ def swap(first: Path, second: Path) -> list[Path]:
 def swap_results(number: int) -> list[Path]:
     rng = random.Random(number)
     name = rng.choice(["summary.json", "steps.jsonl", "evaluation.json"])
-    return swap(*rng.sample(sorted(Path().rglob(name)), 2))
+    return swap_paths(*rng.sample(sorted(Path().rglob(name)), 2))
 
 
 def damage_manifest(number: int) -> list[Path]:
@@ -153,7 +153,7 @@ def swap_folders(number: int) -> list[Path]:
     """Swap two runs with their manifests, which agree with the files."""
     rng = random.Random(number)
     name = rng.choice(["summary.json", "evaluation.json"])
-    return swap(*rng.sample(sorted(path.parent for path in Path().rglob(name)), 2))
+    return swap_paths(*rng.sample(sorted(path.parent for path in Path().rglob(name)), 2))
 
 
 def add_file_of_another_run(number: int) -> list[Path]:
@@ -166,30 +166,33 @@ def add_file_of_another_run(number: int) -> list[Path]:
     return [path]
 
 
-MADE_AGAIN = {name: partial(harm_result, harm) for name, harm in FILE_HARMS.items()}
-MADE_AGAIN |= {"two runs' results swapped": swap_results, "a manifest damaged": damage_manifest}
+REPLACED = {name: partial(damage_result, damage) for name, damage in FILE_DAMAGES.items()}
+REPLACED |= {
+    "results: files of two runs swapped": swap_results,
+    "results: manifest damaged": damage_manifest,
+}
 REFUSED = {
-    "two runs' folders swapped": swap_folders,
-    "files put into a job's folder": add_file_of_another_run,
+    "results: folders of two runs swapped": swap_folders,
+    "results: file of another run added": add_file_of_another_run,
 }
 
 
-@pytest.mark.parametrize("harm", fault_cases(MADE_AGAIN, TIMES))
-def test_a_damaged_result_is_not_reported_and_made_again(enter_copy, capsys, harm):
+@pytest.mark.parametrize("damage", make_fault_cases(REPLACED, TIMES))
+def test_a_damaged_result_is_not_reported_and_its_job_is_run_again(enter_copy, capsys, damage):
     for number in range(TIMES):
         enter_copy()
-        paths = harm(number)
+        paths = damage(number)
         assert_refused(capsys, *paths)
         assert upkeep.verify(PARAMS) == 1
         assert str(paths[0]) in capsys.readouterr().out
-        assert_made_again(*paths)
+        assert_run_again(*paths)
 
 
-@pytest.mark.parametrize("harm", fault_cases(REFUSED, TIMES))
-def test_results_of_another_run_are_not_reported(enter_copy, capsys, harm):
+@pytest.mark.parametrize("damage", make_fault_cases(REFUSED, TIMES))
+def test_results_of_another_run_are_not_reported(enter_copy, capsys, damage):
     for number in range(TIMES):
         enter_copy()
-        assert_refused(capsys, *harm(number))
+        assert_refused(capsys, *damage(number))
 
 
 # Results edited with their manifests ---------------------------------------------------------------
@@ -211,7 +214,7 @@ def edit_fields(document_name: str, **values) -> tuple:
 
 
 def leave_out_a_problem(document: dict) -> None:
-    """Make an evaluation that adds up, of three of the four problems."""
+    """Make a consistent evaluation of three of the four problems."""
     document["scores"].pop()
     correct = sum(score["correct"] for score in document["scores"])
     document["reasons"] = {"passed": correct, "wrong_answer": 24 - correct}
@@ -219,7 +222,7 @@ def leave_out_a_problem(document: dict) -> None:
 
 
 def grade_more_than_sampled(document: dict) -> None:
-    """Make an evaluation that adds up, with ten times as many completions of a problem graded."""
+    """Make a consistent evaluation with ten times as many graded completions of a problem."""
     document["scores"][0] |= {"samples": 80, "correct": 0}
     correct = sum(score["correct"] for score in document["scores"])
     document["reasons"] = {"passed": correct, "wrong_answer": 32 - correct}
@@ -255,17 +258,15 @@ FORGERIES = [
     edit_fields("summary", algorithm="pg"),
     pytest.param("summary", lambda document: document.pop("algorithm"), id="no algorithm"),
 ]
-FORGED = pytest.mark.fault("a result edited with its manifest")
+FORGED = pytest.mark.fault("results: file edited together with its manifest")
 
 
 @FORGED
 @pytest.mark.parametrize(("document_name", "change"), FORGERIES)
-def test_a_result_that_contradicts_itself_is_not_reported(
-    enter_copy, capsys, document_name, change
-):
+def test_an_inconsistent_result_is_not_reported(enter_copy, capsys, document_name, change):
     enter_copy()
-    room = "runs" if document_name == "summary" else "evaluations"
-    path = Path(room, RUN, f"{document_name}.json")
+    folder = "runs" if document_name == "summary" else "evaluations"
+    path = Path(folder, RUN, f"{document_name}.json")
     forge_document(path, change)
     assert_refused(capsys, path)
 
@@ -278,7 +279,7 @@ def test_a_summary_that_differs_from_what_its_evaluation_read_is_not_reported(en
     def double_runtime(document: dict) -> None:
         document["runtime"] = {name: 2 * value for name, value in document["runtime"].items()}
 
-    forge_document(path, double_runtime, everywhere=False)
+    forge_document(path, double_runtime, in_all_manifests=False)
     assert_refused(capsys, path)
 
 
@@ -291,38 +292,46 @@ def list_jobs() -> list[tuple[list[Path], Callable]]:
         Path, ("data/math", "models/tokenizer", "models/tiny-qwen2", f"runs/{RUN}")
     )
     lessons, training, test = (data / f"{name}.jsonl" for name in ("pretrain", "train", "test"))
-    planned, out = build_plan(load(pipeline_values())), Path("out")
+    plan, out = build_plan(load(make_pipeline_values())), Path("out")
 
-    def job(function: Callable, folder: object, *inputs, reads: list[Path]):
-        return reads, lambda: function(planned.job(str(folder)).spec, *inputs, out)
+    def make_job(function: Callable, folder: object, *inputs, reads: list[Path]):
+        return reads, lambda: function(plan.job(str(folder)).spec, *inputs, out)
 
-    def files_of(folder: Path) -> list[Path]:
+    def list_model_files(folder: Path) -> list[Path]:
         return [folder / name for name in MODEL_FILES]
 
-    measured = [*files_of(run / "model"), run / "summary.json", run / "steps.jsonl"]
+    evaluation_inputs = [
+        *list_model_files(run / "model"),
+        run / "summary.json",
+        run / "steps.jsonl",
+    ]
     return [
-        job(make_tokenizer, tokenizer, [data], reads=[lessons]),
-        job(pretrain, model, [data], tokenizer, reads=[lessons, *files_of(tokenizer)]),
-        job(distill, "distilled/math", model, training, reads=[training, *files_of(model)]),
-        job(train, run, model, training, reads=[training, *files_of(model)]),
-        job(evaluate, f"evaluations/{RUN}", run / "model", test, reads=[test, *measured]),
+        make_job(make_tokenizer, tokenizer, [data], reads=[lessons]),
+        make_job(pretrain, model, [data], tokenizer, reads=[lessons, *list_model_files(tokenizer)]),
+        make_job(
+            distill, "distilled/math", model, training, reads=[training, *list_model_files(model)]
+        ),
+        make_job(train, run, model, training, reads=[training, *list_model_files(model)]),
+        make_job(
+            evaluate, f"evaluations/{RUN}", run / "model", test, reads=[test, *evaluation_inputs]
+        ),
     ]
 
 
-@pytest.mark.fault("an input changed before its job", times=2 * TIMES)
-def test_a_job_refuses_an_input_that_was_changed_since_it_was_made(enter_copy):
+@pytest.mark.fault("workflow: input changed before its job", times=2 * TIMES)
+def test_a_job_refuses_an_input_that_was_changed_after_it_was_written(enter_copy):
     for seed in range(2 * TIMES):
         enter_copy()
         rng = random.Random(seed)
         files, run_job = rng.choice(list_jobs())
         path = rng.choice(files)
-        harm_file(path, rng.choice([*FILE_HARMS.values()]), rng)
+        damage_file(path, rng.choice([*FILE_DAMAGES.values()]), rng)
         with pytest.raises(BadFile, match=rf"^{path}: .*Delete \S+{MANIFEST} and run snakemake"):
             run_job()
         assert not Path("out").exists()
 
 
-@pytest.mark.fault("leftovers of an interrupted job", times=TIMES)
+@pytest.mark.fault("workflow: leftovers of an interrupted job", times=TIMES)
 def test_leftovers_of_an_interrupted_job_are_removed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     spec = PrepareSpec(benchmark="math", data_seed=0, train=4, test=4, demonstrations=4)

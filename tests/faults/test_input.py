@@ -1,6 +1,6 @@
-"""Text from outside stays data: names, files of models, and what models have written.
+"""Untrusted text is never executed: names, files of models, and texts that models have written.
 
-Each attack would leave a file, PWNED, or reach a reader's terminal, TeX or browser as a command.
+Each attack tries to create the file PWNED, or to give a command to a reader's terminal, TeX or browser.
 """
 
 import copy
@@ -37,12 +37,12 @@ from rapid.training.sft import sft_trainer
 from reports.__main__ import main as make_report
 from reports.plots import style
 from reports.plots.figures import tokens
-from reports.render import latex
+from reports.render import tex
 from tests.conftest import ROOT, default_values
-from tests.reports.conftest import Runs, small_values
-from tests.reports.render.test_html import Reader, write
+from tests.reports.conftest import RunFiles, small_values
+from tests.reports.render.test_html import Reader, write_page
 from tests.subprocesses import python
-from tests.training.conformance.test_resume import build
+from tests.training.conformance.test_resume import build_trainer
 from tests.training.loops import COMMON
 
 # Names -------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ NAMES += ["\0", "\x1b[2J", "\u202ea", "é", "a" * 65, ".hidden"]
 DEFAULT = default_values()
 
 
-def rename(place: str, name: str) -> dict:
+def put_name(place: str, name: str) -> dict:
     """Return the default's parameters with a name at a place."""
     values = copy.deepcopy(DEFAULT)
     main, study = values["tables"]["main"], next(iter(values["studies"]["compared"].values()))
@@ -73,17 +73,17 @@ def rename(place: str, name: str) -> dict:
 PLACES = ["experiment", "model", "teacher", "study", "algorithm", "variant", "benchmark"]
 
 
-@pytest.mark.fault("a name that leaves its folder or reaches a shell", times=len(NAMES))
+@pytest.mark.fault("parameters: name with path or shell syntax", times=len(NAMES))
 @pytest.mark.parametrize("place", PLACES)
-def test_a_name_has_to_be_that_of_a_file(place):
+def test_names_that_are_no_file_names_are_refused(place):
     for name in [*NAMES, "tokenizer" if place == "model" else "small.yaml"]:
         with pytest.raises(BadParams, match="is not allowed; allowed: "):
-            load(rename(place, name))
+            load(put_name(place, name))
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a path with signs of a shell")
-def test_a_path_reaches_a_job_unchanged(tmp_path):
+@pytest.mark.fault("parameters: file path with shell syntax")
+def test_a_path_with_shell_syntax_reaches_a_job_unchanged(tmp_path):
     name = "$(touch PWNED) `touch PWNED` 'q' \"r\"; touch PWNED & * # ~ é.jsonl"
     rows = [
         {"problem": f"{i} + 1", "solution": rf"\boxed{{{i + 1}}}", "answer": str(i + 1)}
@@ -106,7 +106,7 @@ def test_a_path_reaches_a_job_unchanged(tmp_path):
 
 
 class Bomb:
-    """Leaves PWNED when it is unpickled."""
+    """Creates PWNED when it is unpickled."""
 
     def __reduce__(self):
         return os.system, ("touch PWNED",)
@@ -157,7 +157,7 @@ def save_with_torch(folder: Path) -> None:
     (folder / SAFE).unlink()
 
 
-TRAPS = {
+HOSTILE_FOLDERS = {
     "its own class": add_model_class,
     "its own class, of an unknown kind": partial(add_model_class, kind="evil"),
     "its own tokenizer": add_tokenizer_class,
@@ -169,8 +169,8 @@ TRAPS = {
     "an adapter": add_adapter,
     "weights in torch's format": save_with_torch,
 }
-# transformers knows these kinds, and does not look at the model's own classes.
-HARMLESS = {"its own class", "its own tokenizer"}
+# transformers has its own classes for these kinds of models, and ignores those in the folder.
+IGNORED_BY_TRANSFORMERS = {"its own class", "its own tokenizer"}
 
 
 def train_by_rl(folder: Path) -> None:
@@ -199,41 +199,48 @@ def fetch_model(folder: Path) -> None:
     sample_from(Path("fetched"))
 
 
-DOORS = [sample_from, fetch_model, train_by_rl, train_by_sft]
+LOADERS = [sample_from, fetch_model, train_by_rl, train_by_sft]
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a model's folder with code in it")
-@pytest.mark.parametrize(("door", "trap"), itertools.product(DOORS, TRAPS))
-def test_no_code_of_a_model_runs(toy_model, tmp_path, monkeypatch, door, trap):
+@pytest.mark.fault("downloads: code in a model's folder")
+@pytest.mark.parametrize(
+    ("load_model", "hostile_folder"), itertools.product(LOADERS, HOSTILE_FOLDERS)
+)
+def test_no_code_in_the_folder_of_a_model_runs(
+    toy_model, tmp_path, monkeypatch, load_model, hostile_folder
+):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "model"
     shutil.copytree(toy_model, folder)
     for name in ("evil.py", "custom_generate/generate.py"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(CODE)
-    TRAPS[trap](folder)
-    with nullcontext() if trap in HARMLESS else pytest.raises(Exception, match=r"\w"):
-        door(folder)
+    HOSTILE_FOLDERS[hostile_folder](folder)
+    is_harmless = hostile_folder in IGNORED_BY_TRANSFORMERS
+    with nullcontext() if is_harmless else pytest.raises(Exception, match=r"\w"):
+        load_model(folder)
     assert not [*tmp_path.rglob("PWNED")]
 
 
 @pytest.mark.slow
-@pytest.mark.fault("a pickle in a checkpoint", times=7)
+@pytest.mark.fault("checkpoints: malicious pickle", times=7)
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payload):
     monkeypatch.chdir(tmp_path)
-    build(toy_model, tmp_path / "run", H=1, max_steps=2).train()
-    whole, checkpoint = tmp_path / "run/checkpoint-1", tmp_path / "copy/checkpoint-1"
-    names = [path.name for path in whole.iterdir() if path.suffix in (".pt", ".pth", ".bin")]
+    build_trainer(toy_model, tmp_path / "run", H=1, max_steps=2).train()
+    saved_checkpoint, checkpoint = tmp_path / "run/checkpoint-1", tmp_path / "copy/checkpoint-1"
+    names = [
+        path.name for path in saved_checkpoint.iterdir() if path.suffix in (".pt", ".pth", ".bin")
+    ]
     assert len(names) >= 4
     for name in [*names, "scaler.pt", "pytorch_model.bin", "adapter.bin"]:
-        shutil.copytree(whole, checkpoint)
+        shutil.copytree(saved_checkpoint, checkpoint)
         (checkpoint / name).write_bytes(payload)
         if name == "pytorch_model.bin":
             (checkpoint / SAFE).unlink()
         try:
-            build(toy_model, tmp_path / "copy", H=1, max_steps=2).train(str(checkpoint))
+            build_trainer(toy_model, tmp_path / "copy", H=1, max_steps=2).train(str(checkpoint))
         except Exception as error:
             assert "PWNED" not in str(error)
         assert not [*tmp_path.rglob("PWNED")]
@@ -242,11 +249,13 @@ def test_no_pickle_of_a_checkpoint_runs(toy_model, tmp_path, monkeypatch, payloa
 
 # What models have written -------------------------------------------------------------------------
 
-WRITTEN = ["\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x1bc", "\x9b2J", "\x07", "\b\b\b", "a\rb"]
-WRITTEN += ["\u202eevil", "\u2066a\u2069", "\u200b", "\ufeffa", "\u2028", "\x7f", "\x00", "a\x0bb"]
-WRITTEN += [r"\input{/etc/passwd}", r"\immediate\write18{touch PWNED}", "$x_1^2$", "50% & #1 ~"]
-WRITTEN += ["}\\end{document}", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>']
-WRITTEN += ["{{ 7 * 7 }}", "<< 7 * 7 >>", "&lt;b&gt;", "javascript:alert(1)", "?`!`", "``''---"]
+HOSTILE_TEXTS = [
+    "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "\x1bc", "\x9b2J", "\x07", "\b\b\b", "a\rb",
+    "\u202eevil", "\u2066a\u2069", "\u200b", "\ufeffa", "\u2028", "\x7f", "\x00", "a\x0bb",
+    r"\input{/etc/passwd}", r"\immediate\write18{touch PWNED}", "$x_1^2$", "50% & #1 ~",
+    "}\\end{document}", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>',
+    "{{ 7 * 7 }}", "<< 7 * 7 >>", "&lt;b&gt;", "javascript:alert(1)", "?`!`", "``''---",
+]  # fmt: skip
 
 
 def has_control_characters(text: str) -> bool:
@@ -255,33 +264,36 @@ def has_control_characters(text: str) -> bool:
 
 @contextmanager
 def open_terminal():
-    """Yield a terminal to print to, and a function that returns what it was sent."""
+    """Yield a terminal to print to, and a function that returns the output that it received."""
     reading, writing = pty.openpty()
-    with open(writing, "w", encoding="utf-8") as out, open(reading, "rb", buffering=0) as sent:
-        yield out, lambda: sent.read(10_000).decode().replace("\r\n", "\n")
+    with (
+        open(writing, "w", encoding="utf-8") as out,
+        open(reading, "rb", buffering=0) as terminal_output,
+    ):
+        yield out, lambda: terminal_output.read(10_000).decode().replace("\r\n", "\n")
 
 
-@pytest.mark.fault("a completion that gives a terminal orders", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: terminal escapes in a completion", times=len(HOSTILE_TEXTS))
 def test_rapid_ask_sends_a_terminal_no_control_characters(toy_model, monkeypatch, capsys):
-    for text in WRITTEN:
+    for text in HOSTILE_TEXTS:
         answer = [SimpleNamespace(text=text)]
         monkeypatch.setattr(sampling, "sample", lambda *_, answer=answer, **__: answer)
-        with open_terminal() as (out, sent), monkeypatch.context() as patch:
+        with open_terminal() as (out, read_output), monkeypatch.context() as patch:
             patch.setattr(sys, "stdout", out)
             assert cli.run(["ask", "--model", str(toy_model), "a"]) == 0
             out.flush()
-            assert not has_control_characters(sent())
+            assert not has_control_characters(read_output())
         assert cli.run(["ask", "--model", str(toy_model), "a"]) == 0
-        assert capsys.readouterr().out == f"{text}\n"  # into a file it goes unchanged
+        assert capsys.readouterr().out == f"{text}\n"  # a file gets the text unchanged
 
 
-@pytest.mark.fault("an error that gives a terminal orders", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: terminal escapes in an error message", times=len(HOSTILE_TEXTS))
 def test_an_error_about_a_file_has_no_control_characters(tmp_path, capsys):
     problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
     problem = {"problem": "1 + 1", "solution": r"\boxed{2}", "answer": "2", "unique_id": "a"}
     problems.write_text(json.dumps(problem) + "\n")
     files = ["--problems", str(problems), "--completions", str(completions)]
-    for text in WRITTEN:
+    for text in HOSTILE_TEXTS:
         completions.write_text(json.dumps({"id": "a", "completion": "b", f"k{text}": 1}) + "\n")
         assert cli.run(["grade", "--benchmark", "math", *files]) == 2
         message = capsys.readouterr().err
@@ -289,34 +301,45 @@ def test_an_error_about_a_file_has_no_control_characters(tmp_path, capsys):
         assert not has_control_characters(message)
 
 
-@pytest.mark.fault("text that gives TeX orders", times=len(WRITTEN))
+@pytest.mark.fault("untrusted text: TeX commands", times=len(HOSTILE_TEXTS))
 def test_escaped_text_has_no_tex_commands():
-    escapes = [*latex._ESCAPES.values(), "{}", r"\allowbreak "]
-    pattern = "|".join(map(re.escape, sorted(escapes, key=len, reverse=True)))
-    for text in [*WRITTEN, *(text * 3 for text in WRITTEN)]:
-        for escaped in (latex.escape(text), latex.symbols(text)):
-            rest = re.sub(pattern, "", escaped.replace("$H$", "H"))
-            assert re.fullmatch(r"[\w .,;:!?()\[\]/=+*@'`-]*", rest, re.ASCII), rest
+    """Every command in the escaped text is one of our own, whatever commands the text has."""
+    tables = " ".join([*tex._TEXT.values(), *tex._FORMULAS.values()])
+    safe_words = set(re.findall(r"\\([A-Za-z]+)", tables))
+    safe_words |= {"allowbreak", "frac", "mathrm", "texttt", "textsubscript", "textsuperscript"}
+    safe_words |= {tex._name_greek(letter).lstrip("\\") for letter in "αβγδεζηθικλμνξπρστυφχψω"}
+    safe_words |= set(tex._ACCENTS.values())
+    for text in [*HOSTILE_TEXTS, *(text * 3 for text in HOSTILE_TEXTS)]:
+        for escaped in (tex.escape(text), tex.symbols(text), tex.prose(text, {})):
+            assert escaped.isascii()
+            words = set(re.findall(r"\\([A-Za-z]+)", escaped))
+            assert words <= safe_words, words - safe_words
+            rest = re.sub(r"\\[A-Za-z]+|\\[{}$&#%_`'^~\"=.]", "", escaped)
+            assert "\\" not in rest
 
 
 @pytest.fixture
-def hostile_runs(tmp_path) -> Runs:
-    """Runs that have all of WRITTEN in every field that a report shows."""
-    runs = Runs(tmp_path)
-    runs.all(load(small_values()))
-    for number, text in enumerate(WRITTEN):
+def hostile_runs(tmp_path) -> RunFiles:
+    """Runs that have all hostile texts in every field that a report shows."""
+    runs = RunFiles(tmp_path)
+    runs.write_all(load(small_values()))
+    for number, text in enumerate(HOSTILE_TEXTS):
         algorithm = ("pg", "grpo", "dapo")[number % 3]
         run = Run(benchmark="math", model="tiny_qwen", algorithm=algorithm, seed=number % 2)
-        runs.summary(run, hardware=" ".join(WRITTEN), commit=text)
-        runs.evaluation(run, status="unavailable", note=" ".join(WRITTEN))
+        runs.write_summary(run, hardware=" ".join(HOSTILE_TEXTS), commit=text)
+        runs.write_evaluation(run, status="unavailable", note=" ".join(HOSTILE_TEXTS))
     return runs
 
 
-@pytest.mark.fault("a report of what models have written", times=len(WRITTEN))
-def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
+@pytest.mark.fault("untrusted text: hostile text in a report", times=len(HOSTILE_TEXTS))
+def test_text_of_runs_adds_no_tag_and_no_tex_command_to_a_report(hostile_runs):
     values, root = small_values(), hostile_runs.root
-    page = Reader(write(values, root).read_text())
-    assert page.open == [] and "script" not in page.tags
+    html = write_page(values, root).read_text()
+    page = Reader(html)
+    assert page.open == []
+    script = (ROOT / "reports/render/templates/copy.js").read_text().strip()
+    assert [text.strip() for text in re.findall(r"<script>(.*?)</script>", html, re.S)] == [script]
+    assert html.count("<script") == 1
     assert not [link for link in page.links if link.startswith(("javascript", "x"))]
     assert not has_control_characters("".join(page.text))
     output = root / "out/tables.tex"
@@ -328,11 +351,11 @@ def test_text_of_runs_becomes_no_tag_and_no_tex_command(hostile_runs):
         assert file.suffix != ".tex" or (r"\input" not in text and r"\immediate" not in text)
 
 
-@pytest.mark.fault("a figure of what models have written", times=len(WRITTEN))
-def test_text_of_a_completion_becomes_no_tag_of_a_figure():
+@pytest.mark.fault("untrusted text: hostile text in a figure", times=len(HOSTILE_TEXTS))
+def test_text_of_a_completion_adds_no_tag_to_a_figure():
     place = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
-    record = TokenWeights(tokens=WRITTEN, log_weights=[0.1] * len(WRITTEN), **place)
-    figure = style.Figure(title="a", caption="b", problems=(), draw=lambda: tokens._draw(record))
+    record = TokenWeights(tokens=HOSTILE_TEXTS, log_weights=[0.1] * len(HOSTILE_TEXTS), **place)
+    figure = style.Figure(title="a", caption="b", problems=(), draw=partial(tokens._draw, record))
     image = style.render(figure, ["svg"])["svg"]
     tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(image).iter()}
     assert tags.isdisjoint({"script", "img", "a", "foreignObject"})

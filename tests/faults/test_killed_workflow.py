@@ -19,9 +19,9 @@ import yaml
 from rapid.artifacts.files import sha256_file, write_jsonl
 from rapid.processes import locks
 from tests.checkout import copy_checkout
-from tests.faults.conftest import fault_cases
+from tests.faults.conftest import make_fault_cases
 from tests.faults.runs import PATIENCE, Workshop, make_problems, read_results, small_values
-from tests.subprocesses import adopting
+from tests.subprocesses import adopt_orphans
 
 KILLS = 4
 COMMAND = [sys.executable, "-m", "snakemake", "--cores", "2", "--nocolor", "reports/tables.tex"]
@@ -33,7 +33,7 @@ FOLDERS = ("data", "models", "distilled", "runs", "evaluations")
 
 @pytest.fixture(scope="module")
 def left_behind():
-    with adopting() as left_behind:
+    with adopt_orphans() as left_behind:
         yield left_behind
 
 
@@ -41,7 +41,7 @@ def left_behind():
 def fresh_checkout(toy_model, tmp_path_factory, left_behind) -> Path:
     """A copy of the tree with small parameters, in which nothing was run."""
     workshop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model, left_behind)
-    workshop.finish(workshop.train("sft"), "sft")  # a model that solves some problems
+    workshop.finish(workshop.train("sft"), "sft")  # the model then solves some problems
     workshop.end()
     folder = tmp_path_factory.mktemp("checkout")
     copy_checkout(folder)
@@ -58,10 +58,10 @@ def undisturbed(fresh_checkout) -> tuple[Path, float]:
     folder = fresh_checkout.with_name("undisturbed")
     shutil.copytree(fresh_checkout, folder)
     (temporary := folder.with_name("temporary")).mkdir()
-    return folder, finish(folder, COMMAND, TMPDIR=str(temporary))
+    return folder, finish_command(folder, COMMAND, TMPDIR=str(temporary))
 
 
-def start(folder: Path, command: list[str], **variables: str) -> subprocess.Popen:
+def start_command(folder: Path, command: list[str], **variables: str) -> subprocess.Popen:
     """Start a command in a process group of its own, as a terminal does."""
     environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     with open(folder / "output.log", "a") as log:
@@ -71,44 +71,51 @@ def start(folder: Path, command: list[str], **variables: str) -> subprocess.Pope
         )  # fmt: skip
 
 
-def finish(folder: Path, command: list[str], **variables: str) -> float:
+def finish_command(folder: Path, command: list[str], **variables: str) -> float:
     """Run a command to its end; return the seconds that it took."""
-    began = time.monotonic()
-    assert start(folder, command, **variables).wait(PATIENCE) == 0, log_tail(folder)
-    return time.monotonic() - began
+    start_time = time.monotonic()
+    assert start_command(folder, command, **variables).wait(PATIENCE) == 0, read_log_tail(folder)
+    return time.monotonic() - start_time
 
 
-def log_tail(folder: Path) -> str:
+def read_log_tail(folder: Path) -> str:
     return (folder / "output.log").read_text()[-4000:]
 
 
-def all_results(folder: Path) -> dict:
-    return {room: read_results(folder / room) for room in FOLDERS}
+def read_all_results(folder: Path) -> dict:
+    return {folder_name: read_results(folder / folder_name) for folder_name in FOLDERS}
 
 
 @pytest.mark.slow
-def test_an_undisturbed_workflow_is_up_to_date_and_leaves_nothing_behind(undisturbed):
-    """Also as seen from a shell in which the environment is not activated."""
+def test_an_undisturbed_workflow_is_up_to_date_and_leaves_no_files_behind(undisturbed):
+    """This is checked from a shell in which the environment is not activated."""
     folder, _ = undisturbed
-    programs = Path(sys.executable).parent
-    bare = {"PATH": os.defpath, "HOME": os.environ["HOME"]}
+    program_folder = Path(sys.executable).parent
+    minimal_environment = {"PATH": os.defpath, "HOME": os.environ["HOME"]}
 
-    def output_of(*command: str) -> str:
-        options = {"cwd": folder, "env": bare, "check": True, "capture_output": True, "text": True}
-        ended = subprocess.run([str(programs / command[0]), *command[1:]], **options)
+    def run_program(*command: str) -> str:
+        options = {
+            "cwd": folder,
+            "env": minimal_environment,
+            "check": True,
+            "capture_output": True,
+            "text": True,
+        }
+        ended = subprocess.run([str(program_folder / command[0]), *command[1:]], **options)
         return ended.stdout + ended.stderr
 
-    assert "Nothing to be done" in output_of("snakemake", "-n")
-    assert "stale" not in output_of("python", "-m", "rapid", "verify")
+    assert "Nothing to be done" in run_program("snakemake", "-n")
+    assert "stale" not in run_program("python", "-m", "rapid", "verify")
     temporary = {path.name for path in folder.with_name("temporary").iterdir()}
     assert temporary <= {f"rapid-cores-{os.geteuid()}", f"torchinductor_{getpass.getuser()}"}
     logs = [*(folder / "logs").rglob("*.log")]
-    assert logs and max(path.stat().st_size for path in logs) < 100_000  # a kilobyte for a step
+    # A log has less than a kilobyte per step.
+    assert logs and max(path.stat().st_size for path in logs) < 100_000
 
 
-def send_signal(number: int) -> Callable[[subprocess.Popen], None]:
+def send_signal(signal_number: int) -> Callable[[subprocess.Popen], None]:
     """Return a function that sends a signal to all processes of a command."""
-    return lambda command: os.killpg(command.pid, number)
+    return lambda command: os.killpg(command.pid, signal_number)
 
 
 def kill_youngest(command: subprocess.Popen) -> None:
@@ -120,36 +127,38 @@ def kill_youngest(command: subprocess.Popen) -> None:
 
 
 KILLED = {
-    "workflow, snakemake killed": subprocess.Popen.kill,
-    "workflow, all processes killed": send_signal(signal.SIGKILL),
-    "workflow, all processes told to end": send_signal(signal.SIGTERM),
-    "workflow, Ctrl-C": send_signal(signal.SIGINT),
-    "workflow, a job killed": kill_youngest,
+    "workflow: SIGKILL to Snakemake": subprocess.Popen.kill,
+    "workflow: SIGKILL to all processes": send_signal(signal.SIGKILL),
+    "workflow: SIGTERM to all processes": send_signal(signal.SIGTERM),
+    "workflow: Ctrl-C": send_signal(signal.SIGINT),
+    "workflow: job killed": kill_youngest,
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", fault_cases(KILLED, KILLS))
-def test_a_killed_workflow_is_resumed(fresh_checkout, undisturbed, left_behind, tmp_path, kill):
-    whole, seconds = undisturbed
-    expected, moments, kills = all_results(whole), random.Random(6), 0
+@pytest.mark.parametrize("kill", make_fault_cases(KILLED, KILLS))
+def test_the_same_command_resumes_a_killed_workflow(
+    fresh_checkout, undisturbed, left_behind, tmp_path, kill
+):
+    undisturbed_folder, seconds = undisturbed
+    expected, moments, kills = read_all_results(undisturbed_folder), random.Random(6), 0
     folder = tmp_path / "checkout"
     while kills < KILLS:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(fresh_checkout, folder)
         while kills < KILLS:
-            command, began = start(folder, COMMAND), time.monotonic()
+            command, start_time = start_command(folder, COMMAND), time.monotonic()
             try:
-                assert command.wait(moments.uniform(0.1, 0.9) * seconds) == 0, log_tail(folder)
-                seconds = min(seconds, time.monotonic() - began)
+                assert command.wait(moments.uniform(0.1, 0.9) * seconds) == 0, read_log_tail(folder)
+                seconds = min(seconds, time.monotonic() - start_time)
                 break
             except subprocess.TimeoutExpired:
                 kill(command)
                 command.wait(PATIENCE)
             kills += 1
-            assert not left_behind(), log_tail(folder)
-    finish(folder, COMMAND)
-    assert all_results(folder) == expected
+            assert not left_behind(), read_log_tail(folder)
+    finish_command(folder, COMMAND)
+    assert read_all_results(folder) == expected
     assert not left_behind()
     assert not [*folder.rglob("checkpoints")]
     for name in (locks.SNAKEMAKE_LOCKS, locks.FORK_SERVER_SOCKETS):
@@ -157,20 +166,20 @@ def test_a_killed_workflow_is_resumed(fresh_checkout, undisturbed, left_behind, 
 
 
 @pytest.mark.slow
-@pytest.mark.fault("report, ended by SIGKILL or SIGTERM", times=KILLS)
+@pytest.mark.fault("killed jobs: report by SIGKILL or SIGTERM", times=KILLS)
 def test_a_killed_report_is_made_again(undisturbed, tmp_path):
     folder, kills = tmp_path / "checkout", 0
     shutil.copytree(undisturbed[0], folder)
     moments, tables = random.Random(7), folder / "reports/tables.tex"
-    expected, seconds = sha256_file(tables), finish(folder, REPORT)
+    expected, seconds = sha256_file(tables), finish_command(folder, REPORT)
     while kills < KILLS:
-        command = start(folder, REPORT)
+        command = start_command(folder, REPORT)
         try:
             command.wait(moments.uniform(0, seconds))
         except subprocess.TimeoutExpired:
             command.send_signal((signal.SIGKILL, signal.SIGTERM)[kills % 2])
             kills += 1
         command.wait(PATIENCE)
-        assert sha256_file(tables) == expected  # whole: the earlier or the new one
-    finish(folder, REPORT)
+        assert sha256_file(tables) == expected  # the complete earlier table or the complete new one
+    finish_command(folder, REPORT)
     assert sha256_file(tables) == expected

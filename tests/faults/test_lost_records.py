@@ -1,4 +1,4 @@
-"""After a copy, a checkout or a wrong clock, what was made is not made again; what is lost is."""
+"""After a copy, a checkout or a wrong clock, only jobs with lost results are run again."""
 
 import json
 import os
@@ -31,7 +31,7 @@ SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ran
 
 @pytest.fixture(scope="module")
 def recorded_pipeline(tmp_path_factory) -> Path:
-    """A finished pipeline whose jobs Snakemake has records of."""
+    """A finished pipeline with Snakemake's records of its jobs."""
     root = tmp_path_factory.mktemp("recorded")
     write_pipeline(root)
     run_snakemake("--touch", "--forceall", "--", *TARGETS, folder=root)
@@ -41,19 +41,19 @@ def recorded_pipeline(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def pipeline(recorded_pipeline, tmp_path, monkeypatch) -> None:
-    """Make a copy of it the working directory."""
+    """Make a copy of the recorded pipeline the working directory."""
     shutil.copytree(recorded_pipeline, tmp_path / "tree")
     monkeypatch.chdir(tmp_path / "tree")
 
 
 def run_snakemake(*arguments: str, folder: Path = Path()) -> str:
-    """Return what Snakemake prints, with the Snakefile of this clone and the results of a folder."""
+    """Run this clone's Snakefile on the results in a folder, and return Snakemake's output."""
     options = ("--snakefile", ROOT / "Snakefile", "--cores", 1, "--nocolor")
     ended = python("-m", "snakemake", *options, *arguments, folder=folder)
     return ended.stdout + ended.stderr
 
 
-def planned_rules(*targets: str) -> list[str]:
+def list_planned_rules(*targets: str) -> list[str]:
     """Return the rules that Snakemake plans, one for each job."""
     return re.findall(
         r"^rule (?!all_)(\w+)", run_snakemake("-n", "--", *targets or TARGETS), re.MULTILINE
@@ -66,59 +66,59 @@ def set_eta(value: float) -> None:
     PARAMS[0].write_text(yaml.safe_dump(values, sort_keys=False))
 
 
-@pytest.mark.fault("Snakemake's records and times of files lost")
+@pytest.mark.fault("workflow: Snakemake's records and file times lost")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_without_snakemake_s_records_only_lost_files_are_made(pipeline, seed):
-    """`cp -r` and a checkout leave files in no order of times."""
+def test_without_records_of_snakemake_only_lost_files_are_planned(pipeline, seed):
+    """`cp -r` and a checkout leave files with times in any order."""
     rng = random.Random(seed)
     shutil.rmtree(".snakemake")
     for path in Path().rglob("*.*"):
-        os.utime(path, (then := rng.uniform(1e9, 4e9), then))
-    assert planned_rules() == []
+        os.utime(path, (time_of_file := rng.uniform(1e9, 4e9), time_of_file))
+    assert list_planned_rules() == []
     for path in rng.sample(sorted(Path("runs").rglob("steps.jsonl")), 3):
         path.unlink()
-    assert sorted(planned_rules(TABLES)) == ["evaluate"] * 3 + ["report"] + ["train"] * 3
+    assert sorted(list_planned_rules(TABLES)) == ["evaluate"] * 3 + ["report"] + ["train"] * 3
 
 
-@pytest.mark.fault("results of other parameters than Snakemake's records")
+@pytest.mark.fault("workflow: Snakemake's records do not match results")
 @pytest.mark.parametrize("seed", SEEDS[:4])
-def test_manifests_decide_about_parameters(pipeline, seed):
-    """`dvc exp apply`, or `git checkout` with `dvc checkout`, leave such results, forth and back."""
+def test_manifests_and_not_records_decide_whether_parameters_changed(pipeline, seed):
+    """`dvc exp apply`, or `git checkout` with `dvc checkout`, leave such results."""
     eta = random.Random(seed).uniform(3, 9)
     before = {path: path.read_bytes() for path in Path().rglob(MANIFEST)}
     set_eta(eta)
     runs = [path for path in before if path.parts[0] == "runs" and "rapid-H2" in str(path)]
-    assert sorted(planned_rules()) == ["evaluate"] * len(runs) + ["train"] * len(runs)
+    assert sorted(list_planned_rules()) == ["evaluate"] * len(runs) + ["train"] * len(runs)
     for path in runs:
         document = json.loads(path.read_text())
         document["spec"]["objective"]["eta"] = eta
         path.write_text(json.dumps(document))
-    assert planned_rules() == []
+    assert list_planned_rules() == []
     assert upkeep.verify(PARAMS) == 0
     run_snakemake("--touch", "--forceall", "--", *TARGETS)  # records of the other parameters
     set_eta(2.0)
     for path, content in before.items():
         path.write_bytes(content)
-    assert planned_rules() == []
+    assert list_planned_rules() == []
 
 
-@pytest.mark.fault("a file dated in the future", times=TIMES)
-def test_files_from_the_future_do_not_keep_the_report_from_being_made(pipeline):
+@pytest.mark.fault("workflow: file dated in the future", times=TIMES)
+def test_the_report_is_made_once_if_files_have_times_in_the_future(pipeline):
     rng = random.Random(0)
-    files = [path for room in RESULT_FOLDERS for path in Path(room).rglob("*.json*")]
+    files = [path for folder in RESULT_FOLDERS for path in Path(folder).rglob("*.json*")]
     for path in [Path("data/math/train.jsonl"), *rng.sample(files, TIMES - 1)]:
-        then = time.time() + 10 ** rng.uniform(2, 9)
-        os.utime(path, (then, then))
+        time_of_file = time.time() + 10 ** rng.uniform(2, 9)
+        os.utime(path, (time_of_file, time_of_file))
     assert upkeep.reconcile(PARAMS) == 0
-    assert planned_rules() == []
+    assert list_planned_rules() == []
     run_snakemake(TABLES)
-    assert planned_rules(TABLES) == []
+    assert list_planned_rules(TABLES) == []
     assert upkeep.verify(PARAMS) == 0
 
 
-@pytest.mark.fault("clock that goes back while a job runs", times=TIMES)
-def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
-    """Snakemake deletes the outputs of a job whose inputs are younger."""
+@pytest.mark.fault("machine: clock set back during a job", times=TIMES)
+def test_no_input_is_newer_than_the_end_of_its_job(tmp_path):
+    """Snakemake deletes the outputs of a job whose inputs are newer."""
     spec = TokenizerSpec(benchmarks=["math"], vocabulary=300)
     for seed in range(TIMES):
         rng, folder = random.Random(seed), tmp_path / str(seed)
@@ -128,13 +128,13 @@ def test_no_input_of_a_job_is_younger_than_its_end(tmp_path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(path.name)
         for path in [*inputs, *manifests, inputs[1] / "weights"]:
-            then = time.time() + rng.choice([-1, 1, 1]) * 10 ** rng.uniform(-3, 9)
-            os.utime(path, (then, then))
+            time_of_file = time.time() + rng.choice([-1, 1, 1]) * 10 ** rng.uniform(-3, 9)
+            os.utime(path, (time_of_file, time_of_file))
         write_manifest(folder / "out", "train", spec, hash_files(*inputs), [])
         assert all(path.stat().st_mtime <= time.time() for path in [inputs[0], *manifests])
 
 
-@pytest.mark.fault("an environment of another clone", times=2)
+@pytest.mark.fault("workflow: environment of another clone", times=2)
 def test_rapid_runs_the_code_of_the_clone_in_which_it_is_started(tmp_path):
     copy_checkout(tmp_path, "rapid", "Snakefile", "params.yaml", "docs")
     init = tmp_path / "rapid/__init__.py"

@@ -13,18 +13,18 @@ from rapid.config.sources import BadParams
 from reports import experiment
 from reports.__main__ import main as make_report
 from tests.conftest import ROOT, default_values
-from tests.faults.conftest import fault_cases
+from tests.faults.conftest import make_fault_cases
 
 DEFAULT = default_values()
 NOT_FINITE = [float("inf"), -float("inf"), float("nan"), "inf", "NaN"]
 
 
-def walk(value, path=()):
-    """Yield each place in nested values, and the value there."""
+def walk_values(value, path=()):
+    """Yield each path in nested values, and the value at it."""
     yield path, value
     items = enumerate(value) if isinstance(value, list) else ()
     for key, nested in value.items() if isinstance(value, dict) else items:
-        yield from walk(nested, (*path, key))
+        yield from walk_values(nested, (*path, key))
 
 
 def replace_value(path: tuple, value, params: dict = DEFAULT) -> dict:
@@ -36,70 +36,72 @@ def replace_value(path: tuple, value, params: dict = DEFAULT) -> dict:
     return values
 
 
-def key_of(path: tuple) -> str:
+def format_key(path: tuple) -> str:
     return ".".join(map(str, path))
 
 
-LEAVES = dict(walk(DEFAULT))
+LEAVES = dict(walk_values(DEFAULT))
 NUMBERS = [path for path, value in LEAVES.items() if type(value) in (int, float)]
 LISTS = {path: value[0] for path, value in LEAVES.items() if isinstance(value, list)}
 KEYS = [path for path in LEAVES if path and not any(type(part) is int for part in path)]
-REFUSED = {
-    "a parameter that is infinite or NaN": [*product(NUMBERS, NOT_FINITE)],
-    "true or false for a number": [*product(NUMBERS, (True, False))],
-    "a list with something twice": [
-        (path, [first, again])
+WRONG_VALUES = {
+    "parameters: infinity or NaN": [*product(NUMBERS, NOT_FINITE)],
+    "parameters: true or false for a number": [*product(NUMBERS, (True, False))],
+    "parameters: duplicate list item": [
+        (path, [first, second])
         for path, first in LISTS.items()
-        for again in (first, float(first) if type(first) is int else first)
+        for second in (first, float(first) if type(first) is int else first)
     ],
 }
 
 
-@pytest.mark.parametrize("cases", fault_cases(REFUSED))
+@pytest.mark.parametrize("cases", make_fault_cases(WRONG_VALUES))
 def test_a_wrong_value_is_refused_at_every_key(cases):
     for path, value in cases:
         with pytest.raises(BadParams) as refusal:
             load(replace_value(path, value))
-        assert f"{key_of(path)}: {value!r} is not allowed" in str(refusal.value)
+        assert f"{format_key(path)}: {value!r} is not allowed" in str(refusal.value)
 
 
-def nested_lines(path: tuple) -> list[str]:
+def write_nested_keys(path: tuple) -> list[str]:
     return [f"{'  ' * depth}{key}:" for depth, key in enumerate(path)]
 
 
-@pytest.mark.fault("a key given twice", times=20)
-def test_a_repeated_key_is_named_with_its_line(tmp_path):
+@pytest.mark.fault("parameters: duplicate key", times=20)
+def test_a_repeated_key_is_reported_with_its_line(tmp_path):
     file = tmp_path / "mine.yaml"
     for path in random.Random(0).sample(KEYS, 20):
-        lines = nested_lines(path)
+        lines = write_nested_keys(path)
         file.write_text("\n".join([*lines, f"{lines[-1]} 1", ""]))
         with pytest.raises(BadParams, match="is given twice") as refusal:
             read(file)
         assert str(refusal.value).startswith(f"{file}:{len(path) + 1}: {path[-1]}")
 
 
-@pytest.mark.fault("a wrong value in an overlay", times=20)
-def test_a_wrong_value_of_an_overlay_is_named_with_its_line(tmp_path):
+@pytest.mark.fault("parameters: wrong value in an overlay", times=20)
+def test_a_wrong_value_in_an_overlay_is_reported_with_its_line(tmp_path):
     file = tmp_path / "mine.yaml"
     for path in random.Random(1).sample(NUMBERS, 20):
         keys = [key for key in path if type(key) is not int]
-        file.write_text("\n".join(["name: mine", *nested_lines(keys)]) + " -.inf\n")
+        file.write_text("\n".join(["name: mine", *write_nested_keys(keys)]) + " -.inf\n")
         with pytest.raises(BadParams) as refusal:
             load_files(ROOT / "params.yaml", file)
-        assert str(refusal.value).startswith(f"{file}:{len(keys) + 1}: {key_of(keys)}: -inf is")
+        assert str(refusal.value).startswith(f"{file}:{len(keys) + 1}: {format_key(keys)}: -inf is")
 
 
-ODD = [None, True, -1, 0, 1.5, 10**400, 5e-324, 1e308, "", "1" * 5000, "\0", "a\nb", "\ud800"]
-ODD += [[], [[1]], {}, {1: 2}, {"a": {"b": 1}}, [None], b"x", {1}, *NOT_FINITE]
+ODD_VALUES = [
+    None, True, -1, 0, 1.5, 10**400, 5e-324, 1e308, "", "1" * 5000, "\0", "a\nb", "\ud800", [],
+    [[1]], {}, {1: 2}, {"a": {"b": 1}}, [None], b"x", {1}, *NOT_FINITE,
+]  # fmt: skip
 
 
-@pytest.mark.fault("a value of another kind", times=20)
-def test_a_value_of_any_kind_is_taken_or_refused_in_lines():
+@pytest.mark.fault("parameters: value of another type", times=20)
+def test_a_value_of_any_type_is_accepted_or_refused_with_messages():
     rng = random.Random(2)
     params = read(ROOT / "params.yaml", ROOT / "experiments/arena.yaml")
-    for path in [path for path, _ in walk(params) if path]:
+    for path in [path for path, _ in walk_values(params) if path]:
         try:
-            load(replace_value(path, rng.choice(ODD), params))
+            load(replace_value(path, rng.choice(ODD_VALUES), params))
         except BadParams as refusal:
             assert all(": " in line for line in str(refusal).splitlines())
 
@@ -129,8 +131,8 @@ UNREADABLE_FILES = {
 }
 
 
-@pytest.mark.fault("a file of parameters that is none", times=len(UNREADABLE_FILES))
-def test_an_unreadable_file_is_named(tmp_path, capsys):
+@pytest.mark.fault("parameters: unreadable file", times=len(UNREADABLE_FILES))
+def test_an_unreadable_file_is_reported_with_its_name(tmp_path, capsys):
     file = tmp_path / "mine.yaml"
     for name, content in UNREADABLE_FILES.items():
         if content is not None:
@@ -141,10 +143,10 @@ def test_an_unreadable_file_is_named(tmp_path, capsys):
         assert "\x1b" not in message
 
 
-@pytest.mark.fault("a wrong value at each door", times=4)
+@pytest.mark.fault("parameters: wrong value in each command", times=4)
 @pytest.mark.parametrize("value", [float("inf"), True, 0, "two", None])
-def test_every_command_refuses_alike(value, tmp_path, capsys):
-    """Also a file on one line, as JSON, in which Snakemake passes parameters to jobs."""
+def test_every_command_refuses_a_wrong_value_with_file_and_key(value, tmp_path, capsys):
+    """The file has long lines, like the JSON in which Snakemake passes parameters to jobs."""
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(replace_value(("rapid", "eta"), value), width=1e9))
     commands = [
@@ -153,8 +155,8 @@ def test_every_command_refuses_alike(value, tmp_path, capsys):
         lambda: make_report(["--config", str(file), "--text"]),
         lambda: 2 * experiment.main(["--config", str(file), "--out", str(tmp_path / "out")]),
     ]
-    for run in commands:
-        assert run() == 2
+    for run_command in commands:
+        assert run_command() == 2
         message = capsys.readouterr().err
         assert f"{file}:" in message and "rapid.eta: " in message
     assert not (tmp_path / "out").exists()

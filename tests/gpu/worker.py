@@ -1,4 +1,4 @@
-"""What test_gpu.py runs in processes of its own: one trainer, on the GPUs that are visible.
+"""Worker process of test_gpu.py: one trainer, on the visible GPUs.
 
     python -m tests.gpu.worker MODEL OUT '{"use_vllm": true, ...}'
 
@@ -19,10 +19,10 @@ from rapid.artifacts.manifests import describe_hardware
 
 
 def matrix_norms(model: torch.nn.Module) -> list[float]:
-    """Return the norm of each matrix of weights.
+    """Return the norm of each weight matrix.
 
-    Vectors are left out: eight steps of 1e-4 do not move a norm layer's weight of 1.0 to the next
-    number of bfloat16, in which DeepSpeed holds the weights beside its float32 copy.
+    Vectors are left out: eight steps of 1e-4 do not change a norm layer's weight of 1.0 in
+    bfloat16, in which DeepSpeed holds the weights beside its float32 copy.
     """
     return [p.detach().float().norm().item() for p in model.parameters() if p.ndim > 1]
 

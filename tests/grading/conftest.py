@@ -1,4 +1,4 @@
-"""What the tests of several graders use."""
+"""Fixtures that the tests of several graders share."""
 
 import pytest
 

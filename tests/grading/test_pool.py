@@ -1,4 +1,4 @@
-"""Graders side by side, a memory of their verdicts, and what happens when one of them dies."""
+"""The pool of graders: concurrency, cached verdicts, and graders that die."""
 
 import json
 import threading
@@ -19,11 +19,11 @@ FIRST, SECOND = (MathProblem(unique_id=name, problem="", answer="1") for name in
 
 
 class FakeGrader:
-    """A grader that passes "1" and all that has no number. It notes what it does in `log`.
+    """A grader that passes "1" and every text that is not a number. It records its calls in `log`.
 
     Args:
-        deaths: completion -> how often it dies over it.
-        starts: whether it can be entered.
+        deaths: number of deaths for each completion.
+        starts: whether it can be started.
         wait: called before each verdict.
     """
 
@@ -44,10 +44,10 @@ class FakeGrader:
         return "a wall"
 
     def prepare(self, problem):
-        self.note(f"prepared {problem.id}")
+        self.record(f"prepared {problem.id}")
 
     def rehearse(self, exercises):
-        self.note(f"rehearsed {exercises}")
+        self.record(f"rehearsed {exercises}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
@@ -55,19 +55,19 @@ class FakeGrader:
             self.wait()
             if completion == "broken":
                 raise ValueError("broken")
-            self.note(f"{problem.id}: {completion}")
+            self.record(f"{problem.id}: {completion}")
             is_right = completion == "1" or not completion.isdecimal()
             return verdicts.verdict(verdicts.PASSED if is_right else verdicts.WRONG_ANSWER)
         finally:
             self.busy.release()
 
-    def note(self, entry):
+    def record(self, entry):
         self.log.append(entry)
         if self.deaths.get(entry.removeprefix("a: "), 0) >= self.log.count(entry):
             raise GraderDied(f"over {entry}")
 
 
-def pool(size=1, **settings):
+def make_pool(size=1, **settings):
     log = []
     return SteadyGrader("math", lambda: FakeGrader(log, **settings), size), log
 
@@ -76,25 +76,25 @@ def grade(graders, *completions):
     return [graders.grade(FIRST, str(completion)).reason for completion in completions]
 
 
-class TestSideBySide:
-    @pytest.mark.parametrize(("size", "askers"), [(3, 3), (2, 8)])
-    def test_as_many_grade_at_a_time_as_there_are_graders(self, size, askers):
-        """More threads wait for one."""
+class TestConcurrency:
+    @pytest.mark.parametrize(("size", "thread_count"), [(3, 3), (2, 8)])
+    def test_all_graders_of_a_pool_work_at_the_same_time(self, size, thread_count):
+        """Additional threads wait until a grader is free."""
         barrier = threading.Barrier(size)
-        graders, _ = pool(size, wait=lambda: barrier.wait(5))
-        with graders, ThreadPoolExecutor(askers) as executor:
+        graders, _ = make_pool(size, wait=lambda: barrier.wait(5))
+        with graders, ThreadPoolExecutor(thread_count) as executor:
             texts = [f"text {n}" for n in range(120)]
             assert [*executor.map(partial(grade, graders), texts)] == [["passed"]] * 120
 
-    def test_a_grader_that_raised_grades_again(self):
-        graders, _ = pool()
+    def test_a_grader_is_used_again_after_an_exception(self):
+        graders, _ = make_pool()
         with graders:
             for _ in range(3):
                 with pytest.raises(ValueError, match="broken"):
                     grade(graders, "broken")
             assert grade(graders, "right") == ["passed"]
 
-    def test_those_that_started_are_ended_if_one_does_not_start(self):
+    def test_started_graders_are_ended_if_another_fails_to_start(self):
         log = []
         fakes = iter([FakeGrader(log), FakeGrader(log), FakeGrader(log, starts=False)])
         graders = SteadyGrader("math", lambda: next(fakes), 3)
@@ -102,24 +102,26 @@ class TestSideBySide:
             pass
         assert log == ["started", "started", "ended", "ended"]
 
-    def test_a_problem_is_prepared_by_one_and_rehearsed_by_all(self):
-        graders, log = pool(2)
+    def test_one_grader_prepares_a_problem_and_all_rehearse(self):
+        graders, log = make_pool(2)
         with graders:
             graders.prepare(FIRST)
-            assert grade(graders, "x", "y", "z") == ["passed"] * 3  # and it is free again
+            assert (
+                grade(graders, "x", "y", "z") == ["passed"] * 3
+            )  # the grader that prepared is free again
             graders.rehearse([])
         assert log.count("prepared a") == 1
         assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
         assert graders.walls() == "a wall"
 
     @pytest.mark.parametrize("name", BENCHMARKS)
-    def test_every_benchmark_has_such_graders(self, name):
+    def test_every_benchmark_uses_a_pool_of_graders(self, name):
         assert isinstance(BENCHMARKS[name].grader(1.0), SteadyGrader)
 
 
-class TestMemory:
+class TestCachedVerdicts:
     def test_a_repeated_completion_of_a_problem_is_graded_once(self):
-        graders, log = pool()
+        graders, log = make_pool()
         assert grade(graders, 1, 2, 1) == ["passed", "wrong_answer", "passed"]
         assert graders.hits == 1
         graders.grade(SECOND, "1")
@@ -127,10 +129,10 @@ class TestMemory:
         assert log == ["a: 1", "a: 2", "b: 1"]
 
     @pytest.mark.parametrize("deaths", [0, 1, 2])
-    def test_a_completion_that_is_being_graded_is_waited_for(self, deaths):
-        """A death is no verdict: who waited asks again."""
+    def test_threads_with_one_completion_share_its_verdict(self, deaths):
+        """A death is no verdict, so the threads that waited grade the completion again."""
         may_go = threading.Event()
-        graders, log = pool(deaths={"1": deaths}, wait=lambda: may_go.wait(30))
+        graders, log = make_pool(deaths={"1": deaths}, wait=lambda: may_go.wait(30))
         with ThreadPoolExecutor(4) as threads:
             waiting = [threads.submit(grade, graders, 1) for _ in range(4)]
             may_go.set()
@@ -141,31 +143,35 @@ class TestMemory:
 
 
 class TestDeaths:
-    def test_verdicts_are_counted_by_reason_and_deaths_not_remembered(self):
-        graders, log = pool(deaths={"x": 2, "y": 1})
+    def test_verdicts_are_counted_by_reason_and_deaths_are_not_cached(self):
+        graders, log = make_pool(deaths={"x": 2, "y": 1})
         assert grade(graders, "x", "y", "z", "x") == ["infrastructure", *["passed"] * 3]
         assert graders.reasons == {"infrastructure": 1, "passed": 3}
         assert log == [f"a: {text}" for text in "xxyyzx"]
 
-    def test_a_death_while_a_problem_is_prepared_costs_nothing(self):
-        graders, log = pool(deaths={"prepared a": 1})
+    def test_preparing_a_problem_is_repeated_after_a_death(self):
+        graders, log = make_pool(deaths={"prepared a": 1})
         graders.prepare(FIRST)
         assert log == ["prepared a"] * 2
 
-    @pytest.mark.parametrize(("graded", "most"), [(0, 1), (198, 2), (296, 2), (297, 3)])
-    def test_more_than_one_and_one_percent_end_the_job(self, graded, most):
-        deadly = [f"dead {n}" for n in range(most + 1)]
-        graders, _ = pool(deaths=dict.fromkeys(deadly, 2))
-        grade(graders, *["fine"] * graded)
-        assert grade(graders, *deadly[:-1]) == ["infrastructure"] * most
+    @pytest.mark.parametrize(
+        ("graded_count", "allowed_deaths"), [(0, 1), (198, 2), (296, 2), (297, 3)]
+    )
+    def test_more_deaths_than_one_plus_one_percent_end_the_job(self, graded_count, allowed_deaths):
+        deadly_texts = [f"dead {n}" for n in range(allowed_deaths + 1)]
+        graders, _ = make_pool(deaths=dict.fromkeys(deadly_texts, 2))
+        grade(graders, *["fine"] * graded_count)
+        assert grade(graders, *deadly_texts[:-1]) == ["infrastructure"] * allowed_deaths
         with pytest.raises(GradingFailed) as raised:
-            grade(graders, deadly[-1])
-        total = graded + most + 1
-        assert f"grader of math died twice over each of {most + 1} of {total} " in str(raised.value)
-        assert f"over a: dead {most}" in str(raised.value)
+            grade(graders, deadly_texts[-1])
+        total = graded_count + allowed_deaths + 1
+        assert f"grader of math died twice on each of {allowed_deaths + 1} of {total} " in str(
+            raised.value
+        )
+        assert f"over a: dead {allowed_deaths}" in str(raised.value)
 
     def test_a_job_that_has_failed_fails_in_every_thread(self):
-        graders, _ = pool(deaths={"x": 2, "y": 2})
+        graders, _ = make_pool(deaths={"x": 2, "y": 2})
         assert grade(graders, "x") == ["infrastructure"]
         for completion in ("y", "fine"):
             with pytest.raises(GradingFailed, match="over a: y"):
@@ -173,8 +179,8 @@ class TestDeaths:
 
 
 @pytest.fixture
-def doomed(tmp_path, monkeypatch):
-    """The command that grades so many completions over which the mathematics grader dies."""
+def make_dying_command(tmp_path, monkeypatch):
+    """Return a function that makes a `rapid grade` command whose grader dies at every completion."""
 
     def die(*_):
         raise GraderDied("killed in a test")
@@ -190,13 +196,15 @@ def doomed(tmp_path, monkeypatch):
     return command
 
 
-def test_rapid_grade_says_what_was_not_graded_until_it_is_too_much(doomed, capsys):
-    assert run(doomed(2)) == 1
+def test_rapid_grade_counts_ungraded_completions_and_fails_if_they_are_too_many(
+    make_dying_command, capsys
+):
+    assert run(make_dying_command(2)) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "died twice over each of 2 of 2 completions" in printed.err
+    assert "died twice on each of 2 of 2 completions" in printed.err
     assert "killed in a test" in printed.err
-    assert run(doomed(1)) == 0
+    assert run(make_dying_command(1)) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"id": "1", "reward": None, "reason": "infrastructure"}
     assert "1 of 1 not graded" in printed.err

@@ -1,4 +1,4 @@
-"""A worker process: what it says, whether it lives, how it ends, and how its lines are read."""
+"""Worker processes: messages, liveness, their end, and the reading of lines."""
 
 import signal
 import socket
@@ -12,7 +12,7 @@ from rapid.grading.memory import limit_memory
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 from tests.subprocesses import wait_for
 
-# Says where its output goes, and that it leads a session.
+# Sends the target of its standard output; `leads` says whether it leads a session.
 GREETS = """
 import os, socket
 control = socket.socket(fileno=0)
@@ -25,7 +25,7 @@ SILENT = "while True: __import__('time').sleep(9)"
 
 
 @contextmanager
-def started(script: str, **options):
+def start_worker(script: str, **options):
     worker = Worker(limit_memory([sys.executable, "-S", "-c", script]), **options)
     try:
         yield worker
@@ -34,8 +34,8 @@ def started(script: str, **options):
         worker.wait()
 
 
-def test_a_worker_greets_and_ends_itself_when_it_is_let():
-    with started(GREETS + ENDS) as worker:
+def test_a_worker_sends_a_greeting_and_ends_by_itself_when_told():
+    with start_worker(GREETS + ENDS) as worker:
         assert worker.ask(b"", 60.0) == b"/dev/null"
         assert worker.lives
         worker.end(patience=60.0)
@@ -43,80 +43,80 @@ def test_a_worker_greets_and_ends_itself_when_it_is_let():
         assert not worker.lives
 
 
-def test_a_worker_answers_a_message_until_it_has_ended():
-    with started(GREETS + ECHOES) as worker:
+def test_a_worker_that_has_ended_answers_with_nothing():
+    with start_worker(GREETS + ECHOES) as worker:
         worker.ask(b"", 60.0)
         assert [worker.ask(message, 60.0) for message in (b"one", b"two", b"three")] == [
             b"one", b"", b""
         ]  # fmt: skip
 
 
-def test_the_standard_output_of_a_worker_may_be_its_socket():
-    with started("import os; os.write(1, os.read(0, 9))", answers_on_stdout=True) as worker:
+def test_a_worker_can_answer_on_its_standard_output():
+    with start_worker("import os; os.write(1, os.read(0, 9))", answers_on_stdout=True) as worker:
         assert worker.ask(b"hello\n", 60.0) == b"hello\n"
 
 
-def test_the_last_words_of_a_worker_are_heard():
-    with started("import os; os.write(1, b'bye')", answers_on_stdout=True) as worker:
+def test_output_written_before_the_end_of_a_worker_is_read():
+    with start_worker("import os; os.write(1, b'bye')", answers_on_stdout=True) as worker:
         worker.wait(60)
         assert worker.ask(b"", 60.0) == b"bye"
 
 
-def test_no_worker_is_started_whose_memory_is_not_limited():
-    with pytest.raises(TypeError, match="not limited"):
+def test_a_command_without_a_memory_limit_is_refused():
+    with pytest.raises(TypeError, match="cannot be limited"):
         Worker([sys.executable, "-c", "pass"])
 
 
-def test_a_silent_worker_is_not_waited_for():
-    with started(SILENT) as worker:
+def test_a_question_to_a_silent_worker_times_out():
+    with start_worker(SILENT) as worker:
         assert worker.ask(b"", 0.1) == b""
         assert worker.lives
         worker.end(patience=0.1)
         assert worker.returncode == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("speaks", [True, False])
-def test_a_worker_that_ended_or_speaks_unasked_does_not_live(speaks):
-    """What it says could be taken for the answer to the next question."""
-    with started(GREETS + SILENT if speaks else "") as worker:
+@pytest.mark.parametrize("sends_message", [True, False])
+def test_a_worker_that_has_ended_or_sent_an_unrequested_message_is_not_alive(sends_message):
+    """Its message could be taken for the answer to the next question."""
+    with start_worker(GREETS + SILENT if sends_message else "") as worker:
         wait_for(lambda: not worker.lives)
-        if not speaks:
+        if not sends_message:
             worker.wait(60)
-        assert (worker.poll() is None) == speaks
+        assert (worker.poll() is None) == sends_message
         worker.end()
-        assert worker.returncode == (-signal.SIGKILL if speaks else 0)
+        assert worker.returncode == (-signal.SIGKILL if sends_message else 0)
 
 
 class TestLineReader:
     @pytest.fixture
-    def ends(self):
+    def connection(self):
         far_end, near_end = socket.socketpair()
         with far_end, near_end:
             yield far_end, LineReader(near_end, limit=10)
 
-    def test_lines_and_counted_bytes_are_read_in_their_order(self, ends):
-        far_end, reader = ends
+    def test_lines_and_counted_bytes_are_read_in_order(self, connection):
+        far_end, reader = connection
         deadline = time.monotonic() + 60
         far_end.sendall(b"one\n\n")
         assert [reader.read_line(deadline) for _ in range(2)] == [b"one", b""]
         far_end.sendall(b"0123456789\nab\ncnoise")
-        assert reader.read_line(deadline) == b"0123456789"  # as long as it may be
+        assert reader.read_line(deadline) == b"0123456789"  # a line of the greatest length allowed
         assert reader.read_bytes(4, deadline) == b"ab\nc"
         far_end.sendall(b"next\nhalf")
-        assert reader.read_line(deadline) == b"next"  # what came behind the bytes is dropped
+        assert reader.read_line(deadline) == b"next"  # what follows the counted bytes is dropped
         far_end.close()
         with pytest.raises(EOFError):
             reader.read_line(deadline)
 
-    @pytest.mark.parametrize("sent", [b"0123456789a\n", b"0123456789a"])
-    def test_a_line_that_is_too_long_is_not_read(self, ends, sent):
-        far_end, reader = ends
-        far_end.sendall(sent)
+    @pytest.mark.parametrize("line", [b"0123456789a\n", b"0123456789a"])
+    def test_a_line_over_the_limit_is_refused(self, connection, line):
+        far_end, reader = connection
+        far_end.sendall(line)
         with pytest.raises(LineTooLong):
             reader.read_line(time.monotonic() + 60)
 
-    def test_nothing_is_read_after_the_deadline_even_if_it_is_there(self, ends):
-        far_end, reader = ends
+    def test_reading_after_the_deadline_fails_even_if_data_is_there(self, connection):
+        far_end, reader = connection
         far_end.sendall(b"one\ntwo\n")
         assert reader.read_line(time.monotonic() + 60) == b"one"
         with pytest.raises(TimeoutError):
@@ -124,8 +124,8 @@ class TestLineReader:
         with pytest.raises(TimeoutError):
             reader.read_bytes(9, time.monotonic())
 
-    def test_bytes_that_never_stop_coming_end_at_the_deadline(self, monkeypatch):
-        """One arrives at each call: a wait of the system's never ends in time."""
+    def test_an_endless_trickle_of_bytes_ends_at_the_deadline(self, monkeypatch):
+        """A byte arrives at each call, so no single wait of the system reaches the deadline."""
 
         class Trickle:
             def settimeout(self, seconds):
@@ -142,10 +142,10 @@ class TestLineReader:
             return now
 
         monkeypatch.setattr("rapid.grading.worker.time.monotonic", tick)
-        for read in (
+        for read_from in (
             lambda reader, deadline: reader.read_line(deadline),
             lambda reader, deadline: reader.read_bytes(1000, deadline),
         ):
             now = 0.0
             with pytest.raises(TimeoutError):
-                read(LineReader(Trickle(), limit=1000), 20.0)
+                read_from(LineReader(Trickle(), limit=1000), 20.0)

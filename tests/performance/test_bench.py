@@ -1,4 +1,4 @@
-"""One tiny measurement with the machinery of each part, on the toy model."""
+"""`make bench`: a tiny measurement of each kind on the toy model, and the command."""
 
 import multiprocessing
 import time
@@ -39,7 +39,7 @@ def start_loop(workload, setting=SMALL) -> loops.Loop:
     return loops.Loop(setting, partial(SIDES["rapid"], workload), rewards.SolveRate)
 
 
-def test_both_sides_sample_the_same_completions_and_are_timed(workload, monkeypatch):
+def test_both_trainers_sample_the_same_completions_and_are_timed(workload, monkeypatch):
     samples = []
     summarize = measures.summary.summarize_timing
     monkeypatch.setattr(
@@ -60,7 +60,7 @@ def test_both_sides_sample_the_same_completions_and_are_timed(workload, monkeypa
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_both_sides_have_the_same_batches(workload, checkpointing):
+def test_both_trainers_have_the_same_batches_and_settings(workload, checkpointing):
     setting = replace(SMALL, checkpointing=checkpointing)
     stock, rapid = (
         SIDES[side](workload, setting, rewards.SolveRate()) for side in ("stock", "rapid")
@@ -84,12 +84,12 @@ def test_both_sides_have_the_same_batches(workload, checkpointing):
 
 
 @pytest.mark.parametrize("kind", ["fixed_length", "scripted"])
-def test_completions_have_one_length_where_the_setting_says_so(workload, kind):
+def test_fixed_length_and_scripted_completions_have_one_length(workload, kind):
     with start_loop(workload, replace(SMALL, length=9, **{kind: True})) as loop:
         assert loop.run(2)["length"] == 9
 
 
-def test_a_loop_that_is_not_ready_in_time_ends(monkeypatch):
+def test_loop_that_is_not_ready_in_time_is_ended(monkeypatch):
     monkeypatch.setattr(loops, "BUILD_SECONDS", 0.1)
     before = multiprocessing.active_children()
     with pytest.raises(RuntimeError, match="not ready after 0 s"):
@@ -97,26 +97,26 @@ def test_a_loop_that_is_not_ready_in_time_ends(monkeypatch):
     assert multiprocessing.active_children() == before
 
 
-def test_a_loop_that_fails_says_why(workload):
-    with pytest.raises(RuntimeError, match="make it a multiple of 4"):
+def test_failing_loop_gives_the_reason(workload):
+    with pytest.raises(RuntimeError, match="set it to a multiple of 4"):
         start_loop(workload, Setting(n_step=6))
 
 
-def test_a_loop_ends_with_the_process_that_started_it(workload):
+def test_loop_ends_with_the_process_that_started_it(workload):
     with start_loop(workload) as loop:
-        loop._connection.close()  # as a process does that is killed
+        loop._connection.close()  # as when that process is killed
         loop._process.join(10)
         assert not loop._process.is_alive()
 
 
-def test_the_solve_rate_is_the_same_for_the_same_text():
+def test_solve_rate_reward_is_deterministic_for_a_text():
     texts = [f"completion {n}" for n in range(2000)]
     first, second = (rewards.SolveRate(0.1).judge(["prompt"] * 2000, texts) for _ in range(2))
     assert first == second
     assert sum(first) / 2000 == pytest.approx(0.1, abs=0.02)
 
 
-def test_the_real_grader_judges_the_problem_of_each_prompt(workload):
+def test_real_grader_judges_the_problem_of_each_prompt(workload):
     exercises = models.make_exercises("mbpp_plus", 2)
     problems = [exercise.problem for exercise in exercises]
     reward = measures.load_grader(replace(workload, problems=problems))
@@ -129,9 +129,7 @@ def test_the_real_grader_judges_the_problem_of_each_prompt(workload):
     ("name", "family"),
     [("Qwen2.5-0.5B", "qwen2"), ("Llama-3.2-1B", "llama"), ("Gemma-3-1B", "gemma3_text")],
 )
-def test_an_untrained_model_has_the_family_and_the_sizes_that_are_declared(
-    tmp_path, monkeypatch, name, family
-):
+def test_untrained_model_has_the_declared_family_and_sizes(tmp_path, monkeypatch, name, family):
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path))
     shape = Shape(2, 128, 384, 2, 1, 64, 300, True)
     workload = models.build_untrained(name, shape, words=100, lengths=(5, 5))
@@ -142,11 +140,11 @@ def test_an_untrained_model_has_the_family_and_the_sizes_that_are_declared(
     assert {len(prompt.split()) for prompt in workload.prompts} == {5}
 
 
-def test_operations_are_two_for_each_weight_and_token(toy_model):
+def test_forward_pass_counts_two_operations_per_weight_and_token(toy_model):
     shape = from_config(toy_model / "config.json")
-    weights = 4 * 64 * 64 + 3 * 64 * 64  # of the only layer
+    weights = 4 * 64 * 64 + 3 * 64 * 64  # of the one layer
     head = 64 * shape.vocabulary
-    attention = 2 * 2 * 64 * (1 + 2 + 3 + 4 + 5)  # each token to itself and those before it
+    attention = 2 * 2 * 64 * (1 + 2 + 3 + 4 + 5)  # each token attends to itself and those before
     assert utilization.count_forward(shape, 2, 3) == 2 * (5 * weights + 3 * head) + attention
 
 
@@ -159,18 +157,18 @@ def test_memory_peaks_in_training(workload, side):
 
 @pytest.mark.slow
 def test_memory_is_measured_in_a_fresh_process(workload):
-    ballast = bytearray(b"x") * 2 * 10**9  # would show in a process that inherits this one's
+    ballast = bytearray(b"x") * 2 * 10**9  # a forked process would count it
     experiment = Experiment("memory", "tiny", SMALL, sides=("stock",), rates=(0.5,))
     [row] = measures.measure_memory(experiment, workload, repeats=1)
     assert 0 < row["grown_stock"][0] < row["peak_stock"][0] < len(ballast) / 1e6
 
 
-def test_steps_are_measured_anew_or_where_the_file_lacks_them(tmp_path, monkeypatch, capsys):
+def test_steps_are_measured_again_unless_resumed(tmp_path, monkeypatch, capsys):
     path, sizes = tmp_path / "held.jsonl", {"peak": 3000.0, "before": 2000.0, "empty": 1000.0}
     measured = []
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path))
     monkeypatch.setattr(
-        steps, "call_in_fresh_process", lambda function, *rest: measured.append(rest) or sizes
+        steps, "call_in_fresh_process", lambda function, *inputs: measured.append(inputs) or sizes
     )
     arguments = ["held", "--out", str(path), "--only", "Llama"]
     steps.main(arguments)
@@ -190,7 +188,7 @@ def test_steps_are_measured_anew_or_where_the_file_lacks_them(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_part_has_experiments_with_names_and_what_measures_them(part):
+def test_every_part_has_named_experiments_with_a_measurement(part):
     experiments = [*list_experiments(part)]
     quick = [*list_experiments(part, quick=True)]
     assert len({experiment.name for experiment in experiments}) == len(experiments) >= len(quick)
@@ -199,7 +197,7 @@ def test_every_part_has_experiments_with_names_and_what_measures_them(part):
         assert experiment.setting.n_step % experiment.setting.micro_batch == 0
 
 
-def test_a_list_of_values_is_an_experiment_with_each():
+def test_list_of_values_gives_an_experiment_for_each():
     pairs = [(e.setting.n_step, e.setting.H) for e in list_experiments("b")]
     assert pairs == [(n_step, H) for n_step in (4, 16, 32, 64) for H in (1, 2, 4, 8, 16)]
     assert [e.setting.micro_batch for e in list_experiments("b", quick=True)] == [4, 4, 8, 8]
@@ -212,16 +210,17 @@ def test_a_list_of_values_is_an_experiment_with_each():
 
 @pytest.fixture
 def unprepared(monkeypatch):
-    """No core is taken for the command, and no page is written."""
+    """Run the command without reserving cores or writing a page."""
     monkeypatch.setattr(bench, "_prepare", lambda gpu: None)
     monkeypatch.setattr(report, "main", lambda folders: None)
 
 
-def unavailable(*_, **__):
+def raise_unavailable(*_, **__):
+    """Stand in for a download that fails."""
     raise BadInput("not here")
 
 
-def test_a_part_that_fails_stops_no_other_and_is_taken_up_again(
+def test_failed_experiment_stops_no_other_and_is_resumed(
     toy_model, tmp_path, monkeypatch, unprepared
 ):
     broken, measured = [True], []
@@ -236,7 +235,7 @@ def test_a_part_that_fails_stops_no_other_and_is_taken_up_again(
     experiments = [Experiment(name, "tiny", SMALL) for name in ("first", "second")]
     experiments.append(Experiment("third", "smollm2", SMALL))
     monkeypatch.setattr(bench, "list_experiments", lambda part, quick: experiments)
-    monkeypatch.setattr(models, "fetch", unavailable)
+    monkeypatch.setattr(models, "fetch", raise_unavailable)
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path))
     earlier = {"date": "a day", "missing": [], "rows": [{"model": "another part's"}]}
     results.write_summary(tmp_path, {"a": earlier})
@@ -252,28 +251,28 @@ def test_a_part_that_fails_stops_no_other_and_is_taken_up_again(
     document = results.read(tmp_path)["b"]
     assert [row["model"] for row in document["rows"]] == ["second", "first"]
     assert document["missing"] == ["smollm2: not here"]
-    assert bench.main([*arguments, "--repeats", "9"]) == 0  # other options, other figures
+    assert bench.main([*arguments, "--repeats", "9"]) == 0  # other options measure anew
     assert measured[3:] == ["first", "second"]
     assert results.read(tmp_path)["a"] == earlier
 
 
-@pytest.mark.parametrize("wrong", [["--part", "z"], ["--models", "z"]])
-def test_an_unknown_name_is_refused_with_the_known_ones(unprepared, wrong):
+@pytest.mark.parametrize("arguments", [["--part", "z"], ["--models", "z"]])
+def test_unknown_name_is_refused_with_the_allowed_ones(unprepared, arguments):
     with pytest.raises(
         SystemExit, match=r"bench: --\w+ z: no such (part; known: a, b|model; known: t)"
     ):
-        bench.main(wrong)
+        bench.main(arguments)
 
 
 @pytest.mark.parametrize("benchmark", ["math", pytest.param("minif2f", marks=pytest.mark.slow)])
-def test_every_solution_is_rewarded_and_no_mistake_is(benchmark):
+def test_every_solution_is_rewarded_and_no_mistake(benchmark):
     kinds = measures.grade_exercises(benchmark, models.make_exercises(benchmark, 3))
     assert all(latency > 0 for kind in kinds.values() for latency in kind["latencies"])
     assert [len(kind["latencies"]) for kind in kinds.values()] == [3, 3]
     assert [kinds[kind]["rewarded"] for kind in ("correct", "mistaken")] == [3, 0]
 
 
-def test_no_verdict_is_a_remembered_one(monkeypatch):
+def test_timed_verdicts_are_never_cached_ones(monkeypatch):
     hits, leave = [], SteadyGrader.__exit__
     monkeypatch.setattr(
         SteadyGrader, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
@@ -285,7 +284,7 @@ def test_no_verdict_is_a_remembered_one(monkeypatch):
     assert hits == [0, 0]
 
 
-def test_graders_need_no_model_and_one_that_does_not_run_is_missing(
+def test_graders_need_no_model_and_unavailable_ones_are_listed_as_missing(
     tmp_path, monkeypatch, unprepared
 ):
     for name in BENCHMARKS:
@@ -296,6 +295,6 @@ def test_graders_need_no_model_and_one_that_does_not_run_is_missing(
     assert results.read(tmp_path)["g"]["missing"] == [f"{name}: not here" for name in names]
 
 
-def test_a_tiny_model_that_is_not_there_is_refused_with_the_command_that_makes_it(tmp_path):
+def test_missing_tiny_model_is_refused_with_the_command_that_makes_it(tmp_path):
     with pytest.raises(BadInput, match="snakemake"):
         models.load_subject("tiny", tmp_path / "none")

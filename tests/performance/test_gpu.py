@@ -1,4 +1,4 @@
-"""`make gpu` on a machine without one: its parts at small sizes, and what it says is missing."""
+"""`make gpu` without a GPU: its parts at small sizes, and errors for what is missing."""
 
 import os
 import zipfile
@@ -10,7 +10,7 @@ from performance import gpu, measures, models, report, results
 from performance.parts import list_experiments
 from tests.gpu import test_gpu as suite
 
-TESTS = """
+TEST_FILE = """
 import pytest
 pytestmark = pytest.mark.gpu
 def test_one(): pass
@@ -28,13 +28,13 @@ def test_both_trainers_are_measured_in_bfloat16_for_every_h(tmp_path, monkeypatc
     for row in rows:
         assert row["bf16"] and row["tokens_rapid"] == row["tokens_stock"] == 40
         ratio = row["share_rapid"][0] / row["share_stock"][0]
-        assert ratio == pytest.approx(row["faster"][0], rel=1e-4)  # of the same work
+        assert ratio == pytest.approx(row["faster"][0], rel=1e-4)  # both do the same work
     page = report.render_section("k", rows)
     assert page.count("\n| SmolLM2-135M, cut to a small model") == 2
 
 
 def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
-    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "test_some.py").write_text(TEST_FILE)
     [experiment] = list_experiments("j")
     rows = [*measures.run_tests(experiment, str(tmp_path), repeats=1)]
     assert [row["test"] for row in rows] == ["one", "two", "of three"]
@@ -45,19 +45,19 @@ def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
     assert "| of three | failure: AssertionError: so it is |" in page
 
 
-def test_hardware_is_read_in_a_child_so_that_loops_can_be_forked(monkeypatch):
+def test_hardware_is_read_in_a_child_process(monkeypatch):
     monkeypatch.setattr(results, "describe_hardware", os.getpid)
     results.hardware_in_child.cache_clear()
     assert results.hardware_in_child() != os.getpid()
     results.hardware_in_child.cache_clear()
 
 
-def test_carried_packages_need_no_others():
+def test_carried_packages_need_no_other_packages():
     assert gpu.find_lacking() == []
-    of_torch_and_transformers = {
+    needed_by_torch_and_transformers = {
         "fsspec", "huggingface-hub", "numpy", "packaging", "pygments", "pyyaml", "tqdm",
     }  # fmt: skip
-    allowed = {*gpu.CARRIED, *gpu.INSTALLED, *of_torch_and_transformers}
+    allowed = {*gpu.CARRIED, *gpu.INSTALLED, *needed_by_torch_and_transformers}
     assert {canonicalize_name(package.name) for package in gpu.list_requirements()} <= allowed
 
 
@@ -76,6 +76,7 @@ def test_wheels_are_unpacked_where_a_package_is_missing_or_older(tmp_path, monke
 
 
 def save_wheel(folder, name: str, version: str) -> None:
+    """Write a wheel without modules."""
     files = {
         "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -86,7 +87,7 @@ def save_wheel(folder, name: str, version: str) -> None:
             wheel.writestr(f"{name}-{version}.dist-info/{file}", text)
 
 
-def test_without_a_gpu_or_a_package_it_says_what_to_do(monkeypatch, capsys):
+def test_missing_gpu_or_package_is_an_error_with_a_remedy(monkeypatch, capsys):
     monkeypatch.setattr(gpu, "install_wheels", lambda: None)
     monkeypatch.setattr(gpu, "_sees_gpu", lambda: False)
     assert gpu.main([]) == 1
@@ -97,7 +98,7 @@ def test_without_a_gpu_or_a_package_it_says_what_to_do(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_worker_of_the_suite_runs_on_a_cpu_too(toy_model, tmp_path):
-    [outcome] = suite.run(toy_model, tmp_path, bf16=True, use_cpu=True)
+def test_worker_of_the_suite_runs_on_a_cpu(toy_model, tmp_path):
+    [outcome] = suite.train_in_processes(toy_model, tmp_path, bf16=True, use_cpu=True)
     assert outcome["device"] == "cpu" and outcome["peak_gb"] == 0
-    suite.check(outcome | {"device": "cuda:0"})
+    suite.check_outcome(outcome | {"device": "cuda:0"})

@@ -1,4 +1,4 @@
-"""Figures are computed from samples, and the page from the figures alone."""
+"""Figures computed from samples, the page rendered from figures, and expectations."""
 
 import pytest
 
@@ -21,7 +21,7 @@ VERDICTS = {
 }
 
 
-def sample(seconds: float, **figures) -> dict:
+def make_sample(seconds: float, **figures) -> dict:
     """Return a sample of 64 completions, with half of the time in sampling."""
     return {
         "seconds": seconds,
@@ -38,11 +38,15 @@ def sample(seconds: float, **figures) -> dict:
     } | figures
 
 
-PAIR = {"stock": [sample(2.0), sample(2.2), sample(2.4)], "rapid": [sample(1.0)] * 3}
+PAIR = {
+    "stock": [make_sample(2.0), make_sample(2.2), make_sample(2.4)],
+    "rapid": [make_sample(1.0)] * 3,
+}
 ALONE, SLOWER = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["stock"]}
 
 
-def timed(samples: dict, **labels) -> dict:
+def make_row(samples: dict, **labels) -> dict:
+    """Return a row with the figures of these samples."""
     return ROW | labels | summary.summarize_timing(samples)
 
 
@@ -50,15 +54,15 @@ def timed(samples: dict, **labels) -> dict:
 def documents() -> dict[str, dict]:
     proofs = {"benchmark": "minif2f", "graded": "proofs"}
     rows = {
-        "a": [timed(PAIR)],
-        "b": [timed(SLOWER, H=1), timed(ALONE, H=4)],
-        "d": [timed(PAIR, varied=name) for name in ("length", "N_inference")],
+        "a": [make_row(PAIR)],
+        "b": [make_row(SLOWER, H=1), make_row(ALONE, H=4)],
+        "d": [make_row(PAIR, varied=name) for name in ("length", "N_inference")],
         "f": [ROW | summary.summarize_memory(MEMORY)],
         "g": [
             proofs | {"kind": kind} | summary.summarize_verdicts(samples)
             for kind, samples in VERDICTS.items()
         ],
-        "k": [timed(PAIR | {"rapid": [sample(1.0, memory=400.0)] * 3})],
+        "k": [make_row(PAIR | {"rapid": [make_sample(1.0, memory=400.0)] * 3})],
     }
     source = {
         "date": "2026-01-01T00:00:00+00:00",
@@ -72,7 +76,7 @@ def documents() -> dict[str, dict]:
     }
 
 
-def test_a_spread_has_its_quartiles_its_unit_and_fitting_digits():
+def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
     assert summary.spread([1, 2, 3, 4, 100]) == [3, 2, 4]
     assert f"{report.Spread([3, 2, 4]):1x}" == "3.0x (2.0–4.0)"
     assert f"{report.Spread([0.034, 0.03, 0.04]):1%}" == "3.4% (3.0–4.0)"
@@ -91,22 +95,22 @@ def test_a_spread_has_its_quartiles_its_unit_and_fitting_digits():
         ("k", "4 | 10% | 29.1 (27.9–30.5) / 64.0 (64.0–64.0) | 873 / 1,920 | 2.20x (2.10–2.30) | 29.1% / 64.0% | 500 / 400"),
     ],
 )  # fmt: skip
-def test_a_row_has_the_cells_of_its_part(documents, part, cells):
-    """Speed is the median ratio within pairs; other is the time that is in no phase.
+def test_row_has_the_cells_of_its_part(documents, part, cells):
+    """Speed is the median ratio within pairs; "other" is time outside all phases.
 
-    Latencies are of all verdicts, rates of each sample.
+    Latencies are over all verdicts, rates over each sample.
     """
     last_row = report.render_section(part, documents[part]["rows"]).splitlines()[-1]
     seconds = "34.4 (32.8–35.9) | 15.6 (15.6–15.6)"  # per 1,000 completions
     assert last_row.removeprefix("| a model ") == f"| {cells} |".replace("SECONDS", seconds)
 
 
-def test_the_real_grader_has_the_solve_rate_that_was_measured(documents):
+def test_row_of_the_real_grader_shows_the_measured_solve_rate(documents):
     documents["a"]["rows"][0]["rate"] = None
     assert "| real grader (10%) |" in report.render_section("a", documents["a"]["rows"])
 
 
-def test_expectations_hold_or_do_not_with_the_figure(documents):
+def test_expectations_have_a_verdict_and_a_figure(documents):
     outcomes = check_expectations(documents)
     assert [result.holds for result in outcomes] == [True] * 5
     assert "4 of 4 rows hold; the worst: 2.20x (tiny, H=4" in outcomes[0].measured
@@ -117,23 +121,23 @@ def test_expectations_hold_or_do_not_with_the_figure(documents):
 @pytest.mark.parametrize(
     ("part", "row", "failing", "figure"),
     [
-        ("a", timed({"stock": [sample(0.9)], "rapid": [sample(1.0)]}), {0, 1}, "0.90x"),
-        ("d", timed({"stock": [sample(0.9)], "rapid": [sample(1.0)]}, H=8), {1}, "0.90x"),
-        ("k", timed({"stock": [sample(0.9)], "rapid": [sample(1.0)]}), {0, 1}, "0.90x"),
-        ("k", timed(PAIR | {"rapid": [sample(1.0, memory=505.0)] * 3}), {4}, "1.01x"),
-        ("b", timed({"rapid": [sample(9)]}, H=8), {2}, "0.24x (tiny, H=8, N_step=16"),
-        ("b", timed({"rapid": [sample(1.0, phases={"sampling": 0.9})]}), {3}, "10.0%"),
+        ("a", make_row({"stock": [make_sample(0.9)], "rapid": [make_sample(1.0)]}), {0, 1}, "0.90x"),
+        ("d", make_row({"stock": [make_sample(0.9)], "rapid": [make_sample(1.0)]}, H=8), {1}, "0.90x"),
+        ("k", make_row({"stock": [make_sample(0.9)], "rapid": [make_sample(1.0)]}), {0, 1}, "0.90x"),
+        ("k", make_row(PAIR | {"rapid": [make_sample(1.0, memory=505.0)] * 3}), {4}, "1.01x"),
+        ("b", make_row({"rapid": [make_sample(9)]}, H=8), {2}, "0.24x (tiny, H=8, N_step=16"),
+        ("b", make_row({"rapid": [make_sample(1.0, phases={"sampling": 0.9})]}), {3}, "10.0%"),
         ("f", ROW | summary.summarize_memory(dict(zip(MEMORY, list(MEMORY.values())[::-1], strict=True))), {4}, "1.06x"),
     ],
 )  # fmt: skip
-def test_every_row_of_every_part_counts(documents, part, row, failing, figure):
+def test_expectations_cover_every_row_of_every_part(documents, part, row, failing, figure):
     documents[part]["rows"].append(row)
     outcomes = check_expectations(documents)
     assert {number for number, result in enumerate(outcomes) if not result.holds} == failing
     assert all(f"the others: {figure}" in outcomes[number].measured for number in failing)
 
 
-def test_the_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsys):
+def test_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsys):
     documents["a"]["missing"] = ["smollm2: no network"]
     results.write_summary(tmp_path, documents)
     assert results.read(tmp_path) == documents
@@ -143,13 +147,13 @@ def test_the_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, c
     assert "0123456789+dirty" in page and "Not measured: smollm2: no network." in page
     lines = page.splitlines()
     rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(rules) == 1 + 7 + 1  # expectations, parts of which one has two tables, provenance
+    assert len(rules) == 1 + 7 + 1  # expectations, six parts (one with two tables), provenance
     assert all(lines[number].count("|") == lines[number - 1].count("|") for number in rules)
     assert "holds: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("folder", [results.FOLDER, results.FOLDER / "gpu"])
-def test_the_page_that_is_kept_is_that_of_the_summary_that_is_kept(folder):
+def test_committed_page_is_that_of_the_committed_summary(folder):
     documents = results.read(folder)
     assert documents.keys() <= PARTS.keys()
     assert report.render_page(documents) == (folder / "README.md").read_text(encoding="utf-8")
@@ -167,7 +171,7 @@ def test_quick_figures_are_not_judged(documents, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("path", [steps.HELD, steps.PASSES])
-def test_measured_steps_are_kept_as_they_are_read(path, tmp_path, monkeypatch):
+def test_tables_of_steps_are_written_byte_for_byte_as_read(path, tmp_path, monkeypatch):
     tables = steps.read_tables(path)
     monkeypatch.setattr(results, "hardware_in_child", lambda: tables["hardware"])
     steps.write_tables(tmp_path / path.name, tables)

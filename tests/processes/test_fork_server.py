@@ -1,4 +1,4 @@
-"""Commands run in a child of the fork server as they would run by themselves."""
+"""Commands behave in a child of the fork server as they do by themselves."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from rapid.processes.fork_server import get_attempt
-from tests.subprocesses import assert_gone, ending, python, wait_for
+from tests.subprocesses import assert_gone, kill_at_end, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
@@ -106,7 +106,7 @@ def run_fork_server(path, code, **options):
     """Run a fork server whose jobs have this code, and end it after the block."""
     command = [sys.executable, "-c", FORK_SERVER.format(code), str(path), str(os.getpid())]
     server = subprocess.Popen(command, text=True, **options)
-    with ending(server):
+    with kill_at_end(server):
         wait_for(path.exists)
         yield server
 
@@ -139,7 +139,7 @@ def start_rapid(path, *arguments, **options):
     )
 
 
-def test_the_caller_gets_the_command_s_output_and_status(socket_path):
+def test_the_caller_gets_the_output_and_status_of_the_command(socket_path):
     result = run_rapid(socket_path, "prepare", "--spec", "{", "--out", "x")
     assert result.returncode == 2
     assert result.stderr.startswith("rapid prepare: --spec: not JSON")
@@ -155,7 +155,7 @@ def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket_path, 
     assert result.returncode == 0, result.stderr
 
 
-def test_a_command_writes_the_same_files_into_the_caller_s_folder(socket_path, tmp_path):
+def test_a_command_writes_the_same_files_into_the_folder_of_its_caller(socket_path, tmp_path):
     for name, path in (("forked", socket_path), ("alone", "/no/socket")):
         result = run_rapid(path, "prepare", "--spec", SPEC, "--out", name, cwd=tmp_path)
         assert result.returncode == 0, result.stderr
@@ -169,14 +169,14 @@ def test_a_job_that_gets_sigterm_at_its_start_ends(tmp_path):
     assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, ""), ended.stderr
 
 
-def test_a_killed_command_takes_its_child_with_it(tmp_path, monkeypatch):
+def test_the_child_of_a_killed_command_ends(tmp_path, monkeypatch):
     path = tmp_path / "socket"
     with run_fork_server(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
         monkeypatch.setenv("COLOUR", "green")
         client = start_rapid(path, "one", "two", cwd=tmp_path)
-        pid, *rest = client.stdout.readline().split()
-        assert rest == [str(tmp_path), "green", "None", "True", "one", "two"]
-        with ending(client):
+        pid, *printed_environment = client.stdout.readline().split()
+        assert printed_environment == [str(tmp_path), "green", "None", "True", "one", "two"]
+        with kill_at_end(client):
             pass
         assert_gone(int(pid))
 
@@ -211,7 +211,8 @@ def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
         server.wait()
     for command, saved in zip(commands, ("first", "second"), strict=True):
         command.wait()
-        assert int((tmp_path / saved).read_text()) <= 2  # by its command's end, the server's
+        # One signal is for the end of the command, and one for the end of the server.
+        assert int((tmp_path / saved).read_text()) <= 2
 
 
 def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
@@ -222,13 +223,13 @@ def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
     assert lent == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
     killed = ended[-2]
     assert killed.returncode == 128 + signal.SIGKILL
-    assert "the job was killed by SIGKILL; if nobody did that, memory ran out" in killed.stderr
+    assert "the job was killed by SIGKILL; if nobody did that, the machine ran out" in killed.stderr
     returned = ["back: well True", "back: failed False", "back: killed False"]
     assert server.stdout.read().splitlines() == returned
 
 
-def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
-    """Also if nobody reads its log."""
+def test_a_job_that_cannot_be_forked_fails_and_later_jobs_run(tmp_path):
+    """This holds also for a command whose error output nobody reads."""
     path, (reading, writing) = tmp_path / "socket", os.pipe()
     os.close(reading)
     with run_fork_server(path, OUT_OF_MEMORY, stdout=subprocess.PIPE) as server:
@@ -237,7 +238,10 @@ def test_a_job_that_cannot_be_forked_fails_alone(tmp_path):
         third = run_rapid(path, "third")
     os.close(writing)
     assert [job.returncode for job in (first, second, third)] == [1, 1, 0]
-    assert first.stderr == "rapid: no child for this job: [Errno 12] Cannot allocate memory\n"
+    assert (
+        first.stderr
+        == "rapid: the fork server cannot start this job: [Errno 12] Cannot allocate memory\n"
+    )
     returned = [f"back: {name} True" for name in ("first", "second", "third")]
     assert server.stdout.read().splitlines() == returned
 
@@ -249,7 +253,7 @@ def test_a_fork_server_ends_if_its_parent_ended_during_the_start(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_job_that_loads_a_model_imports_nothing_more(tmp_path):
+def test_a_job_that_loads_a_model_imports_no_further_package(tmp_path):
     result = python("-c", AFTER_REHEARSAL, tmp_path)
     # multiprocessing is for the lock of progress bars, which each job must have for itself: a job
     # that is killed does not release it.

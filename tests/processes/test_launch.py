@@ -1,4 +1,4 @@
-"""Arguments of accelerate and srun; tests/end_to_end/test_processes.py runs the processes."""
+"""Arguments that accelerate and srun get; tests/end_to_end/test_processes.py runs the processes."""
 
 import pytest
 
@@ -17,17 +17,17 @@ def spec(values):
     )
 
 
-def test_accelerate_gets_the_machines_of_the_job(spec, monkeypatch, tmp_path):
+def test_accelerate_gets_the_processes_and_machines_of_the_job(spec, monkeypatch, tmp_path):
     launched_args, out = [], str(tmp_path / "out")
     monkeypatch.setattr("accelerate.commands.launch.launch_command", launched_args.append)
     monkeypatch.setenv("DS_ACCELERATOR", "")
     launch.launch_processes(spec, ["model", "data", out], "first", 1234, rank=1)
-    (args,) = launched_args
-    assert (args.num_processes, args.num_machines, args.machine_rank) == (4, 2, 1)
-    assert (args.main_process_ip, args.main_process_port) == ("first", 1234)
-    assert args.use_cpu and args.module
-    assert args.training_script_args == [spec.model_dump_json(), "model", "data", out]
-    assert args.log_dir.startswith(out) and not list((tmp_path / "out").iterdir())
+    (arguments,) = launched_args
+    assert (arguments.num_processes, arguments.num_machines, arguments.machine_rank) == (4, 2, 1)
+    assert (arguments.main_process_ip, arguments.main_process_port) == ("first", 1234)
+    assert arguments.use_cpu and arguments.module
+    assert arguments.training_script_args == [spec.model_dump_json(), "model", "data", out]
+    assert arguments.log_dir.startswith(out) and not list((tmp_path / "out").iterdir())
 
 
 def test_srun_starts_a_launcher_on_each_node(spec, monkeypatch):

@@ -1,4 +1,4 @@
-"""Small parameters, and a way to leave the files of a run, for the tests of reports."""
+"""Small parameters and a writer of run files, shared by the tests of reports."""
 
 import json
 from collections.abc import Callable
@@ -30,22 +30,18 @@ families:
   seeds: [0]
 staleness: {H: [2, 4]}
 """
-
-
-MADE_BY = {
+PROVENANCE = {
     "hardware": "a test processor, 2 cores",
     "commit": "0123456789abcdef0123456789abcdef01234567",
 }
-
-
-MADE = ProblemSource("math", "made", "data_seed 0")
+MADE_PROBLEMS = ProblemSource("math", "made", "data_seed 0")
 
 
 def small_values() -> dict:
-    """params.yaml with smaller tables, and names that TeX must escape."""
+    """Return params.yaml with smaller tables and with names that TeX must escape."""
     values = default_values()
     benchmark = values["benchmarks"]["mbpp_plus"]
-    benchmark["train"] = 16 * benchmark["n_step"]  # whatever H a test asks for divides it
+    benchmark["train"] = 16 * benchmark["n_step"]  # divisible by every H that tests use
     model = values["models"][values["teacher"]]
     values["benchmarks"] = {
         "mbpp_plus": benchmark | {"pass_at": [1, 8]},
@@ -57,8 +53,8 @@ def small_values() -> dict:
     return values | {"tables": yaml.safe_load(TABLES)}
 
 
-def run_of(algorithm: str, seed: int = 0, benchmark: str = "math") -> Run:
-    """A run of the main model."""
+def make_run(algorithm: str, seed: int = 0, benchmark: str = "math") -> Run:
+    """Return a run of the main model."""
     return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
 
 
@@ -72,31 +68,31 @@ def params(values) -> Params:
     return load(values)
 
 
-class Runs:
-    """Leaves the files of runs below a folder, each with the manifest of a job that wrote them."""
+class RunFiles:
+    """Writes files of runs below a folder, with the manifests of their jobs."""
 
     def __init__(self, root: Path):
         self.root = root
 
-    def evaluation(self, run, **fields) -> Path:
+    def write_evaluation(self, run, **fields) -> Path:
         path = self.root / run.evaluation / "evaluation.json"
         write_json(path, Evaluation(**run.model_dump() | fields))
         return self.seal(path)
 
-    def summary(self, run, seconds: float = 60.0, **fields) -> Path:
+    def write_summary(self, run, seconds: float = 60.0, **fields) -> Path:
         path = self.root / run.folder / "summary.json"
         defaults = {
             "runtime": Runtime(total=seconds, other=seconds),
             "optimizer_steps": 10,
             "completions": 160,
             "peak_memory_mb": 500.0,
-            **MADE_BY,
+            **PROVENANCE,
         }
         write_json(path, RunSummary(**run.model_dump() | defaults | fields))
         return self.seal(path)
 
-    def scored(self, run, correct: list[int], samples: int = 8, ks=(1,), **fields) -> Path:
-        """An evaluation with `correct[i]` of `samples` completions right for problem i."""
+    def write_scores(self, run, correct: list[int], samples: int = 8, ks=(1,), **fields) -> Path:
+        """Write an evaluation in which `correct[i]` of `samples` completions solve problem i."""
         scores = [
             ProblemScore(id=f"p{i}", samples=samples, correct=c) for i, c in enumerate(correct)
         ]
@@ -107,18 +103,20 @@ class Runs:
         passed = sum(correct)
         reasons = {"passed": passed, "wrong_answer": samples * len(correct) - passed}
         defaults = {"problems": len(correct), "samples": samples, "reasons": reasons}
-        return self.evaluation(run, **{"pass_at": pass_at, "scores": scores} | defaults | fields)
+        return self.write_evaluation(
+            run, **{"pass_at": pass_at, "scores": scores} | defaults | fields
+        )
 
-    def at(self, run, share: float, ks=(1,), **fields) -> Path:
-        """An evaluation with this share of the completions of its one problem right."""
-        return self.scored(run, [round(share * 100_000)], 100_000, ks, **fields)
+    def write_accuracy(self, run, accuracy: float, ks=(1,), **fields) -> Path:
+        """Write an evaluation of one problem that this share of its completions solves."""
+        return self.write_scores(run, [round(accuracy * 100_000)], 100_000, ks, **fields)
 
-    def curve(self, run, *points: CurvePoint) -> Path:
+    def write_curve(self, run, *points: CurvePoint) -> Path:
         path = self.root / run.evaluation / "curve.jsonl"
         write_jsonl(path, points)
         return self.seal(path)
 
-    def steps(self, run, rewards: list[float]) -> Path:
+    def write_steps(self, run, rewards: list[float]) -> Path:
         rows = [
             StepRecord(step=n, seconds=1.5 * n, loss=0.0, gradient_norm=1.0, reward=reward)
             for n, reward in enumerate(rewards, start=1)
@@ -127,15 +125,15 @@ class Runs:
         write_jsonl(path, rows)
         return self.seal(path)
 
-    def manifest(self, params: Params, run) -> None:
-        """Say what a training job was told, and where it ran."""
+    def write_manifest(self, params: Params, run) -> None:
+        """Write the manifest of a training job: its spec, versions and hardware."""
         spec = specs.train_spec(params, run).model_dump(mode="json")
         versions = {"python": "3.11.7", "torch": "2.13.0"}
         path = self.root / run.folder / "steps.jsonl"
-        self.seal(path, stage="train", spec=spec, versions=versions, **MADE_BY)
+        self.seal(path, stage="train", spec=spec, versions=versions, **PROVENANCE)
 
     def seal(self, path: Path, **fields) -> Path:
-        """Give the folder of this file the manifest of a job that wrote the file as it is now."""
+        """Add a file to the manifest of its folder, with its present hash; return the file."""
         manifest = path.with_name("manifest.json")
         document = {"spec": {}, "inputs": {}, "outputs": {}}
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,38 +144,38 @@ class Runs:
         manifest.write_text(json.dumps(document | fields))
         return path
 
-    def drop(self, path: Path) -> None:
-        """Delete a file, as if its job had not written it."""
+    def delete(self, path: Path) -> None:
+        """Delete a file and its entry in the manifest."""
         path.unlink(missing_ok=True)
         if path.parent.is_dir():
             self.seal(path)
 
     def edit(self, path: Path, change: Callable[[dict], object]) -> None:
-        """Change a JSON document, as if its job had written it so."""
+        """Change a JSON file and its hash in the manifest."""
         document = json.loads(path.read_text())
         change(document)
         write_json(path, document)
         self.seal(path)
 
-    def all(self, params: Params) -> None:
-        """The files of every run, each with figures of its own."""
+    def write_all(self, params: Params) -> None:
+        """Write the files of every run; figures differ between runs."""
         for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]
-            self.scored(run, correct, ks=ks, top_p=0.95)
+            self.write_scores(run, correct, ks=ks, top_p=0.95)
             if run.algorithm == "base":
                 continue
-            rest = {"completion_length": 30.0}
+            optional_fields = {"completion_length": 30.0}
             if run.algorithm.startswith("rapid-H"):
                 h = int(run.algorithm[7:])
-                rest |= {"staleness": 0.01 * h + 0.001 * run.seed, "clip_fraction": 0.05}
+                optional_fields |= {"staleness": 0.01 * h + 0.001 * run.seed, "clip_fraction": 0.05}
             seconds = 40.0 + 900 * (number % 11)
             runtime = Runtime(total=seconds, sampling=seconds / 2, backpropagation=seconds / 2)
-            self.summary(run, runtime=runtime, **rest)
-            self.steps(run, [(number + n) % 5 / 4 for n in range(10)])
-            self.manifest(params, run)
+            self.write_summary(run, runtime=runtime, **optional_fields)
+            self.write_steps(run, [(number + n) % 5 / 4 for n in range(10)])
+            self.write_manifest(params, run)
 
 
 @pytest.fixture
-def runs(tmp_path) -> Runs:
-    return Runs(tmp_path)
+def runs(tmp_path) -> RunFiles:
+    return RunFiles(tmp_path)

@@ -1,4 +1,4 @@
-"""`python -m reports`: what it reads, prints and answers."""
+"""`python -m reports`: inputs, outputs, messages and exit codes."""
 
 import io
 import json
@@ -21,7 +21,7 @@ def config(values, tmp_path):
     return str(path)
 
 
-def test_later_files_go_over_earlier(config, tmp_path, capsys):
+def test_later_configuration_overrides_earlier(config, tmp_path, capsys):
     overlay = tmp_path / "overlay.yaml"
     overlay.write_text("tables: {main: {model: tiny-llama}}")
     assert main(["--config", config, str(overlay), "--root", str(tmp_path), "--text"]) == 0
@@ -31,9 +31,9 @@ def test_later_files_go_over_earlier(config, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("complete", [True, False])
-def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
+def test_output_never_contains_nan_or_none(params, config, runs, tmp_path, capsys, complete):
     if complete:
-        runs.all(params)
+        runs.write_all(params)
     output = tmp_path / "tables.tex"
     arguments = ["--config", config, "--root", str(tmp_path), "--output", str(output), "--text"]
     assert main(arguments) == 0
@@ -41,21 +41,28 @@ def test_nothing_prints_nan(params, config, runs, tmp_path, capsys, complete):
     for text in (output.read_text(), printed.out):
         assert "nan" not in text.lower()
         assert "None" not in text
-    # A row of claims names its claim, problems, model and metric.
+    # The widest row is a claim with its problems, model and metric.
     assert max(map(len, printed.out.splitlines())) <= 84
-    evaluations, trained = (
-        len(specs.add_base_runs(specs.table_runs(params))),
-        len(specs.table_runs(params)),
-    )
-    counts = (evaluations, trained) if complete else (0, 0)
-    assert (
-        f"4 files from {counts[0]} of {evaluations} evaluations and {counts[1]} of {trained} tr"
-        in (printed.err)
-    )
+    trained = len(specs.table_runs(params))
+    evaluated = len(specs.add_base_runs(specs.table_runs(params)))
+    counts = [f"{total if complete else 0} of {total}" for total in (evaluated, trained)]
+    assert f"4 files from {counts[0]} evaluations and {counts[1]} tr" in printed.err
 
 
-def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path):
-    runs.all(params)
+def test_files_of_tables_name_the_experiment(values, tmp_path):
+    output = tmp_path / "out" / "tables.tex"
+    arguments = ["--root", str(tmp_path), "--output", str(output)]
+    for name, count in (("mine", 1), (None, 0)):
+        assert main(["--config", json.dumps(values | {"name": name}), *arguments]) == 0
+        for path, line in (
+            (output, "% Experiment: mine"), (output.with_suffix(".txt"), "Experiment: mine"),
+            (output.with_name("appendix.tex"), "% Experiment: mine"),
+        ):  # fmt: skip
+            assert path.read_text().splitlines().count(line) == count, path
+
+
+def test_html_and_figures_are_written_to_the_given_paths(params, config, runs, tmp_path):
+    runs.write_all(params)
     html, figures = tmp_path / "out" / "report.html", tmp_path / "figures"
     arguments = ["--config", config, "--root", str(tmp_path)]
     assert main([*arguments, "--html", str(html), "--figures", str(figures)]) == 0
@@ -65,10 +72,10 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     manifest = json.loads((html.parent / "manifest.json").read_text())
     assert str(html) in manifest["outputs"]
     trained = specs.table_runs(params)
-    read = {f"{run.evaluation}/evaluation.json" for run in specs.add_base_runs(trained)}
+    read_paths = {f"{run.evaluation}/evaluation.json" for run in specs.add_base_runs(trained)}
     names = ("summary.json", "steps.jsonl", "token_weights.json")
-    read |= {f"{run.folder}/{name}" for run in trained for name in names}
-    assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read}
+    read_paths |= {f"{run.folder}/{name}" for run in trained for name in names}
+    assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read_paths}
     assert not (html.parent / "tables.tex").exists()
 
 
@@ -76,23 +83,23 @@ def test_html_and_figures_are_written_where_asked(params, config, runs, tmp_path
     ("option", "kinds", "suffixes"),
     [("--html", {"svg"}, {".json", ""}), ("--figures", {"pdf", "png"}, {".json", ".pdf", ".png"})],
 )
-def test_only_what_is_asked_for_is_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
-    drawn, out = set(), tmp_path / "out"
+def test_only_requested_figures_are_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
+    drawn_kinds, out = set(), tmp_path / "out"
 
-    def render(figure, kinds):
-        drawn.update(kinds)
-        return dict.fromkeys(kinds, b"<svg/>")
+    def render(figure, kinds, page):
+        drawn_kinds.update(kinds)
+        return dict.fromkeys(kinds, b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>')
 
     monkeypatch.setattr(style, "render", render)
-    place = out / "page" if option == "--html" else out
-    assert main(["--config", config, "--root", str(tmp_path), option, str(place)]) == 0
-    assert (drawn, {path.suffix for path in out.iterdir()}) == (kinds, suffixes)
+    target = out / "page" if option == "--html" else out
+    assert main(["--config", config, "--root", str(tmp_path), option, str(target)]) == 0
+    assert (drawn_kinds, {path.suffix for path in out.iterdir()}) == (kinds, suffixes)
 
 
-def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
+def test_parameters_from_a_file_and_from_json_give_the_same_tables(
     params, values, config, runs, tmp_path
 ):
-    runs.all(params)
+    runs.write_all(params)
     outputs = []
     for parameters in (config, json.dumps(values)):
         output = tmp_path / str(len(outputs)) / "t.tex"
@@ -100,8 +107,8 @@ def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
         outputs.append([output.with_name(name).read_text() for name in ("t.tex", "appendix.tex")])
     texts, texts_by_json = outputs
     assert texts == texts_by_json
-    assert [text.count(r"\begin{table}") for text in texts] == [4, 7]
-    assert len(set(re.findall(r"\\label{(.*?)}", "".join(texts)))) == 11
+    assert [text.count(r"\caption{") for text in texts] == [4, 7]
+    assert len(set(re.findall(r"\\label{(rapid:.*?)}", "".join(texts)))) == 11
 
 
 @pytest.mark.parametrize(
@@ -110,12 +117,12 @@ def test_tables_and_appendix_are_the_same_by_a_file_and_by_json(
         ("no-such.yaml", [], "no-such.yaml: cannot be read: No such file"),
         ("{not json", [], "Expecting property name"),
         ("{}", [], "data_seed: is missing"),
-        ({}, ["--arena"], "--arena: params name no arena"),
+        ({}, ["--arena"], "--arena: the parameters have no section arena"),
         # Named parameters share jobs with those of the folder's params.yaml.
         ({"name": "mine"}, [], "params.yaml:1: data_seed: -1 is not allowed"),
     ],
 )
-def test_wrong_parameters_answer_2(values, tmp_path, capsys, params, options, message):
+def test_wrong_parameters_exit_with_2(values, tmp_path, capsys, params, options, message):
     (tmp_path / "params.yaml").write_text("data_seed: -1")
     if not isinstance(params, str):
         params = json.dumps(values | params)
@@ -123,7 +130,7 @@ def test_wrong_parameters_answer_2(values, tmp_path, capsys, params, options, me
     assert message in capsys.readouterr().err
 
 
-def test_nothing_to_do_is_an_error(config, capsys):
+def test_missing_options_are_a_usage_error(config, capsys):
     for arguments, message in ((["--config", config], "nothing to do"), (["--text"], "--config")):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
@@ -131,7 +138,7 @@ def test_nothing_to_do_is_an_error(config, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_what_no_workflow_starts_can_be_started(monkeypatch, capsys):
+def test_tuning_module_runs_as_a_command(monkeypatch, capsys):
     module = "reports.tuning"
     monkeypatch.setattr(sys, "argv", [module, "--help"])
     monkeypatch.delitem(sys.modules, module, raising=False)
@@ -141,7 +148,7 @@ def test_what_no_workflow_starts_can_be_started(monkeypatch, capsys):
     assert f"usage: python -m {module}" in capsys.readouterr().out
 
 
-def test_a_terminal_without_utf_8_gets_question_marks(config, tmp_path, monkeypatch):
+def test_terminal_without_utf_8_gets_question_marks(config, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdout", out := io.TextIOWrapper(io.BytesIO(), "ascii"))
     assert main(["--config", config, "--root", str(tmp_path), "--text"]) == 0
     out.flush()

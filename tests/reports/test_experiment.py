@@ -1,39 +1,43 @@
-"""The files that `dvc exp show` compares: means over seeds, and curves by optimizer step."""
+"""Files for `dvc exp show`: means over seeds, and curves by optimizer step."""
 
 import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.config.specs import dvc_runs
 from reports.experiment import main
+from tests.conftest import ROOT
 
 
-def step(n: int, **fields) -> StepRecord:
+def make_step(n: int, **fields) -> StepRecord:
     return StepRecord(step=n, seconds=n, loss=0.0, gradient_norm=1.0, **fields)
 
 
 @pytest.fixture
 def steps():
-    """By run: the second has one step more, and neither has a clip fraction."""
+    """Steps of two runs: the second has one more, and neither has a clip fraction."""
     return [
-        [step(1, reward=0.25, staleness=0.125), step(2, reward=0.5)],
-        [step(1, reward=0.75), step(2, reward=1.0), step(3, reward=0.25)],
+        [make_step(1, reward=0.25, staleness=0.125), make_step(2, reward=0.5)],
+        [make_step(1, reward=0.75), make_step(2, reward=1.0), make_step(3, reward=0.25)],
     ]
 
 
-def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch):
+def test_experiment_has_the_means_of_its_runs(params, runs, steps, monkeypatch):
     monkeypatch.chdir(runs.root)
-    runs.root, read = Path(), set()
-    scores, seconds, clipped = ([8, 0], [8, 4]), (60, 90), (0.5, None)
-    cases = zip(dvc_runs(params), steps, scores, seconds, clipped, strict=True)
-    for run, rows, correct, total, share in cases:
-        read.add(runs.scored(run, correct, ks=(1, 8)).as_posix())
-        read.add(runs.summary(run, seconds=total, clip_fraction=share).as_posix())
+    runs.root, read_paths = Path(), set()
+    scores, seconds, clip_fractions = ([8, 0], [8, 4]), (60, 90), (0.5, None)
+    cases = zip(dvc_runs(params), steps, scores, seconds, clip_fractions, strict=True)
+    for run, rows, correct, total, clip_fraction in cases:
+        read_paths.add(runs.write_scores(run, correct, ks=(1, 8)).as_posix())
+        read_paths.add(
+            runs.write_summary(run, seconds=total, clip_fraction=clip_fraction).as_posix()
+        )
         write_jsonl(path := Path(run.folder, "steps.jsonl"), rows)
-        read.add(runs.seal(path).as_posix())
+        read_paths.add(runs.seal(path).as_posix())
     assert main(["--config", params.model_dump_json(), "--out", "out"]) == 0
     out = Path("out")
     metrics = {
@@ -50,13 +54,21 @@ def test_an_experiment_is_the_means_of_its_runs(params, runs, steps, monkeypatch
         "staleness": "step\tstaleness\n1\t0.125\n",
     }
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["inputs"].keys() == read and all(manifest["inputs"].values())
+    assert manifest["inputs"].keys() == read_paths and all(manifest["inputs"].values())
     assert "out/metrics.json" in manifest["outputs"]
     assert any(path.endswith("reward.tsv") for path in manifest["outputs"])
 
 
-def test_where_nothing_can_be_written_a_line_says_so(params, runs, monkeypatch, capsys):
+def test_unwritable_output_is_an_error_message(params, runs, monkeypatch, capsys):
     monkeypatch.chdir(runs.root)
     Path("file").touch()
     assert main(["--config", params.model_dump_json(), "--out", "file/out"]) == 1
     assert "reports.experiment: " in capsys.readouterr().err
+
+
+def test_the_curves_that_dvc_draws_have_names_at_both_axes():
+    """A plot of several files has "y" there otherwise."""
+    plots = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["plots"]
+    labels = {name: plot["y_label"] for entry in plots for name, plot in entry.items()}
+    assert labels == {"reward": "reward", "staleness": "staleness", "seconds": "seconds"}
+    assert all(plot["x_label"] for entry in plots for plot in entry.values())

@@ -1,9 +1,9 @@
-"""Values that reports look up in a job's manifest."""
+"""Look-up of values in a job's manifest."""
 
 from reports.manifests import JobManifest
 
 
-def test_a_value_is_found_by_its_path():
+def test_value_is_looked_up_by_its_dotted_path():
     manifest = JobManifest(spec={"a": {"b": {"c": 1}}}, inputs={}, outputs={})
     keys = ("a.b.c", "a.b", "a.c", "a.b.c.d")
     assert [manifest.value(key) for key in keys] == [1, {"c": 1}, None, None]

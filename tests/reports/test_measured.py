@@ -1,11 +1,11 @@
-"""The runs that a report is about, and their order."""
+"""Runs and manifests that a report reads, and their order."""
 
 from rapid.config.params import load
 from reports.measured import Measured
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 
-def test_algorithms_are_in_the_tables_order_and_rapid_is_last_by_h(values, runs):
+def test_algorithms_have_the_tables_order_with_rapid_last_by_h(values, runs):
     values["tables"]["staleness"]["H"] = [16, 2]
     measured = Measured.read(load(values), runs.root)
     baselines, rapids = ["sft", "grpo", "naive-grpo", "pg", "dapo"], ["rapid-H2", "rapid-H4"]
@@ -14,12 +14,12 @@ def test_algorithms_are_in_the_tables_order_and_rapid_is_last_by_h(values, runs)
     assert list(runs_in_order.algorithm) == ["pg", "pg", "dapo", "dapo", "grpo", "grpo"]
 
 
-def test_demonstrations_are_of_the_benchmarks_on_which_they_are_imitated(params, runs):
+def test_demonstrations_are_read_only_for_benchmarks_with_sft_runs(params, runs):
     for benchmark in ("math", "mbpp_plus"):
         demonstrations = runs.root / f"distilled/{benchmark}/completions.jsonl"
         demonstrations.parent.mkdir(parents=True)
         demonstrations.touch()
         runs.seal(demonstrations)
-    trained = [run_of("sft"), run_of("pg", benchmark="mbpp_plus")]
+    trained = [make_run("sft"), make_run("pg", benchmark="mbpp_plus")]
     measured = Measured.read(params, runs.root, trained)
     assert [*measured.manifests] == ["distilled/math/manifest.json"]

@@ -1,4 +1,4 @@
-"""The end points of a few runs, worked out by hand."""
+"""End points of a few runs, against values by hand."""
 
 import math
 
@@ -10,13 +10,13 @@ from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.measured import Measured
 from reports.outcomes import EQUAL, fields, on_record, record
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
-# By seed: runtime, seconds to half of the steps, of ten problems those solved then and at the end.
+# By seed: runtime, seconds to half of the steps, problems (of ten) solved then and at the end.
 RUNS = {
     "pg": [(40, 20, 4, 6), (80, 40, 4, 4)],
-    "grpo": [(20, 10, 3, 7), (20, None, 0, 5)],  # the second kept no model on the way
-    "dapo": [(40, 20, 3, 7), (40, 20, 3, 8)],  # the first sampled twice as much
+    "grpo": [(20, 10, 3, 7), (20, None, 0, 5)],  # the second has no snapshot
+    "dapo": [(40, 20, 3, 7), (40, 20, 3, 8)],  # the first sampled twice as many completions
 }
 
 
@@ -28,36 +28,42 @@ def measured(values, runs):
     field["claims"] = [{"ours": "dapo", "theirs": "pg", "by": "accuracy"}]
     params = load(values | {"arena": {"fields": {"math": field}}})
     for seed in (1, 2):
-        runs.scored(run_of(BASE, seed), [8] * 2 + [0] * 8)
+        runs.write_scores(make_run(BASE, seed), [8] * 2 + [0] * 8)
     for run in arena_runs(params):
         name = run.algorithm.split(",")[0]
-        runtime, seconds, half, end = RUNS[name][run.seed - 1]
-        runs.scored(run, [8] * end + [0] * (10 - end))
+        runtime, seconds, solved_at_half, solved_at_end = RUNS[name][run.seed - 1]
+        runs.write_scores(run, [8] * solved_at_end + [0] * (10 - solved_at_end))
         completions = 128 if (name, run.seed) == ("dapo", 1) else 64
-        runs.summary(run, runtime, completions=completions, optimizer_steps=16, staleness=0.25)
+        runs.write_summary(
+            run, runtime, completions=completions, optimizer_steps=16, staleness=0.25
+        )
         if seconds:
-            runs.curve(run, CurvePoint(step=8, seconds=seconds, pass_at={1: half / 10}))
+            runs.write_curve(
+                run, CurvePoint(step=8, seconds=seconds, pass_at={1: solved_at_half / 10})
+            )
     return Measured.read(params, runs.root, arena_runs(params))
 
 
-def test_end_points_are_read_from_the_curve_and_at_its_end(measured):
-    """Equal time is half of PG's mean, 30 s; equal completions are PG's, half of one of DAPO's."""
+def test_end_points_are_read_from_the_curve(measured):
+    """Equal time is half of PG's mean, 30 s; equal completions are half of one DAPO run's."""
     (field,) = fields(measured)
-    found = field.outcomes
-    assert {name: dict(one.seconds) for name, one in found.items()} == {
+    outcomes = field.outcomes
+    assert {name: dict(outcome.seconds) for name, outcome in outcomes.items()} == {
         "pg": {1: pytest.approx(30), 2: math.inf},
         "grpo": {1: pytest.approx(15)},
         "dapo": {1: pytest.approx(30), 2: pytest.approx(28)},
     }
-    in_time = {name: dict(one.accuracy_in_time["mean"]) for name, one in found.items()}
-    assert in_time["pg"] == pytest.approx({1: 0.5, 2: 0.35})
-    assert in_time["grpo"] == pytest.approx({1: 0.7})
-    assert in_time["dapo"] == pytest.approx({1: 0.5, 2: 0.55})
-    assert dict(found["grpo"].accuracy.mean(axis=1)) == pytest.approx({1: 0.7, 2: 0.5})
-    assert dict(found["dapo"].accuracy["mean"]) == pytest.approx({1: 0.3, 2: 0.8})
+    accuracy_in_time = {
+        name: dict(outcome.accuracy_in_time["mean"]) for name, outcome in outcomes.items()
+    }
+    assert accuracy_in_time["pg"] == pytest.approx({1: 0.5, 2: 0.35})
+    assert accuracy_in_time["grpo"] == pytest.approx({1: 0.7})
+    assert accuracy_in_time["dapo"] == pytest.approx({1: 0.5, 2: 0.55})
+    assert dict(outcomes["grpo"].accuracy.mean(axis=1)) == pytest.approx({1: 0.7, 2: 0.5})
+    assert dict(outcomes["dapo"].accuracy["mean"]) == pytest.approx({1: 0.3, 2: 0.8})
 
 
-def test_the_arenas_tables_are_numbered_in_their_order(measured):
+def test_arena_tables_are_numbered_in_order(measured):
     content = contents.build_arena(measured)
     numbers = [table.number for table in content.results]
     assert numbers == [*range(1, len(numbers) + 1)] and len(numbers) > 1
@@ -65,10 +71,10 @@ def test_the_arenas_tables_are_numbered_in_their_order(measured):
     assert [section.anchor for section in sections] == ["first", "claims", "field"]  # no map
 
 
-def test_comparisons_are_by_seed_and_need_two(measured):
+def test_comparisons_are_paired_by_seed_and_need_two(measured):
     (field,) = fields(measured)
-    few = field.compare("grpo", "pg", "seconds")
-    assert few.reason == "1 seeds have both, and it needs two"
+    one_pair = field.compare("grpo", "pg", "seconds")
+    assert one_pair.reason == "only 1 seeds have both, but a comparison needs two"
     assert field.compare("dapo", "pg", "accuracy").value == pytest.approx(0.05)
     assert field.compare("grpo", "pg", "accuracy").value == pytest.approx(0.1)
     assert field.compare("dapo", "pg", "accuracy_in_time").value == pytest.approx(0.1)
@@ -76,18 +82,18 @@ def test_comparisons_are_by_seed_and_need_two(measured):
     assert field.compare("pg", "dapo", "accuracy").over == "n = 2 seeds and 1 problems"
 
 
-def test_the_record_has_a_row_for_each_run_with_a_curve(measured):
+def test_record_has_a_row_for_each_run_with_a_curve(measured):
     rows = record(measured)
     assert {*rows.reach} == {0.5} and rows.run[0].startswith("pg,")
     assert [tuple(row) for row in rows[["algorithm", "seed"]].to_numpy()] == [
         ("pg", 1), ("pg", 2), ("grpo", 1), ("dapo", 1), ("dapo", 2),
     ]  # fmt: skip
-    last = dict(rows.iloc[-1].drop(["clip_fraction", "run", "reach"]))
-    assert last == pytest.approx(
+    last_row = dict(rows.iloc[-1].drop(["clip_fraction", "run", "reach"]))
+    assert last_row == pytest.approx(
         {"benchmark": "math", "algorithm": "dapo", "seed": 2, "runtime": 40, "staleness": 0.25,
          "seconds": 28, "accuracy": 0.8, "accuracy_in_time": 0.55}
     )  # fmt: skip
-    twice = on_record(rows[rows.algorithm == "dapo"].set_index("seed"), 2)
-    assert list(twice.seconds) == pytest.approx([60, 56])
-    assert list(twice.runs.runtime) == [80, 80]
-    assert list(twice.accuracy_in_time["mean"]) == pytest.approx([0.5, 0.55])
+    doubled_times = on_record(rows[rows.algorithm == "dapo"].set_index("seed"), 2)
+    assert list(doubled_times.seconds) == pytest.approx([60, 56])
+    assert list(doubled_times.runs.runtime) == [80, 80]
+    assert list(doubled_times.accuracy_in_time["mean"]) == pytest.approx([0.5, 0.55])

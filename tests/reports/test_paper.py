@@ -1,4 +1,4 @@
-"""paper.yaml: its figures are the paper's, where the paper is at hand, and agree with each other."""
+"""paper.yaml: its figures agree with each other, and with the paper's source if it is given."""
 
 import os
 import re
@@ -18,33 +18,38 @@ FIGURE = re.compile(r"-?\d+h\d+m|-?\d+\.?\d*[m%]|-?\d+\.\d+")
     ("text", "value"),
     [("12.3%", 0.123), ("4h42m", 16920), ("4h8m", 14880), ("12.7m", 762), ("-0.5", -0.5)],
 )
-def test_printed_figures_are_numbers(text, value):
+def test_printed_figures_are_parsed(text, value):
     assert paper.number(text) == pytest.approx(value)
 
 
-def leaves(value):
+def list_leaves(value):
+    """Return the values in nested dicts and lists, in order."""
     if isinstance(value, dict):
         value = list(value.values())
-    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, list) else [value]
+    return (
+        [leaf for part in value for leaf in list_leaves(part)]
+        if isinstance(value, list)
+        else [value]
+    )
 
 
-def test_every_figure_is_a_number():
+def test_every_figure_of_the_tables_can_be_parsed():
     document = paper.load()
     for name in ("main", "families", "staleness", "correlations"):
         parts = {k: v for k, v in document[name].items() if k not in ("table", "model")}
-        assert all(np.isfinite(paper.number(text)) for text in leaves(parts))
+        assert all(np.isfinite(paper.number(text)) for text in list_leaves(parts))
 
 
 def test_tables_1_and_3_share_the_rows_of_h_4_and_8():
     document = paper.load()
     for benchmark in ("mbpp_plus", "math", "minif2f"):
         for h in (4, 8):
-            one, three = document["main"][benchmark], document["staleness"][benchmark][h]
-            for metric, (mean, _) in one[f"rapid-H{h}"].items():
-                assert mean == three[metric][0]
+            table_1, table_3 = document["main"][benchmark], document["staleness"][benchmark][h]
+            for metric, (mean, _) in table_1[f"rapid-H{h}"].items():
+                assert mean == table_3[metric][0]
 
 
-def test_a_familys_figures_are_found_by_the_name_of_a_model():
+def test_family_figures_are_looked_up_by_model_name():
     assert paper.family("tiny-llama", "pg", "pass@8") == pytest.approx(0.421)
     assert paper.family("Qwen2.5-1.5B", "rapid-H4", "runtime") == pytest.approx(22.8 * 60)
     assert paper.family("tiny-llama", "rapid-H8", "pass@1") is None
@@ -55,36 +60,36 @@ def test_a_familys_figures_are_found_by_the_name_of_a_model():
     ("benchmark", "algorithm", "metric", "value"),
     [
         ("math", "pg", "pass@1", 0.306),
-        ("math", "rapid-H16", "runtime", 14880),  # of Table 3 alone
+        ("math", "rapid-H16", "runtime", 14880),  # only in Table 3
         ("math", "rapid-H32", "runtime", None),
         ("math", "rloo", "runtime", None),
         ("math", None, "runtime", None),
         ("mine", "rapid-H4", "runtime", None),
     ],
 )
-def test_a_mean_is_of_table_1_or_of_table_3(benchmark, algorithm, metric, value):
+def test_mean_comes_from_table_1_or_else_table_3(benchmark, algorithm, metric, value):
     assert paper.main(benchmark, algorithm, metric) == (value and pytest.approx(value))
 
 
-def test_the_best_of_some_algorithms_is_of_those_that_the_paper_has():
+def test_best_algorithm_is_one_that_the_paper_has():
     names = ["rloo", "grpo", "pg", "dapo"]
-    found = [paper.first("math", names, metric) for metric in ("pass@1", "runtime", "staleness")]
-    assert found == ["pg", "dapo", None]
+    best = [paper.first("math", names, metric) for metric in ("pass@1", "runtime", "staleness")]
+    assert best == ["pg", "dapo", None]
 
 
-def test_a_correlation_is_over_three_runs_at_each_h():
-    found = paper.correlation("math", "runtime")
-    assert (found.value, found.over) == (-0.666, "Pearson's r over n = 12 runs")
+def test_correlation_is_over_three_runs_at_each_h():
+    correlation = paper.correlation("math", "runtime")
+    assert (correlation.value, correlation.over) == (-0.666, "Pearson's r over n = 12 runs")
     assert paper.correlation("math", "pass@8") is None
 
 
-def flat(rows) -> list[str]:
-    """Figures of a table in the order of reading, means and deviations side by side."""
-    return [text for row in rows for group in row for text in leaves(list(group.values()))]
+def flatten_figures(rows) -> list[str]:
+    """Return the figures of table rows in reading order, each mean followed by its deviation."""
+    return [text for row in rows for group in row for text in list_leaves(list(group.values()))]
 
 
-def tabular(label: str) -> list[str]:
-    """The figures of the paper's table with this label, in the order of reading."""
+def read_table_figures(label: str) -> list[str]:
+    """Return the figures of the paper's table with this label, in reading order."""
     source = Path(TEX).read_text(encoding="utf-8")
     end = source.index(rf"\label{{{label}}}")
     body = source[source.rindex(r"\begin{tabular", 0, end) : end]
@@ -97,7 +102,7 @@ def tabular(label: str) -> list[str]:
 
 @pytest.mark.skipif(not TEX, reason="RAPID_PAPER_TEX does not name the paper's source")
 @pytest.mark.parametrize("name", ["main", "families", "staleness", "correlations"])
-def test_figures_are_in_the_papers_table_in_this_order(name):
+def test_figures_match_the_papers_tables_in_order(name):
     document = paper.load()[name]
     groups = [part for key, part in document.items() if key not in ("table", "model")]
     if name == "correlations":  # a row for each pass@k, with the rest of its benchmark
@@ -109,12 +114,12 @@ def test_figures_are_in_the_papers_table_in_this_order(name):
         ]
     else:
         rows = [[group[key] for group in groups] for key in groups[0]]
-    pairs = list(zip_longest(flat(rows), tabular(document["table"])))
-    assert [a for a, b in pairs if a != b] == [] == [b for a, b in pairs if a != b]
+    pairs = list(zip_longest(flatten_figures(rows), read_table_figures(document["table"])))
+    assert [(ours, papers) for ours, papers in pairs if ours != papers] == []
 
 
 @pytest.mark.skipif(not TEX, reason="RAPID_PAPER_TEX does not name the paper's source")
-def test_numbers_of_the_text_are_in_the_text():
+def test_numbers_of_the_text_are_in_the_papers_source():
     source = Path(TEX).read_text(encoding="utf-8").replace("\\%", "%")
     for entry in paper.load()["text"].values():
         assert entry["value"] in source

@@ -1,4 +1,4 @@
-"""No table, figure or page is without what its problems are and where they come from."""
+"""Every table, figure and page names its problems and their source."""
 
 import functools
 import json
@@ -14,42 +14,45 @@ from rapid.config.specs import arena_runs, prepare_spec, study_runs
 from reports import contents, plots
 from reports.__main__ import main
 from reports.measured import Measured
-from reports.plots import style
 from reports.render import latex, text
 from reports.tables.table import Table
 from tests.conftest import ROOT
-from tests.reports.conftest import Runs, run_of, small_values
+from tests.reports.conftest import RunFiles, make_run, small_values
+from tests.reports.plots.drawn import draw
 
-MADE = "Made problems in the format of {}, not the published ones"
-# Sources of MBPP+ and MATH, and what is to be read in what is about both.
+MADE_PROBLEMS = "Made problems in the format of {}, not the published ones"
+# Sources of MBPP+ and MATH, and phrases that everything about both must contain.
 SOURCES = {
-    "made": (("embedded", "embedded"), [MADE.format("MBPP+ and MATH")]),
+    "made": (("embedded", "embedded"), [MADE_PROBLEMS.format("MBPP+ and MATH")]),
     "published": (
         ("hub", "FILE"),
         ["evalplus/mbppplus at b2d74c91837c", "the file mine.jsonl (SHA-256 "],
     ),
-    "mixed": (("hub", "embedded"), [MADE.format("MATH"), "dataset evalplus/mbppplus at b2d7"]),
+    "mixed": (
+        ("hub", "embedded"),
+        [MADE_PROBLEMS.format("MATH"), "dataset evalplus/mbppplus at b2d7"],
+    ),
 }
 KINDS = {"embedded": "made", "hub": "hub", "FILE": "file"}
 
 
 @pytest.fixture(scope="module")
 def read_report(tmp_path_factory):
-    """Return a function that leaves all runs with problems of such sources, of each kind once."""
-    return functools.cache(lambda kind: leave_runs(kind, tmp_path_factory.mktemp(kind)))
+    """A function that writes all runs with problems of these sources, once for each kind."""
+    return functools.cache(lambda kind: write_runs(kind, tmp_path_factory.mktemp(kind)))
 
 
-def leave_runs(kind: str, root: Path) -> tuple[dict, Measured]:
-    """Return the parameters, and what was measured."""
+def write_runs(kind: str, root: Path) -> tuple[dict, Measured]:
+    """Write all runs with problems of these sources; return parameters and measurements."""
     values, (sources, _) = small_values(), SOURCES[kind]
     file = root / "mine.jsonl"
     file.write_text("{}\n")
     for name, source in zip(values["benchmarks"], sources, strict=True):
-        source = str(file) if source == "FILE" else source
-        values["benchmarks"][name] = values["benchmarks"][name] | {"source": source, "test": 20}
+        benchmark_source = {"source": str(file) if source == "FILE" else source, "test": 20}
+        values["benchmarks"][name] = values["benchmarks"][name] | benchmark_source
     params = load(values)
-    left = Runs(root)
-    left.all(params)
+    runs = RunFiles(root)
+    runs.write_all(params)
     for name, benchmark in params.benchmarks.items():
         spec, folder = prepare_spec(params, name), root / "data" / name
         read_from = hash_files(file) if benchmark.source == str(file) else {}
@@ -59,15 +62,15 @@ def leave_runs(kind: str, root: Path) -> tuple[dict, Measured]:
         for path in files:
             path.write_text(name + path.name)
         write_manifest(folder, "prepare", spec, read_from, files, rows=rows)
-    weights = root / run_of("rapid-H4").folder / "token_weights.json"
+    weights = root / make_run("rapid-H4").folder / "token_weights.json"
     write_json(weights, {"tokens": ["x"], "log_weights": [0.1], "H": 4, "step": 1, "id": "p"})
-    left.edit(weights, lambda it: it.update(benchmark="math"))
+    runs.edit(weights, lambda document: document.update(benchmark="math"))
     return values, Measured.read(params, root)
 
 
-def test_the_sources_are_in_the_set_up_table(read_report):
+def test_set_up_table_lists_the_sources(read_report):
     _, measured = read_report("mixed")
-    (table,) = (one for one in contents.build_report(measured).appendix if one.number == 6)
+    (table,) = (table for table in contents.build_report(measured).appendix if table.number == 6)
     rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
     assert table.groups[0].columns == ["MBPP+ (hub)", "MATH (made)"]
     assert rows["Problems"] == ["hub", "made"]
@@ -87,87 +90,85 @@ def test_the_sources_are_in_the_set_up_table(read_report):
     assert f"{code}." in details
 
 
-def flat(printed: str) -> str:
-    """Return text without line breaks, TeX's and HTML's own signs."""
-    plain = printed.replace(r"\allowbreak ", "").replace("\\", "").replace("&#39;", "'")
-    return " ".join(plain.split())
+def strip_markup(printed: str) -> str:
+    """Return text without line breaks and without the escapes of TeX and HTML."""
+    unescaped = printed.replace(r"\allowbreak ", "").replace("\\", "").replace("&#39;", "'")
+    return " ".join(unescaped.split())
 
 
-def test_every_file_of_a_report_says_it(read_report, tmp_path):
+def test_every_file_of_a_report_names_the_sources(read_report, tmp_path):
     values, measured = read_report("mixed")
-    out, said = tmp_path / "out", SOURCES["mixed"][1]
+    out, phrases = tmp_path / "out", SOURCES["mixed"][1]
     arguments = ["--config", json.dumps(values), "--root", str(measured.root)]
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
     assert main([*arguments, "--figures", str(out / "figures")]) == 0
     files = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".json"]
     assert len(files) == 5 + 2 * len(plots.FIGURES)
     for path in files:
-        content = flat(path.read_bytes().decode("latin-1"))
-        if path.stem != "tokens":  # which is about one benchmark
-            assert all(words in content for words in said), path
+        content = strip_markup(path.read_bytes().decode("latin-1"))
+        if path.stem != "tokens":  # that figure is about one benchmark
+            assert all(phrase in content for phrase in phrases), path
     page = (out / "report.html").read_text()
     captions = re.findall(r"<figcaption>.*?</figcaption>", page, re.S)
     assert len(captions) == 11 + len(plots.FIGURES)
-    about_one = [caption for caption in captions if not all(word in caption for word in said)]
-    assert len(about_one) <= 2  # Table 2 and the tokens
+    about_one = [
+        caption for caption in captions if not all(phrase in caption for phrase in phrases)
+    ]
+    assert len(about_one) <= 2  # Table 2 and the figure of tokens
 
 
-def labelled(sources) -> set[str]:
+def labels_with_sources(sources) -> set[str]:
+    """Return the labels of MBPP+ and MATH with their sources."""
     return {
-        f"{label} ({KINDS[one]})" for label, one in zip(("MBPP+", "MATH"), sources, strict=True)
+        f"{label} ({KINDS[source]})"
+        for label, source in zip(("MBPP+", "MATH"), sources, strict=True)
     }
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_table_says_it_in_its_caption_and_wherever_it_names_a_benchmark(kind, read_report):
+def test_every_table_names_the_sources_in_its_caption_and_beside_each_benchmark(kind, read_report):
     _, measured = read_report(kind)
     content = contents.build_report(measured)
-    known = labelled(SOURCES[kind][0])
+    labels = labels_with_sources(SOURCES[kind][0])
     for table in [*content.results, *content.appendix]:
         for rendered in (text.render([table]), latex.render([table])):
-            assert all(words in flat(rendered) for words in SOURCES[kind][1]) or table.number == 2
+            assert (
+                all(phrase in strip_markup(rendered) for phrase in SOURCES[kind][1])
+                or table.number == 2
+            )
         headings = [table.caption, table.stub, *(group.title for group in table.groups)]
         headings += [column for group in table.groups for column in group.columns]
         headings += [row.label for row in table.rows] + table.notes
         for heading in headings:
             for name in re.findall(r"(?:MBPP\+|MATH)(?: \(\w+\))?", heading):
-                assert name in known, (table.number, heading)
+                assert name in labels, (table.number, heading)
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_drawing_says_it(kind, read_report, monkeypatch):
-    """In a line above its panels, and a panel of one benchmark in its title."""
+def test_every_drawing_names_the_sources(kind, read_report):
+    """The source stands in the figure's title; panels of one benchmark have it in theirs."""
     _, measured = read_report(kind)
     for name, figure in plots.build("report", measured).items():
-        drawn = drawing(figure, monkeypatch)
-        said = flat(drawn.get_suptitle())
-        assert said == flat(figure.full_caption.removeprefix(figure.caption)), name
-        titles = {axes.get_title(loc="left") for axes in drawn.axes}
-        assert name == "tokens" or titles == labelled(SOURCES[kind][0])
+        drawing = draw(figure)
+        title = strip_markup(drawing.get_suptitle())
+        assert title == strip_markup(figure.full_caption.removeprefix(figure.caption)), name
+        titles = {axes.get_title(loc="left") for axes in drawing.axes}
+        assert name == "tokens" or titles == labels_with_sources(SOURCES[kind][0])
 
 
-def drawing(figure: style.Figure, monkeypatch):
-    """Return a figure as it is rendered."""
-    drawn, close = [], style.plt.close
-    with monkeypatch.context() as patch:
-        patch.setattr(style.plt, "close", lambda canvas: (drawn.append(canvas), close(canvas)))
-        style.render(figure, ["svg"])
-    return drawn[-1]
-
-
-OTHERS = {
+OTHER_REPORTS = {
     "studies": (study_runs, ["params.yaml"]),
     "arena": (arena_runs, ["params.yaml", "experiments/arena-quick.yaml"]),
     "tuning": (arena_runs, [*map("experiments/arena{}.yaml".format, ("", "-tuning"))]),
 }
 
 
-@pytest.mark.parametrize("kind", OTHERS)
-def test_studies_arena_and_tuning_say_it(kind, tmp_path, monkeypatch):
-    trained, files = OTHERS[kind]
+@pytest.mark.parametrize("kind", OTHER_REPORTS)
+def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path):
+    list_runs, files = OTHER_REPORTS[kind]
     files = files if "params.yaml" in files else ["params.yaml", *files]
     params = load(read(*(ROOT / file for file in files)))
-    measured = Measured.read(params, tmp_path, trained(params))
+    measured = Measured.read(params, tmp_path, list_runs(params))
     report = "arena" if kind == "tuning" else kind
     content = getattr(contents, f"build_{report}")(measured)
     assert content.results
@@ -175,13 +176,14 @@ def test_studies_arena_and_tuning_say_it(kind, tmp_path, monkeypatch):
         check_table(table)
     for figure in plots.build(report, measured).values():
         assert "Made problems in the format of" in figure.full_caption
-        drawn = drawing(figure, monkeypatch)
-        assert "Made problems in the format of" in flat(drawn.get_suptitle())
+        drawing = draw(figure)
+        assert "Made problems in the format of" in strip_markup(drawing.get_suptitle())
 
 
 def check_table(table: Table) -> None:
+    """Check that a table names made problems in its caption and wherever it names a benchmark."""
     assert "Made problems in the format of" in table.full_caption
-    words = [table.caption, *table.notes, *(row.label for row in table.rows)]
-    for said in words:
-        for name in re.findall(r"(?:MBPP\+|MATH|MiniF2F)(?: \(made\))?", said):
-            assert name.endswith("(made)"), (table.label, said)
+    texts = [table.caption, *table.notes, *(row.label for row in table.rows)]
+    for printed_text in texts:
+        for name in re.findall(r"(?:MBPP\+|MATH|MiniF2F)(?: \(made\))?", printed_text):
+            assert name.endswith("(made)"), (table.label, printed_text)

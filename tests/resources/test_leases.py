@@ -1,4 +1,4 @@
-"""Cores and GPUs are leased to one process at a time."""
+"""Leases of cores, GPUs and folders: each is held by one process at a time."""
 
 import os
 import platform
@@ -14,9 +14,9 @@ from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import Gpu, select_gpus
 from rapid.resources.leases import lease_cores, lease_folder, lease_gpus, list_usable_cores
 from tests.faults.runs import is_held
-from tests.subprocesses import ending, python
+from tests.subprocesses import kill_at_end, python
 
-HOLD = """
+HOLD_CORES = """
 import os, sys, time
 from pathlib import Path
 from rapid.resources.leases import lease_cores
@@ -38,26 +38,26 @@ print((faults() - before) * resource.getpagesize() / (40 << 20))
 """
 
 
-def start_holder(folder, count=1, seconds=60.0):
-    code = HOLD.format(count=count, folder=str(folder), seconds=seconds)
+def start_core_holder(folder, count=1, seconds=60.0):
+    code = HOLD_CORES.format(count=count, folder=str(folder), seconds=seconds)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-def test_jobs_share_no_core_and_wait_until_a_killed_holder_frees_one(tmp_path):
-    holders = [start_holder(tmp_path / "leases") for _ in list_usable_cores()]
-    with ending(*holders):
+def test_jobs_share_no_core_and_wait_until_the_holder_of_one_is_killed(tmp_path):
+    holders = [start_core_holder(tmp_path / "leases") for _ in list_usable_cores()]
+    with kill_at_end(*holders):
         lines = [holder.stdout.readline().split() for holder in holders]
         assert sorted(int(line[0]) for line in lines) == list_usable_cores()
         for core, threads, *affinity in lines:
             assert threads == "1"
             assert affinity == [core]
         assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
-        late = start_holder(tmp_path / "leases", seconds=0)
-        with ending(late):
+        waiting_job = start_core_holder(tmp_path / "leases", seconds=0)
+        with kill_at_end(waiting_job):
             time.sleep(1.0)
-            assert late.poll() is None
+            assert waiting_job.poll() is None
             holders[0].kill()
-            assert late.stdout.readline().split()[0] == lines[0][0]
+            assert waiting_job.stdout.readline().split()[0] == lines[0][0]
 
 
 def test_the_threads_of_an_already_imported_torch_are_set(tmp_path):
@@ -77,33 +77,34 @@ def test_more_cores_than_the_machine_has_are_refused(tmp_path):
         lease_cores(1000, tmp_path)
 
 
-def make_linked(folder):
+def make_link(folder):
     (folder.parent / "elsewhere").mkdir()
     folder.symlink_to(folder.parent / "elsewhere")
 
 
-def make_dangling(folder):
+def make_dangling_link(folder):
     folder.symlink_to(folder.parent / "nowhere")
 
 
-def make_open_to_all(folder):
+def make_folder_open_to_all(folder):
     folder.mkdir()
     folder.chmod(0o777)
 
 
-def make_another_users(folder):
+def make_folder_of_another_user(folder):
     folder.mkdir()
     os.chown(folder, 65534, 65534)
 
 
 @pytest.mark.parametrize(
-    "make", [make_linked, make_dangling, make_open_to_all, make_another_users, os.mknod]
+    "make_folder",
+    [make_link, make_dangling_link, make_folder_open_to_all, make_folder_of_another_user, os.mknod],
 )
-def test_a_folder_of_leases_that_others_control_is_refused(tmp_path, make):
-    """Anybody can create it in a temporary directory before the user does."""
-    if make is make_another_users and os.geteuid() != 0:
+def test_a_folder_of_leases_that_other_users_control_is_refused(tmp_path, make_folder):
+    """Any user can create the folder in a temporary directory first."""
+    if make_folder is make_folder_of_another_user and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
-    make(tmp_path / "leases")
+    make_folder(tmp_path / "leases")
     with pytest.raises(BadInput, match=r"cannot be trusted.*set TMPDIR"):
         lease_cores(1, tmp_path / "leases")
     assert list(tmp_path.glob("elsewhere/*")) == []
@@ -123,22 +124,22 @@ time.sleep(60)
 """
 
 
-def hold_gpus(folder, count, visible="0,1,2,3"):
+def start_gpu_holder(folder, count, visible="0,1,2,3"):
     code = HOLD_GPUS.format(count=count, folder=str(folder), visible=visible)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-c", code], **pipes)
 
 
-def test_two_jobs_never_share_a_gpu_and_get_all_that_they_request(tmp_path):
-    with ending(first := hold_gpus(tmp_path, 3)):
+def test_jobs_share_no_gpu_and_get_as_many_as_they_request(tmp_path):
+    with kill_at_end(first := start_gpu_holder(tmp_path, 3)):
         assert first.stdout.readline().split() == ["0,1,2", "False"]
-        second = hold_gpus(tmp_path, 2)
+        second = start_gpu_holder(tmp_path, 2)
         assert second.stderr.readline() == (
             "waiting for 2 free GPU(s) of 4: other jobs hold them\n"  # one is free
         )
-        third = hold_gpus(tmp_path, 1)
+        third = start_gpu_holder(tmp_path, 1)
         assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
-    with ending(second, third):
+    with kill_at_end(second, third):
         jobs = second, third
         names = [name for job in jobs for name in job.stdout.readline().split()[0].split(",")]
     assert len(names) == len(set(names)) == 3
@@ -146,32 +147,33 @@ def test_two_jobs_never_share_a_gpu_and_get_all_that_they_request(tmp_path):
 
 def test_a_gpu_is_recognized_under_any_number(tmp_path):
     """A SLURM job may see one GPU under another number or by its UUID."""
-    with ending(first := hold_gpus(tmp_path, 1, "2")):
+    with kill_at_end(first := start_gpu_holder(tmp_path, 1, "2")):
         assert first.stdout.readline().split()[0] == "2"
-        with ending(second := hold_gpus(tmp_path, 1, "GPU-222,GPU-333")):
+        with kill_at_end(second := start_gpu_holder(tmp_path, 1, "GPU-222,GPU-333")):
             assert second.stdout.readline().split()[0] == "GPU-333"
 
 
-def test_gpus_are_selected_as_cuda_does():
+def test_gpus_are_selected_by_the_rules_of_cuda():
     assert [gpu.name for gpu in select_gpus(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
     assert select_gpus(GPUS, "") == select_gpus(GPUS, "NoDevFiles") == []
-    assert [gpu.name for gpu in select_gpus(GPUS, "0,-1,1")] == ["0"]  # as CUDA has it
+    # CUDA ignores the first invalid number and all after it.
+    assert [gpu.name for gpu in select_gpus(GPUS, "0,-1,1")] == ["0"]
     assert [gpu.name for gpu in select_gpus(GPUS, "1,1")] == ["1"]
 
 
 def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    with FileLock(
-        tmp_path / "gather-GPU.lock"
-    ):  # a job that waits for GPUs does not block one without
+    with FileLock(tmp_path / "gather-GPU.lock"):  # a waiting job does not block one without GPUs
         assert lease_gpus(0, tmp_path) == []
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_too_few_gpus_are_refused_with_advice(tmp_path, monkeypatch):
     monkeypatch.setattr("rapid.resources.leases.list_visible_gpus", lambda: GPUS[:1])
-    with pytest.raises(BadInput, match=r"needs 2 GPU\(s\) and may use 1. Lower compute.processes"):
+    with pytest.raises(
+        BadInput, match=r"needs 2 GPU\(s\), but 1 can be used. Lower compute.processes"
+    ):
         lease_gpus(2, tmp_path)
 
 
@@ -180,11 +182,10 @@ def test_freed_memory_is_reused():
     assert float(python("-c", REALLOCATE).stdout) < 0.1
 
 
-def test_a_waiting_run_gets_the_folder_of_a_run_that_ends(tmp_path, monkeypatch):
+def test_a_waiting_run_gets_the_folder_when_the_run_before_it_ends(tmp_path, monkeypatch):
     """The run that ends deletes the folder, while the waiting run may be creating its lock."""
-    monkeypatch.setattr(
-        "rapid.resources.leases.REFUSE_AFTER_SECONDS", 60.0
-    )  # the machine may be busy
+    # The machine may be busy.
+    monkeypatch.setattr("rapid.resources.leases.REFUSE_AFTER_SECONDS", 60.0)
     folder, (reading, writing) = tmp_path / "run/checkpoints", os.pipe()
     if not (holder := os.fork()):
         try:

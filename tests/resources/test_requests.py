@@ -1,4 +1,4 @@
-"""Resources that jobs request, and parameters whose processes cannot share the work."""
+"""Resources that jobs request, and parameters that are refused because processes cannot share work."""
 
 import copy
 
@@ -29,14 +29,14 @@ def make_train_spec(values, algorithm, benchmark="math", **compute):
 GPU = {"device": "gpu", "processes": 4, "threads": 4, "sampler": "vllm"}
 
 
-def test_a_training_job_has_a_gpu_and_threads_for_each_process(values):
+def test_a_training_job_requests_a_gpu_and_threads_for_each_process(values):
     assert requests.count_gpus(make_train_spec(values, "pg", processes=2)) == 0
     job = make_train_spec(values, "rapid-H4", **GPU)
     assert (requests.count_gpus(job), requests.count_cores(job)) == (4, 16)
     assert requests.get_time_limit_minutes(job) == 1_440
 
 
-def test_evaluation_has_one_gpu_and_distillation_those_of_the_teacher(values):
+def test_evaluation_requests_one_gpu_and_distillation_those_of_the_teacher(values):
     values["models"]["teacher"] = {"source": "org/name", "tensor_parallel": 4}
     params = load_params(values, **GPU)
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
@@ -61,7 +61,7 @@ def test_naive_grpo_samples_on_one_gpu_and_trains_on_as_many_as_divide_n_step(va
     assert not specs.uses_vllm_server(make_train_spec(values, "naive-grpo", sampler="vllm"))
 
 
-def test_a_job_s_resources_are_divided_among_its_nodes(values):
+def test_the_resources_of_a_job_are_divided_among_its_nodes(values):
     values["tables"]["main"]["algorithms"] = ["pg"]
     job = make_train_spec(values, "rapid-H4", **GPU, nodes=2)
     assert requests.count_gpus(job) == 4
@@ -75,7 +75,10 @@ def test_a_job_s_resources_are_divided_among_its_nodes(values):
 @pytest.mark.parametrize(
     "compute, message",
     [
-        ({"processes": 3, "nodes": 2}, "compute.processes: 3 .* a multiple of compute.nodes, 2"),
+        (
+            {"processes": 3, "nodes": 2},
+            "compute.processes: 3 .* a multiple of 2, which is compute.nodes",
+        ),
         ({"processes": 16}, "compute.processes: 16 .* a divisor of 8, the completions"),
         (GPU | {"nodes": 2}, "compute.nodes: 2 .* 1 with naive-grpo, whose vLLM server"),
     ],

@@ -1,4 +1,4 @@
-"""Evaluation: what is sampled with which settings, what is graded, and the figures of both."""
+"""Evaluation: sampling settings, graded completions, and the values computed from them."""
 
 import json
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from rapid.stages.evaluate import CURVE, evaluate
 
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize("correct", [0, 1, 3, 6])
-def test_it_is_the_share_of_subsets_with_a_correct_one(correct, k):
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_completion(correct, k):
     completions = [True] * correct + [False] * (6 - correct)
     subsets = list(combinations(completions, k))
     assert pass_at_k(6, correct, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
@@ -36,25 +36,25 @@ SPEC = EvaluateSpec(
     snapshots=1,
     evaluation={"samples": 3, "temperature": 0.6, "top_p": 0.9},
 )
-# Of each problem its completions, as the stubs make and grade them: the last was not graded.
+# Verdicts of the completions of each problem, as the stubs give them; the last is not graded.
 OUTCOMES = {
     "a": [verdicts.PASSED, verdicts.WRONG_ANSWER, verdicts.WRONG_ANSWER],
     "b": [verdicts.WRONG_ANSWER] * 3,
     "c": [verdicts.PASSED, verdicts.PASSED, verdicts.INFRASTRUCTURE],
 }
-LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 8]  # tokens, in the order of sampling
+LENGTHS = [1, 2, 3, 4, 5, 6, 7, 8, 8]  # in tokens, in the order of sampling
 
 
 @pytest.fixture
 def calls(monkeypatch) -> list[dict]:
-    """What a stub of the sampler was asked for; a stub grades what it gave, of any model alike."""
+    """Calls of a stub sampler; a stub grader gives the verdict that a completion names."""
     calls = []
 
     def sample(kind, model, prompts, **settings):
         calls.append(settings | {"kind": kind, "model": model.name, "prompts": prompts})
         order = [reason for reasons in OUTCOMES.values() for reason in reasons]
         assert len(prompts) == len(order)
-        return [Sample(text=why, tokens=n) for why, n in zip(order, LENGTHS, strict=True)]
+        return [Sample(text=reason, tokens=n) for reason, n in zip(order, LENGTHS, strict=True)]
 
     class Grader:
         def grade(self, problem, completion):
@@ -64,18 +64,18 @@ def calls(monkeypatch) -> list[dict]:
             return "a wall"
 
     @contextmanager
-    def grader(timeout, policy):
+    def open_grader(timeout, policy):
         assert timeout == SPEC.timeout
         yield Grader()
 
     monkeypatch.setattr("rapid.sampling.sample", sample)
-    monkeypatch.setattr(BENCHMARKS["math"], "grader", grader)
+    monkeypatch.setattr(BENCHMARKS["math"], "grader", open_grader)
     return calls
 
 
 @pytest.fixture
 def run(tmp_path):
-    """The folder of a run that kept a model after step 4, and a file of problems."""
+    """A folder with a run that has a snapshot after step 4, and a file of problems."""
     (tmp_path / SNAPSHOTS / "step4").mkdir(parents=True)
     (tmp_path / "model").mkdir()
     summary = RunSummary(**SPEC.run.model_dump(), runtime=Runtime(total=9, other=9))
@@ -87,11 +87,11 @@ def run(tmp_path):
     return tmp_path
 
 
-def test_figures_are_of_what_was_sampled_and_graded(calls, run):
+def test_values_are_those_of_the_sampled_and_graded_completions(calls, run):
     result = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
     graded = [(score.id, score.samples, score.correct) for score in result.scores]
     assert graded == [("a", 3, 1), ("b", 3, 0), ("c", 2, 2)]
-    # Over the problems of which at least k completions were graded; of 4 there is none.
+    # Only problems with at least k graded completions count; none has 4.
     expected = {1: (1 / 3 + 0 + 1) / 3, 2: (2 / 3 + 0 + 1) / 3, 3: (1 + 0) / 2}
     assert result.pass_at == pytest.approx(expected)
     assert result.completion_length == sum(LENGTHS) / 9
@@ -99,15 +99,15 @@ def test_figures_are_of_what_was_sampled_and_graded(calls, run):
     assert (result.status, result.note, result.problems, result.samples) == ("ok", "", 3, 3)
     assert (result.temperature, result.top_p, result.max_completion_length) == (0.6, 0.9, 9)
     assert (result.algorithm, result.seed) == ("rapid-H2", 7)
-    written = json.loads((run / "evaluation/evaluation.json").read_text())
-    assert written == result.model_dump(mode="json")
+    document = json.loads((run / "evaluation/evaluation.json").read_text())
+    assert document == result.model_dump(mode="json")
     manifest = json.loads((run / "evaluation/manifest.json").read_text())
     assert manifest["walls"] == "a wall"
-    read = {Path(path).name for path in manifest["inputs"]}
-    assert read == {"summary.json", "steps.jsonl", "test.jsonl"}
+    inputs = {Path(path).name for path in manifest["inputs"]}
+    assert inputs == {"summary.json", "steps.jsonl", "test.jsonl"}
 
 
-def test_completions_are_sampled_as_the_spec_says(calls, run):
+def test_completions_are_sampled_with_the_settings_of_the_spec(calls, run):
     evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
     assert [call["model"] for call in calls] == ["model", "step4"]
     for call in calls:
@@ -118,16 +118,16 @@ def test_completions_are_sampled_as_the_spec_says(calls, run):
         assert order == [*"aaabbbccc"]
 
 
-def test_a_model_kept_on_the_way_has_a_point_of_the_curve(calls, run):
+def test_snapshot_has_a_point_of_the_curve(calls, run):
     result = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
     (point,) = read_jsonl(run / "evaluation" / CURVE, CurvePoint)
     assert (point.step, point.seconds, point.pass_at) == (4, 2.0, result.pass_at)
-    none = SPEC.model_copy(update={"snapshots": 0})
-    evaluate(none, run / "model", run / "test.jsonl", run / "evaluation")
-    assert not (run / "evaluation" / CURVE).exists()  # nor is an earlier one left
+    without_snapshots = SPEC.model_copy(update={"snapshots": 0})
+    evaluate(without_snapshots, run / "model", run / "test.jsonl", run / "evaluation")
+    assert not (run / "evaluation" / CURVE).exists()  # an earlier one is deleted
 
 
-def test_a_run_that_was_not_trained_is_not_evaluated(calls, run):
+def test_untrained_run_is_not_evaluated(calls, run):
     summary = RunSummary(**SPEC.run.model_dump(), status="unavailable", note="no Lean")
     write_json(run / "summary.json", summary)
     result = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")

@@ -1,4 +1,4 @@
-"""`rapid grade`: completions in, verdicts out, and nothing that looks whole and is not."""
+"""`rapid grade`: verdicts of completions, and errors for unusable files."""
 
 import gzip
 import json
@@ -27,8 +27,8 @@ PROBLEMS = {
 
 
 @pytest.fixture
-def files(tmp_path):
-    """Writes problems and completions; their paths, as arguments."""
+def write_files(tmp_path):
+    """A function that writes problems and completions, and returns their paths as arguments."""
 
     def write(problems, completions, compress=False):
         text = "".join(json.dumps(row) + "\n" for row in problems).encode()
@@ -40,11 +40,12 @@ def files(tmp_path):
     return write
 
 
-def verdicts(capsys):
+def read_verdicts(capsys):
+    """Return the verdicts that were printed."""
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-MATH = [
+MATH_COMPLETIONS = [
     {"id": "train/algebra/2", "completion": "It is $\\boxed{0.5}$."},
     {"id": "train/algebra/1", "completion": "\\boxed{2}"},
     {"id": "train/algebra/2", "completion": "one half"},
@@ -52,54 +53,59 @@ MATH = [
 
 
 @pytest.mark.parametrize("compress", [False, True], ids=["plain", "gzip"])
-def test_verdicts_are_in_the_order_of_the_completions(files, capsys, compress):
-    arguments = files(PROBLEMS["math"], MATH, compress)
+def test_verdicts_are_in_the_order_of_the_completions(write_files, capsys, compress):
+    arguments = write_files(PROBLEMS["math"], MATH_COMPLETIONS, compress)
     assert run(["grade", "--benchmark", "math", *arguments, "--workers", "2"]) == 0
-    assert verdicts(capsys) == [
+    assert read_verdicts(capsys) == [
         {"id": "train/algebra/2", "reward": 1.0, "reason": "passed"},
         {"id": "train/algebra/1", "reward": 0.0, "reason": "wrong_answer"},
         {"id": "train/algebra/2", "reward": 0.0, "reason": "no_answer"},
     ]
 
 
-def test_code_is_graded_bare_and_in_a_fence(files, capsys):
+def test_code_is_graded_with_and_without_a_fence(write_files, capsys):
     completions = [
         {"id": "Mbpp/add", "completion": "def add(a, b):\n    return b + a\n"},
         {"id": "Mbpp/plus", "completion": "So:\n```python\ndef plus(a, b):\n    return a\n```\n"},
         {"id": "Mbpp/plus", "completion": "```python\nplus = lambda a, b: a + b\n```"},
     ]
-    arguments = files(PROBLEMS["mbpp_plus"], completions)
+    arguments = write_files(PROBLEMS["mbpp_plus"], completions)
     assert run(["grade", "--benchmark", "mbpp_plus", *arguments]) == 0
-    assert [v["reason"] for v in verdicts(capsys)] == ["passed", "wrong_answer", "passed"]
+    assert [v["reason"] for v in read_verdicts(capsys)] == ["passed", "wrong_answer", "passed"]
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ('{"id": "train/algebra/1"}', "completions:2: completion: Field required"),
-        ('{"id": "train/algebra/9", "completion": ""}', "completions:2: id: no problem"),
+        (
+            '{"id": "train/algebra/9", "completion": ""}',
+            "completions:2: id: 'train/algebra/9' is not the id",
+        ),
         ('{"id": 1, "completion": ""}', "completions:2: id: "),
         ('{"id": "train/algebra/1", "completion": null}', "completions:2: completion: "),
         ("{", "completions:2: the line: Invalid JSON"),
         ('{"id": "train/algebra/1", "completion": "", "code": ""}', "completions:2: code: "),
     ],
 )
-def test_a_bad_completion_is_named_and_nothing_is_graded(files, capsys, line, message):
-    arguments = files(PROBLEMS["math"], [MATH[0], line, MATH[1]])
+def test_invalid_completion_is_named_and_nothing_is_graded(write_files, capsys, line, message):
+    arguments = write_files(PROBLEMS["math"], [MATH_COMPLETIONS[0], line, MATH_COMPLETIONS[1]])
     assert run(["grade", "--benchmark", "math", *arguments]) == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
 
 
-@pytest.mark.parametrize("half", [rb"\ud800", b"\xed\xa0\x80"], ids=["escaped", "raw"])
-def test_half_a_character_ends_its_own_completion_only(files, capsys, tmp_path, half):
-    """Python writes it as an escape, other programs as bytes that no UTF-8 has."""
-    arguments = files(PROBLEMS["math"], [MATH[0]])
+@pytest.mark.parametrize("surrogate", [rb"\ud800", b"\xed\xa0\x80"], ids=["escaped", "raw"])
+def test_unpaired_surrogate_fails_only_its_own_completion(write_files, capsys, tmp_path, surrogate):
+    """Python writes an unpaired surrogate as an escape, other programs as invalid UTF-8."""
+    arguments = write_files(PROBLEMS["math"], [MATH_COMPLETIONS[0]])
     with open(tmp_path / "completions", "ab") as completions:
-        completions.write(rb'{"id": "train/algebra/1", "completion": "\\boxed{1}' + half + b'"}\n')
+        completions.write(
+            rb'{"id": "train/algebra/1", "completion": "\\boxed{1}' + surrogate + b'"}\n'
+        )
     assert run(["grade", "--benchmark", "math", *arguments]) == 0
-    assert [v["reason"] for v in verdicts(capsys)] == ["passed", "unparsable"]
+    assert [v["reason"] for v in read_verdicts(capsys)] == ["passed", "unparsable"]
 
 
 @pytest.mark.parametrize(
@@ -107,15 +113,15 @@ def test_half_a_character_ends_its_own_completion_only(files, capsys, tmp_path, 
     [
         ([PROBLEMS["math"][0]] * 2, "problems:2: a second problem with the id"),
         ([{"unique_id": "a", "answer": "1"}], "problems:1: problem: Field required"),
-        ([], "problems: no problems in it"),
+        ([], "problems: contains no problems"),
     ],
 )
-def test_bad_problems_are_named(files, capsys, problems, message):
-    assert run(["grade", "--benchmark", "math", *files(problems, [])]) == 2
+def test_invalid_problems_are_named(write_files, capsys, problems, message):
+    assert run(["grade", "--benchmark", "math", *write_files(problems, [])]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(files, capsys):
+def test_ungradable_problems_are_listed_and_the_rest_is_graded(write_files, capsys):
     add, plus = PROBLEMS["mbpp_plus"]
     broken = [
         plus | {"task_id": f"Mbpp/{name}", "canonical_solution": "def plus(a, b):\n    return c\n"}
@@ -123,7 +129,7 @@ def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(f
     ]
     solution = {"completion": "def add(a, b):\n    return a + b\ndef plus(a, b):\n    return 3"}
     ids = ("Mbpp/two", "Mbpp/add", "Mbpp/one", "Mbpp/two", "Mbpp/add")
-    arguments = files([add, *broken], [{"id": id} | solution for id in ids])
+    arguments = write_files([add, *broken], [{"id": id} | solution for id in ids])
     assert run(["grade", "--benchmark", "mbpp_plus", *arguments]) == 2
     captured = capsys.readouterr()
     verdicts = [json.loads(line) for line in captured.out.splitlines()]
@@ -133,12 +139,14 @@ def test_problems_that_cannot_be_graded_are_named_together_and_cost_no_verdict(f
         refused, (1.0, "passed"), refused, refused, (1.0, "passed"),
     ]  # fmt: skip
     message = captured.err[captured.err.index("rapid grade: ") :].splitlines()
-    assert message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion:"
+    assert (
+        message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion is:"
+    )
     assert [line.split(": ")[0] for line in message[1:]] == ["  Mbpp/two", "  Mbpp/one"]
 
 
-def test_a_file_that_is_cut_or_missing_is_named(files, capsys, tmp_path):
-    arguments = files(PROBLEMS["math"], MATH, compress=True)
+def test_truncated_or_missing_file_is_named(write_files, capsys, tmp_path):
+    arguments = write_files(PROBLEMS["math"], MATH_COMPLETIONS, compress=True)
     content = (tmp_path / "problems").read_bytes()
     (tmp_path / "problems").write_bytes(content[:-20])
     assert run(["grade", "--benchmark", "math", *arguments]) == 2
@@ -148,13 +156,14 @@ def test_a_file_that_is_cut_or_missing_is_named(files, capsys, tmp_path):
     assert "problems" in capsys.readouterr().err
 
 
-def test_no_completions_are_no_verdicts(files, capsys):
-    assert run(["grade", "--benchmark", "math", *files(PROBLEMS["math"], [])]) == 0
+def test_no_completions_give_no_verdicts(write_files, capsys):
+    assert run(["grade", "--benchmark", "math", *write_files(PROBLEMS["math"], [])]) == 0
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("option", [["--workers", "0"], ["--timeout", "nan"], ["--workers", "x"]])
-def test_numbers_that_are_none_are_refused(files, option):
+def test_invalid_numbers_are_refused(write_files, option):
+    arguments = write_files(PROBLEMS["math"], MATH_COMPLETIONS)
     with pytest.raises(SystemExit) as exit:
-        run(["grade", "--benchmark", "math", *files(PROBLEMS["math"], MATH), *option])
+        run(["grade", "--benchmark", "math", *arguments, *option])
     assert exit.value.code == 2

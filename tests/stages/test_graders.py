@@ -1,4 +1,4 @@
-"""Stages that grade: which walls stood is recorded, and without a grader no figure is made up."""
+"""Stages that grade: they record the sandbox walls, and give no values without a grader."""
 
 import json
 
@@ -20,7 +20,7 @@ STAGES = {"distill": distill, "train": train, "evaluate": evaluate}
 
 @pytest.fixture
 def run_stage(values, toy_model, tmp_path):
-    """Return a function that runs a stage on one problem, and returns its manifest."""
+    """A function that runs a stage on one problem and returns its manifest."""
     for benchmark in values["benchmarks"].values():
         benchmark |= {"max_completion_length": 4, "pass_at": [1]}
     values["evaluation"]["samples"] = values["sft"]["samples"] = 2
@@ -39,15 +39,15 @@ def run_stage(values, toy_model, tmp_path):
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_the_manifest_says_which_walls_stood(run_stage, name):
+def test_manifest_names_the_sandbox_walls(run_stage, name):
     manifest = run_stage(name)
     assert "no file but Python's library" in manifest["walls"]
     assert not any(manifest["spec"]["grading"].values())
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_without_walls_no_stage_samples_or_grades(run_stage, name, monkeypatch, tmp_path):
-    """Sampling first would take hours before the job fails."""
+def test_stage_without_sandbox_walls_fails_before_sampling(run_stage, name, monkeypatch, tmp_path):
+    """The stage must fail before it samples for hours."""
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     monkeypatch.setattr("rapid.sampling.sample", None)
     with pytest.raises(SandboxError, match=r"grading\.unsafe_sandbox"):
@@ -73,7 +73,7 @@ UNAVAILABLE = {"status": "unavailable", "note": "no npm here"}
         ("distill", "samples.jsonl", None),
     ],
 )
-def test_without_lean_a_stage_says_why_and_leaves_nothing_of_an_earlier_job(
+def test_stage_without_lean_gives_the_reason_and_deletes_earlier_results(
     run_stage, monkeypatch, tmp_path, name, file, fields
 ):
     def refuse():
@@ -89,7 +89,7 @@ def test_without_lean_a_stage_says_why_and_leaves_nothing_of_an_earlier_job(
     assert not (tmp_path / left_over.get(name, "model")).exists()
 
 
-def test_sft_without_demonstrations_says_so(values, tmp_path):
+def test_sft_without_demonstrations_gives_the_reason(values, tmp_path):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="sft", seed=1)
     for folder in ("model", "run"):
         (tmp_path / folder).mkdir()

@@ -1,4 +1,4 @@
-"""Passes that memory decides, in runs of the pipeline: with RL and with demonstrations."""
+"""Automatic micro-batches in training jobs, of RL and of SFT."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import draw_exercises
 from rapid.config.specs import Run, TrainSpec
 from rapid.stages.train import train
-from tests.stages.test_ungraded import COMMON, training
+from tests.stages.test_ungraded import COMMON, make_train_spec
 
 SFT = {"learning_rate": 0.01, "epochs": 1, "batch": 4, "temperature": 1.0, "top_p": 1.0}
 
@@ -19,15 +19,17 @@ def exercises():
     return draw_exercises(BENCHMARKS["math"], 0, {"train": 8})["train"]
 
 
-def reinforce(micro_batch, exercises, folder) -> tuple:
+def make_rl_job(micro_batch, exercises, folder) -> tuple:
+    """Return the spec and the problems of a training with RL."""
     data = folder / "problems.jsonl"
     write_jsonl(data, [exercise.problem for exercise in exercises])
-    spec = training()
-    passes = spec.training.model_copy(update={"micro_batch": micro_batch})
-    return spec.model_copy(update={"training": passes}), data
+    spec = make_train_spec()
+    training = spec.training.model_copy(update={"micro_batch": micro_batch})
+    return spec.model_copy(update={"training": training}), data
 
 
-def imitate(micro_batch, exercises, folder) -> tuple:
+def make_sft_job(micro_batch, exercises, folder) -> tuple:
+    """Return the spec and the demonstrations of a training with SFT."""
     data = folder / "samples.jsonl"
     write_jsonl(data, [
         Demonstration(id=problem.id, prompt="ab\n", message="AB", completion=correct)
@@ -41,16 +43,16 @@ def imitate(micro_batch, exercises, folder) -> tuple:
     return spec, data
 
 
-@pytest.mark.parametrize("kind", [reinforce, imitate])
-def test_auto_finds_its_passes_and_learns_what_fixed_ones_learn(
-    kind, exercises, toy_model, tmp_path
+@pytest.mark.parametrize("make_job", [make_rl_job, make_sft_job])
+def test_automatic_micro_batch_has_the_losses_of_a_fixed_one(
+    make_job, exercises, toy_model, tmp_path
 ):
-    """There is room for all of a step. summary.json tells it, and nothing of fixed passes."""
+    """Memory suffices for a whole step; summary.json has the size for auto only."""
     results = {}
     for micro_batch in ("auto", 4):
         folder = tmp_path / str(micro_batch)
         folder.mkdir()
-        spec, data = kind(micro_batch, exercises, folder)
+        spec, data = make_job(micro_batch, exercises, folder)
         summary = train(spec, toy_model, data, folder / "run")
         losses = [step.loss for step in read_jsonl(folder / "run/steps.jsonl", StepRecord)]
         results[micro_batch] = (summary.pass_completions, summary.halvings), losses

@@ -1,4 +1,4 @@
-"""The preparation stage: files that a seed decides, and no problem in two of them."""
+"""Preparation: files that depend on the seed alone, without a problem in two of them."""
 
 import json
 from pathlib import Path
@@ -12,19 +12,19 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.config.specs import PrepareSpec
 from rapid.stages.prepare import prepare, refuse_leaks
 
-MADE = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
+MADE_BENCHMARKS = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
 FILES = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
 
 
-def spec(benchmark: str, **changes) -> PrepareSpec:
+def make_spec(benchmark: str, **changes) -> PrepareSpec:
     sizes = {"data_seed": 0, "train": 12, "test": 8, "demonstrations": 20}
     return PrepareSpec(benchmark=benchmark, **{**sizes, **changes})
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_the_same_seed_writes_the_same_files_of_as_many_rows_as_asked_for(name, tmp_path):
+@pytest.mark.parametrize("name", MADE_BENCHMARKS)
+def test_same_seed_writes_the_same_files_with_the_requested_rows(name, tmp_path):
     for folder in ("a", "b"):
-        prepare(spec(name), tmp_path / folder)
+        prepare(make_spec(name), tmp_path / folder)
     record = BENCHMARKS[name].record
     for file, kind, count in zip(FILES, (record, record, Lesson), (12, 8, 20), strict=True):
         assert len(list(read_jsonl(tmp_path / "a" / file, kind))) == count
@@ -32,29 +32,29 @@ def test_the_same_seed_writes_the_same_files_of_as_many_rows_as_asked_for(name, 
 
 
 @pytest.mark.parametrize("source", ["train.jsonl", "."])
-def test_problems_that_lie_where_the_job_writes_are_left_there(source, tmp_path):
-    prepare(spec("math", train=40), tmp_path / "math")
+def test_source_inside_the_output_folder_is_refused_and_kept(source, tmp_path):
+    prepare(make_spec("math", train=40), tmp_path / "math")
     file = tmp_path / "math/train.jsonl"
     before = file.read_bytes()
     (tmp_path / "math/test.jsonl").unlink()
     (tmp_path / "math/pretrain.jsonl").unlink()
     (tmp_path / "math/manifest.json").unlink()
-    with pytest.raises(BadInput, match="is where this job writes: move it"):
-        prepare(spec("math", source=str(tmp_path / "math" / source)), tmp_path / "math")
+    with pytest.raises(BadInput, match="is in the folder that this job writes: move it elsewhere"):
+        prepare(make_spec("math", source=str(tmp_path / "math" / source)), tmp_path / "math")
     assert file.read_bytes() == before
 
 
-def test_test_problems_do_not_depend_on_how_many_are_trained_on(tmp_path):
-    prepare(spec("math", train=12), tmp_path / "a")
-    prepare(spec("math", train=24), tmp_path / "b")
+def test_test_problems_do_not_depend_on_the_number_of_training_problems(tmp_path):
+    prepare(make_spec("math", train=12), tmp_path / "a")
+    prepare(make_spec("math", train=24), tmp_path / "b")
     assert (tmp_path / "a/test.jsonl").read_bytes() == (tmp_path / "b/test.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_reserved_problems_are_another_experiment_s_test_problems(name, tmp_path):
-    """None of the files has one; without them all would."""
-    prepare(spec(name), tmp_path / "other")
-    prepare(spec(name, reserved=8, test=6), tmp_path / "own")
+@pytest.mark.parametrize("name", MADE_BENCHMARKS)
+def test_reserved_test_problems_of_another_experiment_are_in_no_file(name, tmp_path):
+    """None of the files has a reserved problem; without reserving, all files would."""
+    prepare(make_spec(name), tmp_path / "other")
+    prepare(make_spec(name, reserved=8, test=6), tmp_path / "reserving")
     reserved = {
         p.normalized_content
         for p in read_jsonl(tmp_path / "other/test.jsonl", BENCHMARKS[name].record)
@@ -62,73 +62,76 @@ def test_reserved_problems_are_another_experiment_s_test_problems(name, tmp_path
     for file, count in (("test.jsonl", 6), ("train.jsonl", 12)):
         contents = [
             p.normalized_content
-            for p in read_jsonl(tmp_path / "own" / file, BENCHMARKS[name].record)
+            for p in read_jsonl(tmp_path / "reserving" / file, BENCHMARKS[name].record)
         ]
         assert len(contents) == count and not reserved & {*contents}
-    for file in ("train.jsonl", "pretrain.jsonl"):  # the same to learn from, and the same model
-        assert (tmp_path / "own" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+    for file in ("train.jsonl", "pretrain.jsonl"):  # training is not affected
+        first, second = (tmp_path / folder / file for folder in ("reserving", "other"))
+        assert first.read_bytes() == second.read_bytes()
 
 
 def test_prompts_of_pretraining_look_like_those_of_the_task(tmp_path):
-    """An id in the prompt must not say which part it is from."""
-    prepare(spec("minif2f"), tmp_path)
+    """An id in the prompt must not reveal its part of the data."""
+    prepare(make_spec("minif2f"), tmp_path)
     lessons = read_jsonl(tmp_path / "pretrain.jsonl", Lesson)
     assert all(lesson.prompt.startswith("theorem made_") for lesson in lessons)
 
 
-def question(id: str, text: str) -> MathProblem:
+def make_problem(id: str, text: str) -> MathProblem:
     return MathProblem(unique_id=id, problem=text, answer="1")
 
 
 @pytest.mark.parametrize("second", ["What is 1?", "what  is 1? ", "What\nis 1?"])
-def test_a_leak_is_refused_whatever_the_ids_spaces_and_case(second):
-    parts = {"train": [question("a", "What is 1?")], "test": [question("b", second)]}
-    with pytest.raises(BadInput, match="train a is test b"):
+def test_leak_is_refused_despite_other_ids_and_spaces(second):
+    parts = {"train": [make_problem("a", "What is 1?")], "test": [make_problem("b", second)]}
+    with pytest.raises(BadInput, match="train a equals test b"):
         refuse_leaks(parts)
 
 
-def test_all_leaks_are_named():
-    parts = {part: [question(f"{part}{n}", f"{n}?") for n in range(30)] for part in "ab"}
-    with pytest.raises(BadInput, match=r"a a0 is b b0; a a1 is b b1; .* and 10 more"):
+def test_leaks_are_listed_and_counted():
+    parts = {part: [make_problem(f"{part}{n}", f"{n}?") for n in range(30)] for part in "ab"}
+    with pytest.raises(BadInput, match=r"a a0 equals b b0; a a1 equals b b1; .* and 10 more"):
         refuse_leaks(parts)
 
 
 def test_parts_without_a_common_problem_are_accepted():
-    train = [question("a", "1?"), question("b", "1?")]
-    refuse_leaks({"train": train, "test": [question("a", "2?")]})
+    train = [make_problem("a", "1?"), make_problem("b", "1?")]
+    refuse_leaks({"train": train, "test": [make_problem("a", "2?")]})
 
 
 class TestPublished:
     @pytest.fixture
     def source(self, tmp_path) -> Path:
         folder = tmp_path / "copy"
-        write_jsonl(folder / "train.jsonl", [question(f"a{n}", f"{n}?") for n in range(6)])
-        write_jsonl(folder / "test.jsonl", [question(f"b{n}", f"{n}!") for n in range(4)])
+        write_jsonl(folder / "train.jsonl", [make_problem(f"a{n}", f"{n}?") for n in range(6)])
+        write_jsonl(folder / "test.jsonl", [make_problem(f"b{n}", f"{n}!") for n in range(4)])
         return folder
 
-    def prepare(self, source, tmp_path, **changes) -> Path:
-        prepare(spec("math", source=str(source), **{"train": 6, "test": 4, **changes}), tmp_path)
+    def prepare_source(self, source, tmp_path, **changes) -> Path:
+        prepare(
+            make_spec("math", source=str(source), **{"train": 6, "test": 4, **changes}), tmp_path
+        )
         return tmp_path
 
-    def test_files_are_those_of_an_embedded_benchmark(self, source, tmp_path):
-        folder = self.prepare(source, tmp_path)
+    def test_published_problems_give_the_files_of_an_embedded_benchmark(self, source, tmp_path):
+        folder = self.prepare_source(source, tmp_path)
         ids = [problem.id for problem in read_jsonl(folder / "train.jsonl", MathProblem)]
         assert ids == [f"a{n}" for n in range(6)]
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["rows"] == dict(zip(FILES, (6, 4, 20), strict=True))
-        for side, where, names in (("outputs", folder, FILES), ("inputs", source, FILES[:2])):
-            assert manifest[side] == {str(where / n): sha256_file(where / n) for n in names}
+        for key, parent, names in (("outputs", folder, FILES), ("inputs", source, FILES[:2])):
+            assert manifest[key] == {str(parent / n): sha256_file(parent / n) for n in names}
         assert manifest["split"] == "the source's"
         assert manifest["versions"]["python"] and manifest["commit"] and manifest["hardware"]
 
-    def test_a_problem_of_both_parts_stops_it_and_nothing_is_written(self, source, tmp_path):
-        write_jsonl(source / "test.jsonl", [question("b", "3?")])
-        with pytest.raises(BadInput, match="test b is train a3"):
-            self.prepare(source, tmp_path / "out", test=1)
+    def test_problem_in_both_parts_is_an_error_and_nothing_is_written(self, source, tmp_path):
+        write_jsonl(source / "test.jsonl", [make_problem("b", "3?")])
+        with pytest.raises(BadInput, match="test b equals train a3"):
+            self.prepare_source(source, tmp_path / "out", test=1)
         assert not (tmp_path / "out").exists()
 
-    def test_a_file_without_splits_is_divided_by_the_recorded_seed(self, source, tmp_path):
-        folder = self.prepare(source / "train.jsonl", tmp_path, train=4, test=2)
+    def test_file_without_splits_is_divided_by_the_recorded_seed(self, source, tmp_path):
+        folder = self.prepare_source(source / "train.jsonl", tmp_path, train=4, test=2)
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["split"] == "by data_seed"
         assert manifest["spec"]["data_seed"] == 0

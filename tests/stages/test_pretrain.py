@@ -1,4 +1,4 @@
-"""The tokenizer and the embedded models: loadable by anyone, and decided by their parameters."""
+"""The tokenizer and the pretraining of embedded models: data, weights, files and determinism."""
 
 import json
 import random
@@ -71,38 +71,38 @@ def files(data):
     return lessons(data, BENCHMARKS)
 
 
-def all_lessons(files) -> list[Lesson]:
+def read_lessons(files) -> list[Lesson]:
     return [lesson for file in files.values() for lesson in read_jsonl(file, Lesson)]
 
 
 class TestTokenizer:
-    def test_any_text_comes_back_as_it_was(self, tokenizer, files):
+    def test_any_text_is_decoded_unchanged(self, tokenizer, files):
         texts = ["∃ x : Nat, 2 * x = 14 ∧ ⟨h₀⟩\n\n  · déjà vu 🙂\t12345", " a  b\n"]
-        texts += [lesson.prompt + lesson.correct for lesson in all_lessons(files)]
+        texts += [lesson.prompt + lesson.correct for lesson in read_lessons(files)]
         assert [tokenizer.decode(tokenizer(text)["input_ids"]) for text in texts] == texts
 
     @pytest.mark.parametrize("text", ["1234", " 1234", "x1234y", "12.34"])
-    def test_every_digit_is_a_token_and_always_the_same(self, tokenizer, text):
+    def test_every_digit_is_always_the_same_single_token(self, tokenizer, text):
         tokens = tokenizer(text)["input_ids"]
         assert all(tokenizer(digit)["input_ids"][0] in tokens for digit in "1234")
 
-    def test_three_tokens_are_special_and_added_to_no_text(self, tokenizer):
+    def test_three_special_tokens_are_never_added_to_text(self, tokenizer):
         ids = {tokenizer.pad_token_id, tokenizer.eos_token_id, tokenizer.bos_token_id}
         assert len(ids) == 3 and len(tokenizer) <= 400
         assert not ids & set(tokenizer("theorem made_1 : 1 = 1 := by\n")["input_ids"])
 
-    def test_the_same_data_make_the_same_tokenizer(self, data, tokenizer_folder, tmp_path):
+    def test_same_data_give_the_same_tokenizer(self, data, tokenizer_folder, tmp_path):
         make_tokenizer(TokenizerSpec(benchmarks=BENCHMARKS, vocabulary=400), data, tmp_path)
         first, second = tokenizer_folder / "tokenizer.json", tmp_path / "tokenizer.json"
         assert sha256_file(first) == sha256_file(second)
 
 
-def test_lessons_are_found_in_folders_and_in_the_one_above_them(data):
+def test_lessons_are_read_from_folders_or_from_their_parent(data):
     assert lessons([data[0].parent], BENCHMARKS) == lessons(data, BENCHMARKS)
 
 
 class TestDemonstrations:
-    def test_labels_are_the_completion_and_the_end(self, files, tokenizer):
+    def test_labels_are_the_completion_and_the_end_token(self, files, tokenizer):
         examples = demonstrations(pretrain_spec(error_rate=0.0), files, tokenizer)
         assert len(examples) == 2 * 4 * 8  # benchmarks, steps, batch
         for example in examples:
@@ -112,13 +112,13 @@ class TestDemonstrations:
             assert labels[-1] == tokenizer.eos_token_id
 
     @pytest.fixture
-    def right(self, files, tokenizer):
-        """A function that says of each demonstration whether it is a correct one."""
-        correct = {lesson.correct for lesson in all_lessons(files)}
+    def mark_correct(self, files, tokenizer):
+        """A function that returns whether each demonstration is correct."""
+        correct = {lesson.correct for lesson in read_lessons(files)}
 
         def decide(**changes) -> list[bool]:
             examples = demonstrations(pretrain_spec(**changes), files, tokenizer)
-            labels = [[t for t in e["labels"] if t != IGNORED] for e in examples]
+            labels = [[t for t in example["labels"] if t != IGNORED] for example in examples]
             return [tokenizer.decode(ids, skip_special_tokens=True) in correct for ids in labels]
 
         return decide
@@ -126,18 +126,19 @@ class TestDemonstrations:
     @pytest.mark.parametrize(
         ("rate", "share"), [(0.0, 1), (1.0, 0), ({"math": 0.0, "minif2f": 1.0}, 0.5)]
     )
-    def test_mistakes_come_at_their_rates_after_the_clean_share(self, right, rate, share):
+    def test_mistakes_have_their_rates_after_the_clean_share(self, mark_correct, rate, share):
         clean = 2 * int(CLEAN * 4 * 8)
-        is_right = right(error_rate=rate)
-        assert all(is_right[:clean])
-        assert sum(is_right[clean:]) == share * (64 - clean)
+        correct = mark_correct(error_rate=rate)
+        assert all(correct[:clean])
+        assert sum(correct[clean:]) == share * (64 - clean)
 
 
-def test_each_example_is_in_one_batch_of_like_lengths_in_a_mixed_order():
+def test_each_example_is_in_one_batch_of_similar_lengths_in_shuffled_order():
     examples = [{"input_ids": [1] * random.Random(i).randint(1, 90)} for i in range(403)]
-    mixed = batches(examples, 8, 0)
-    assert sorted(id(example) for batch in mixed for example in batch) == sorted(map(id, examples))
-    lengths = [[len(example["input_ids"]) for example in batch] for batch in mixed]
+    batched = batches(examples, 8, 0)
+    batched_ids = sorted(id(example) for batch in batched for example in batch)
+    assert batched_ids == sorted(map(id, examples))
+    lengths = [[len(example["input_ids"]) for example in batch] for batch in batched]
     padded = sum(max(batch) * len(batch) for batch in lengths)
     assert sum(map(sum, lengths)) / padded > 0.9
     first_lengths = [batch[0] for batch in lengths]
@@ -146,7 +147,7 @@ def test_each_example_is_in_one_batch_of_like_lengths_in_a_mixed_order():
 
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])
 class TestArchitectures:
-    def test_saved_and_loaded_it_computes_the_same(self, architecture, tokenizer, tmp_path):
+    def test_loaded_model_computes_the_same_logits(self, architecture, tokenizer, tmp_path):
         params = pretrain_spec(architecture=architecture, hidden=128).params
         model = build_model(params, tokenizer).eval()
         model.save_pretrained(tmp_path)
@@ -155,18 +156,18 @@ class TestArchitectures:
         with torch.no_grad():
             torch.testing.assert_close(loaded(ids).logits, model(ids).logits)
 
-    def test_beside_the_model_the_tokenizer_makes_the_same_tokens(
+    def test_tokenizer_saved_with_the_model_makes_the_same_tokens(
         self, architecture, tokenizer, files, tmp_path
     ):
-        """transformers chooses a tokenizer's class, and how it splits, by the model's type."""
+        """transformers chooses the tokenizer class, and its splitting, by the type of the model."""
         params = pretrain_spec(architecture=architecture, hidden=128).params
         build_model(params, tokenizer).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
         loaded = AutoTokenizer.from_pretrained(tmp_path)
-        texts = [text for item in all_lessons(files) for text in (item.prompt, item.correct)]
+        texts = [text for item in read_lessons(files) for text in (item.prompt, item.correct)]
         assert loaded(texts)["input_ids"] == tokenizer(texts)["input_ids"]
 
-    def test_heads_of_64_and_tied_embeddings(self, architecture, tokenizer):
+    def test_heads_are_64_wide_and_embeddings_are_tied(self, architecture, tokenizer):
         model = build_model(pretrain_spec(architecture=architecture, hidden=128).params, tokenizer)
         width = model.model.layers[0].self_attn.q_proj.out_features
         assert width // model.config.num_attention_heads == 64
@@ -174,15 +175,15 @@ class TestArchitectures:
 
 
 class TestOptimizer:
-    def test_every_parameter_is_in_one_part(self, tokenizer):
+    def test_every_parameter_is_in_one_parameter_group(self, tokenizer):
         model = build_model(pretrain_spec().params, tokenizer)
         muon, adamw = build_optimizer(model, 1e-3).param_groups
         assert len(muon["params"]) + len(adamw["params"]) == len(list(model.parameters()))
         assert all(p.ndim == 2 for p in muon["params"])
         assert any(p is model.lm_head.weight for p in adamw["params"])
 
-    def test_a_schedule_reaches_both_parts_after_their_state_was_loaded(self, tokenizer):
-        """accelerate loads the state back, which replaces the groups: the rate then stayed 0."""
+    def test_schedule_reaches_both_groups_after_the_state_is_loaded(self, tokenizer):
+        """accelerate loads the state, which replaces the groups; the rate once stayed 0 then."""
         model = build_model(pretrain_spec().params, tokenizer)
         optimizer = build_optimizer(model, 0.0)
         optimizer.load_state_dict(optimizer.state_dict())
@@ -192,13 +193,12 @@ class TestOptimizer:
         for p in model.parameters():
             p.grad = p.new_ones(p.shape) + p.detach()
         optimizer.step()
-        assert all((a != b).any() for a, b in zip(before, model.parameters(), strict=True))
+        after = model.parameters()
+        assert all((old != new).any() for old, new in zip(before, after, strict=True))
 
 
 class TestPretrain:
-    def test_logits_are_computed_of_what_has_a_loss_which_stays_the_same(
-        self, files, tokenizer, tmp_path
-    ):
+    def test_trimming_logits_to_labelled_tokens_keeps_the_loss(self, files, tokenizer, tmp_path):
         spec = pretrain_spec()
         model = build_model(spec.params, tokenizer)
         examples = demonstrations(spec, files, tokenizer)
@@ -216,10 +216,10 @@ class TestPretrain:
             first = min(example["labels"].count(IGNORED) for example in batch)
             assert actual.logits.size(1) == expected.logits.size(1) - first + 1
 
-    def test_the_same_spec_makes_the_same_weights_by_the_folder_s_own_tokenizer(
+    def test_same_spec_gives_the_same_weights_with_the_tokenizer_of_the_folder(
         self, data, files, tokenizer_folder, model_folder, tmp_path, monkeypatch
     ):
-        """Whatever class transformers gives the folder, training and sampling agree on tokens."""
+        """Training and sampling agree on tokens, whichever class transformers gives the folder."""
         trained_on = []
 
         def spy(spec, files, tokenizer):
@@ -233,17 +233,17 @@ class TestPretrain:
         first, second = (folder / "model.safetensors" for folder in (model_folder, tmp_path))
         assert sha256_file(first) == sha256_file(second)
 
-    def test_generation_stops_at_the_tokenizer_s_end(self, model_folder, tokenizer):
+    def test_generation_stops_at_the_end_token_of_the_tokenizer(self, model_folder, tokenizer):
         config = json.loads((model_folder / "generation_config.json").read_text())
         assert config["eos_token_id"] in (tokenizer.eos_token_id, [tokenizer.eos_token_id])
         assert config["pad_token_id"] == tokenizer.pad_token_id
 
-    def test_manifest_tells_what_went_in_and_came_out(self, files, model_folder):
+    def test_manifest_has_inputs_outputs_and_results(self, files, model_folder):
         manifest = json.loads((model_folder / "manifest.json").read_text())
         for file in files.values():
             assert manifest["inputs"][str(file)] == sha256_file(file)
         files = {p for p in model_folder.rglob("*") if p.is_file() and p.name != "manifest.json"}
         assert manifest["outputs"] == {str(path): sha256_file(path) for path in files}
-        assert not list(model_folder.rglob("*.bin"))  # nothing is pickled
+        assert not list(model_folder.rglob("*.bin"))  # no pickled weights
         assert manifest["parameters"] > 0
         assert manifest["loss"] > 0

@@ -1,4 +1,4 @@
-"""The fork server before it forks."""
+"""The fork server: what it does before it forks."""
 
 import sys
 
@@ -8,19 +8,19 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.stages import rehearsal
 
 
-def test_code_is_read_before_it_is_imported(monkeypatch):
-    monkeypatch.setitem(sys.modules, "rapid.training.trl", None)  # to import it is an error
+def test_code_is_hashed_before_it_is_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rapid.training.trl", None)  # importing it raises an error
 
-    def read(*roots):
+    def stop(*roots):
         raise EOFError
 
-    monkeypatch.setattr(rehearsal, "hash_dependencies", read)
+    monkeypatch.setattr(rehearsal, "hash_dependencies", stop)
     with pytest.raises(EOFError):
         rehearsal.rehearse()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "lent"),
+    ("arguments", "grader"),
     [
         (["train", "--spec", '{"run": {"benchmark": "minif2f"}}', "--out", "x"], "minif2f"),
         (["evaluate", "--out", "x", "--spec", '{"run": {"benchmark": "math"}}'], "math"),
@@ -32,7 +32,7 @@ def test_code_is_read_before_it_is_imported(monkeypatch):
         (["--help"], None),
     ],
 )
-def test_a_job_is_lent_what_its_benchmark_keeps(arguments, lent, monkeypatch):
+def test_job_borrows_the_grader_of_its_benchmark(arguments, grader, monkeypatch):
     for name in ("math", "minif2f"):
         monkeypatch.setattr(type(BENCHMARKS[name]), "lend", lambda self: self.name)
-    assert rehearsal.lend_graders(arguments) == lent
+    assert rehearsal.lend_graders(arguments) == grader

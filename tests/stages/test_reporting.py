@@ -1,4 +1,4 @@
-"""Reports of a run while it runs take none of its time and change none of its random numbers."""
+"""Live reports of a run: they cost no counted time and no random numbers, and never stop it."""
 
 import json
 import random
@@ -28,26 +28,27 @@ LOGS = {"loss": 0.5, "grad_norm": 1.0, "rapid/accuracy": 0.25}
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still, but for a second before each step."""
+    """A clock that only the tests advance."""
     state = SimpleNamespace(now=100.0)
     time = SimpleNamespace(perf_counter=lambda: state.now)
     monkeypatch.setattr("rapid.training.recorder.time", time)
     return state
 
 
-def log(callbacks, step: int, of: int = 3) -> None:
-    state = SimpleNamespace(global_step=step, max_steps=of, is_world_process_zero=True)
+def log_step(callbacks, step: int, last_step: int = 3) -> None:
+    """Log a step with these callbacks."""
+    state = SimpleNamespace(global_step=step, max_steps=last_step, is_world_process_zero=True)
     for callback in callbacks:
         callback.on_log(None, state, SimpleNamespace(should_save=False), logs=dict(LOGS))
 
 
-def row(step: int, **fields) -> dict:
+def make_row(step: int, **fields) -> dict:
     return {"step": step, "seconds": float(step), "loss": 0.0, "gradient_norm": 0.0, **fields}
 
 
-def test_what_reports_take_and_draw_is_not_the_runs(clock):
+def test_reporters_use_no_counted_time_and_no_random_numbers_of_the_run(clock):
     class Greedy(TrainerCallback):
-        def on_log(self, *given, **named):
+        def on_log(self, *arguments, **options):
             clock.now += 40
             return random.random(), torch.rand(1)
 
@@ -60,7 +61,7 @@ def test_what_reports_take_and_draw_is_not_the_runs(clock):
         callback.on_train_begin(None, None, None)
     for step in (1, 2):
         clock.now += 1
-        log(callbacks, step)
+        log_step(callbacks, step)
     for callback in callbacks:
         callback.on_train_end(None, None, None)
     assert [step.seconds for step in recorder.steps] == [1, 2]
@@ -68,79 +69,83 @@ def test_what_reports_take_and_draw_is_not_the_runs(clock):
     assert random.getstate() == states[0] and torch.equal(torch.get_rng_state(), states[1])
 
 
-def test_a_run_can_be_followed_and_that_takes_none_of_its_time(clock, tmp_path, monkeypatch):
-    def slow(self, write=Progress.model_dump_json):
+def test_progress_file_is_written_without_counted_time(clock, tmp_path, monkeypatch):
+    def write_slowly(self, write=Progress.model_dump_json):
         clock.now += 40
         return write(self)
 
-    monkeypatch.setattr(Progress, "model_dump_json", slow)
+    monkeypatch.setattr(Progress, "model_dump_json", write_slowly)
     file = tmp_path / "checkpoints/0123/progress.jsonl"
     file.parent.mkdir(parents=True)
-    file.write_text("of an earlier attempt")
+    file.write_text("from an earlier attempt")
     recorder = StepRecorder()
-    recorder.steps = [StepRecord(**row(1))]  # before it was resumed
+    recorder.steps = [StepRecord(**make_row(1))]  # from before the resume
     recorder.on_train_begin(None, None, None)
     recorder.follow(file, 3)
     for step in (2, 3):
         clock.now += 1
-        log([recorder], step)
+        log_step([recorder], step)
     recorded = [(step.step, step.seconds, step.of, step.reward) for step in read_progress(tmp_path)]
     assert recorded == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
     assert recorder.seconds == 2
     recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)
-    log([recorder], 3)  # a disk that is full ends no run
+    log_step([recorder], 3)  # a file that cannot be written does not stop the run
 
 
-def of_a_seed(values: dict, seed: int, **changes) -> TrainSpec:
+def make_seed_spec(values: dict, seed: int, **changes) -> TrainSpec:
     params = load(values | {"rapid": values["rapid"] | changes})
     run = Run(benchmark="mbpp_plus", model="tiny-qwen2", algorithm="rapid-H4", seed=seed)
     return train_spec(params, run)
 
 
-def test_live_figures_are_means_over_the_seeds(values, tmp_path, monkeypatch):
-    """The means cover seeds under way, and those that have ended with the same parameters."""
+def test_live_values_are_means_over_the_seeds(values, tmp_path, monkeypatch):
+    """Means cover seeds in progress, and finished ones with the same parameters."""
     monkeypatch.chdir(tmp_path)
     runs = tmp_path / "runs/rapid-H4"
-    live = LiveMeans(runs, of_a_seed(values, 1), "MBPP+ (made)")
-    log([live], 1)  # nothing is there yet
-    under_way = runs / "seed1/checkpoints/0123/progress.jsonl"
-    write_jsonl(under_way, [Progress(**row(n, of=9, reward=0.1 * n)) for n in (1, 2)])
-    ended = runs / "seed2/steps.jsonl"
-    write_jsonl(ended, [StepRecord(**row(9, reward=0.6, staleness=0.5))])
-    write_jsonl(runs / "seed3/steps.jsonl", [StepRecord(**row(9, reward=1.0))])  # is no result
-    write_manifest(runs / "seed2", "train", of_a_seed(values, 2), {}, [ended])
-    before = runs / "seed4/steps.jsonl"
-    write_jsonl(before, [StepRecord(**row(9, reward=1.0))])
-    write_manifest(runs / "seed4", "train", of_a_seed(values, 4, eta=3.0), {}, [before])
-    log([live], 2)
+    live = LiveMeans(runs, make_seed_spec(values, 1), "MBPP+ (made)")
+    log_step([live], 1)  # there are no files yet
+    in_progress = runs / "seed1/checkpoints/0123/progress.jsonl"
+    write_jsonl(in_progress, [Progress(**make_row(n, of=9, reward=0.1 * n)) for n in (1, 2)])
+    finished = runs / "seed2/steps.jsonl"
+    write_jsonl(finished, [StepRecord(**make_row(9, reward=0.6, staleness=0.5))])
+    without_manifest = runs / "seed3/steps.jsonl"
+    write_jsonl(without_manifest, [StepRecord(**make_row(9, reward=1.0))])
+    write_manifest(runs / "seed2", "train", make_seed_spec(values, 2), {}, [finished])
+    other_eta = runs / "seed4/steps.jsonl"
+    write_jsonl(other_eta, [StepRecord(**make_row(9, reward=1.0))])
+    write_manifest(runs / "seed4", "train", make_seed_spec(values, 4, eta=3.0), {}, [other_eta])
+    log_step([live], 2)
     metrics = json.loads((tmp_path / "reports/experiment/metrics.json").read_text())
     assert metrics.pop("problems") == "MBPP+ (made)"
     assert metrics == pytest.approx({"step": 5.5, "runtime": 5.5, "reward": 0.4, "staleness": 0.5})
-    ended.write_text("")  # damaged: to be said by who makes something of it
-    log([live], 3)
+    finished.write_text("")  # a damaged file does not stop the run
+    log_step([live], 3)
 
 
-def test_a_reporter_that_fails_is_left_out(capsys):
+def test_failing_reporter_is_left_out(capsys):
     calls = []
 
     class Failing(TrainerCallback):
-        def on_log(self, *given, **named):
-            calls.append(given)
+        def on_log(self, *arguments, **options):
+            calls.append(arguments)
             raise OSError("no service")
 
     callbacks = [Failing(), working := Failing()]
-    working.on_log = lambda *given, **named: calls.append("other")
+    working.on_log = lambda *arguments, **options: calls.append("working")
     reports = ReportingCallback(callbacks, StepRecorder())
     for step in (1, 2):
-        log([reports], step)
-    assert len(calls) == 3 and calls[1:] == ["other", "other"]
-    assert "Failing is left out from here on: OSError('no service')" in capsys.readouterr().out
+        log_step([reports], step)
+    assert len(calls) == 3 and calls[1:] == ["working", "working"]
+    assert (
+        "Failing failed, and the run goes on without it: OSError('no service')"
+        in capsys.readouterr().out
+    )
 
 
-def test_a_run_reports_where_it_is_told_to(values, tmp_path, monkeypatch):
+def test_environment_decides_where_a_run_reports(values, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run, recorder = tmp_path / "runs/rapid-H4/seed1", StepRecorder()
-    spec = of_a_seed(values, 1)
+    spec = make_seed_spec(values, 1)
     for variable in ("RAPID_REPORT_TO", "RAPID_LIVE"):
         monkeypatch.delenv(variable, raising=False)
     assert build_report_callbacks(run, spec, PROBLEMS, recorder, main=True) == []
@@ -153,17 +158,17 @@ def test_a_run_reports_where_it_is_told_to(values, tmp_path, monkeypatch):
     )
 
 
-def test_events_are_read_back_and_those_of_an_earlier_attempt_are_not(tmp_path):
+def test_events_of_an_earlier_attempt_are_replaced(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     args = SimpleNamespace(to_json_string=lambda: "{}")
-    for first, last in [(1, 4), (3, 5)]:  # killed, and gone on from step 2
+    for first, last in [(1, 4), (3, 5)]:  # killed, and resumed from step 2
         events = TensorBoardEvents(tmp_path / "events", "Made problems.")
         flags = {"is_world_process_zero": True, "is_hyper_param_search": False}
         begin = SimpleNamespace(global_step=first - 1, **flags)
         events.on_train_begin(args, begin, None)
         for step in range(first, last + 1):
-            log([events], step, last)
+            log_step([events], step, last)
         events.on_train_end(args, begin, None)
     events_read = EventAccumulator(str(tmp_path / "events")).Reload()
     assert [event.step for event in events_read.Scalars("train/rapid/accuracy")] == [1, 2, 3, 4, 5]

@@ -1,4 +1,4 @@
-"""A run that starts from another's model: from which weights, and what makes it stale."""
+"""Runs that start from the model of another run: their weights, and when they become stale."""
 
 from pathlib import Path
 from shutil import copytree
@@ -25,7 +25,7 @@ WEIGHTS = "model/model.safetensors"
 
 @pytest.fixture
 def values(values) -> dict:
-    """MATH at its smallest: SFT on made demonstrations, then PG with steps too small to count."""
+    """Smallest parameters: SFT on made demonstrations, then PG with a negligible learning rate."""
     values["benchmarks"]["math"] |= {"train": 2, "test": 2, "max_completion_length": 8}
     values["models"]["tiny-qwen2"]["benchmarks"] = ["math"]
     values["models"]["tiny-qwen2"]["error_rate"] = 0.5
@@ -39,13 +39,13 @@ def values(values) -> dict:
     return values | {"benchmarks": {"math": values["benchmarks"]["math"]}, "studies": None}
 
 
-def plan(values: dict) -> Plan:
+def make_plan(values: dict) -> Plan:
     values["rapid"]["H"] = 1
     return Plan(load(values))
 
 
-def make(planned: Plan, name: str) -> None:
-    """Do a training job as its command says."""
+def run_training_job(planned: Plan, name: str) -> None:
+    """Run a training job as its command says."""
     job = planned.job(name)
     command, _, model, _, data = job.command.split()
     assert command == "train"
@@ -53,53 +53,54 @@ def make(planned: Plan, name: str) -> None:
 
 
 @pytest.fixture
-def made(values, toy_model, tmp_path, monkeypatch) -> Plan:
-    """The plan, in a folder where the problems, the demonstrations, SFT and PG are made."""
+def finished_plan(values, toy_model, tmp_path, monkeypatch) -> Plan:
+    """The plan, in a folder where problems, demonstrations, SFT and PG are finished."""
     monkeypatch.chdir(tmp_path)
     copytree(toy_model, "models/tiny-qwen2")
-    planned = plan(values)
+    planned = make_plan(values)
     prepare(planned.job("data/math").spec, Path("data/math"))
     job = planned.job("distilled/math")
     assert job.command == "demonstrate --data data/math/train.jsonl"
     demonstrate(job.spec, Path("data/math/train.jsonl"), Path(job.folder))
     for name in ("sft", "pg"):
-        make(planned, f"{RUNS}/{name}/seed1")
+        run_training_job(planned, f"{RUNS}/{name}/seed1")
     return planned
 
 
-def chain(planned: Plan) -> list:
+def list_chain(planned: Plan) -> list:
+    """Return the jobs that the run of PG depends on, and that run."""
     names = ("data/math", "distilled/math", f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1")
     return [planned.job(name) for name in names]
 
 
-def test_rl_starts_from_the_weights_that_sft_left(made, values):
+def test_rl_starts_from_the_weights_of_sft_and_becomes_stale_with_it(finished_plan, values):
     base = sha256_file(Path("models/tiny-qwen2/model.safetensors"))
     sft, pg = (sha256_file(Path(RUNS, name, "seed1", WEIGHTS)) for name in ("sft", "pg"))
     assert base != sft == pg
 
-    assert examine_jobs(chain(made)).current == chain(made)
+    assert examine_jobs(list_chain(finished_plan)).current == list_chain(finished_plan)
     values["sft"]["epochs"] = 2
-    stale = {job.folder for job in examine_jobs(chain(plan(values))).stale}
+    stale = {job.folder for job in examine_jobs(list_chain(make_plan(values))).stale}
     assert stale == {f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1"}
     values["training"]["start"] = "base"
     values["sft"]["epochs"] = 1
-    (why,) = examine_jobs(chain(plan(values))).stale.values()
-    assert "training.start: 'sft' is now None" in why
+    (reason,) = examine_jobs(list_chain(make_plan(values))).stale.values()
+    assert "training.start: 'sft' is now None" in reason
 
 
-def test_a_run_whose_start_was_not_trained_says_so(values, tmp_path):
+def test_run_with_an_untrained_start_gives_the_reason(values, tmp_path):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="sft", seed=1)
     note = "the teacher solved none of the training problems"
     summary = RunSummary(**run.model_dump(), status="unavailable", note=note)
     write_json(tmp_path / "sft/summary.json", summary)
     (tmp_path / "train.jsonl").touch()
-    job = plan(values).job(f"{RUNS}/pg/seed1")
+    job = make_plan(values).job(f"{RUNS}/pg/seed1")
     folder = tmp_path / "pg"
     trained = train(job.spec, tmp_path / "sft/model", tmp_path / "train.jsonl", folder)
     assert (trained.status, trained.note) == ("unavailable", note)
 
 
-def demonstrated(folder: Path, name: str, **fields) -> list[Demonstration]:
+def make_demonstrations(folder: Path, name: str, **fields) -> list[Demonstration]:
     """Make demonstrations beside the problems of a folder."""
     spec = {"benchmark": name, "data_seed": 0, "reserved": 0, "error_rate": 0.0} | fields
     demonstrate(specs.DemonstrateSpec(**spec), folder / "train.jsonl", folder / "made")
@@ -108,22 +109,22 @@ def demonstrated(folder: Path, name: str, **fields) -> list[Demonstration]:
 
 @pytest.mark.parametrize("rate", [0.0, 1.0])
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.draw])
-def test_demonstrations_are_of_other_problems_and_as_wrong_as_asked(name, rate, tmp_path):
+def test_demonstrations_are_of_other_problems_with_the_given_error_rate(name, rate, tmp_path):
     task = BENCHMARKS[name]
-    drawn = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
-    write_jsonl(tmp_path / "train.jsonl", [exercise.problem for exercise in drawn[:4]])
-    write_jsonl(tmp_path / "test.jsonl", [drawn[4].problem])
-    rows = demonstrated(tmp_path, name, demonstrations=12, error_rate=rate)
-    for row, exercise in zip(rows, drawn[5:], strict=True):
+    exercises = make_exercises(task, 0, {"demonstrations": 17})["demonstrations"]
+    write_jsonl(tmp_path / "train.jsonl", [exercise.problem for exercise in exercises[:4]])
+    write_jsonl(tmp_path / "test.jsonl", [exercises[4].problem])
+    rows = make_demonstrations(tmp_path, name, demonstrations=12, error_rate=rate)
+    for row, exercise in zip(rows, exercises[5:], strict=True):
         assert row.prompt == render_prompt(name, exercise.problem)
         assert row.message == render_prompt(name, exercise.problem, chat=True)
         assert row.completion in (exercise.mistakes if rate else [exercise.correct])
 
 
-def test_demonstrations_are_of_no_problem_that_another_experiment_tests_on(tmp_path):
+def test_demonstrations_are_of_no_reserved_test_problem(tmp_path):
     for part in ("train", "test"):
         write_jsonl(tmp_path / f"{part}.jsonl", [])
-    rows = demonstrated(tmp_path, "math", reserved=300, demonstrations=300)
+    rows = make_demonstrations(tmp_path, "math", reserved=300, demonstrations=300)
     tested = make_exercises(BENCHMARKS["math"], 0, {"test": 300})["test"]
     assert not {row.prompt for row in rows} & {
         render_prompt("math", exercise.problem) for exercise in tested

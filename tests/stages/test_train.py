@@ -1,4 +1,4 @@
-"""The arguments of the pipeline's trainers."""
+"""Arguments that training jobs give their trainers."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from rapid.stages.train import build_trainer_arguments
 
 
 @pytest.mark.parametrize(
-    ("precision", "length", "gpu", "plain"),
+    ("precision", "length", "gpu", "is_plain"),
     [
         ("bfloat16", 64, False, True),
         ("bfloat16", 512, False, False),
@@ -20,7 +20,7 @@ from rapid.stages.train import build_trainer_arguments
     ],
 )
 def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
-    values, monkeypatch, precision, length, gpu, plain
+    values, monkeypatch, precision, length, gpu, is_plain
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     values["training"]["precision"] = precision
@@ -28,7 +28,7 @@ def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     arguments = build_trainer_arguments(train_spec(load(values), run), Path("a", "b", "c"))
     assert arguments["bf16"] == (precision == "bfloat16")
-    assert ("attn_implementation" in arguments["model_init_kwargs"]) == plain
+    assert ("attn_implementation" in arguments["model_init_kwargs"]) == is_plain
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,11 @@ def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
         ("sft", {"training": "cosine", "sft": "linear"}, "linear"),
     ],
 )
-def test_the_schedule_of_the_learning_rate_is_a_parameter(values, algorithm, schedules, expected):
+def test_schedule_of_the_learning_rate_is_a_parameter(values, algorithm, schedules, expected):
     run = Run(benchmark="math", model="tiny-qwen2", algorithm=algorithm, seed=1)
     for section, schedule in schedules.items():
         values[section]["schedule"] = schedule
     spec = train_spec(load(values), run)
     assert build_trainer_arguments(spec, Path("x"))["lr_scheduler_type"] == expected
-    assert ('"schedule"' in spec.model_dump_json()) == bool(schedules)  # else nothing is rerun
+    # The default is left out of specs, so that earlier jobs stay current.
+    assert ('"schedule"' in spec.model_dump_json()) == bool(schedules)

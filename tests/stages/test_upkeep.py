@@ -1,4 +1,4 @@
-"""`rapid accept`, `verify` and `restore`: what they cover, say and leave. DVC is a stand-in."""
+"""`rapid accept`, `verify` and `restore`: jobs, messages and files; a stub stands in for DVC."""
 
 import json
 import subprocess
@@ -16,16 +16,16 @@ from rapid.stages import upkeep
 
 @pytest.fixture
 def default(values, tmp_path, monkeypatch) -> Plan:
-    """params.yaml's plan, in a folder where problems were made long ago."""
+    """The plan of params.yaml, in a folder where older code made the problems."""
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     planned = build_plan(load(values))
-    make(planned.job("data/math"), "rapid/stages/prepare.py")
+    finish_with_other_code(planned.job("data/math"), "rapid/stages/prepare.py")
     return planned
 
 
-def make(job: Job, changed: str) -> None:
-    """Make a job as it would have been with another file of code."""
+def finish_with_other_code(job: Job, changed: str) -> None:
+    """Write the files of a job, as if one file of code had been different."""
     out, manifest = Path(job.folder, "out"), Path(job.manifest)
     out.parent.mkdir(parents=True)
     out.write_text("out")
@@ -35,37 +35,37 @@ def make(job: Job, changed: str) -> None:
     manifest.write_text(json.dumps(document))
 
 
-def accept() -> int:
+def accept_all() -> int:
     return upkeep.accept([Path("params.yaml")])
 
 
-def test_what_is_accepted_is_named_with_what_changed(default, capsys):
-    assert accept() == 0
+def test_accepted_jobs_are_listed_with_the_changed_code(default, capsys):
+    assert accept_all() == 0
     printed = capsys.readouterr()
     assert "accepted: data/math" in printed.out
-    assert "made with other code: rapid/stages/prepare.py" in printed.err
+    assert "code has changed: rapid/stages/prepare.py" in printed.err
     assert "/rapid-H16,eta=1/" not in printed.out
 
 
-def test_studies_that_are_begun_are_covered(default, capsys):
+def test_accept_covers_started_studies(default, capsys):
     run = default.job("runs/math/tiny-qwen2/rapid-H16,eta=1/seed1")
-    make(run, "rapid/stages/train.py")
-    accept()
+    finish_with_other_code(run, "rapid/stages/train.py")
+    accept_all()
     assert f"accepted: {run.folder}" in capsys.readouterr().out
 
 
-def test_the_metrics_for_dvc_count_once_they_are_made(default, capsys):
-    """Else not all would be made after `make tables`, which nothing lacks."""
+def test_verify_covers_the_metrics_for_dvc_once_they_exist(default, capsys):
+    """Otherwise `rapid verify` would always report a missing job after `make tables`."""
     upkeep.verify([Path("params.yaml")])
     assert "reports/experiment" not in capsys.readouterr().out
-    make(default.job("reports/experiment"), "reports/experiment.py")
+    finish_with_other_code(default.job("reports/experiment"), "reports/experiment.py")
     upkeep.verify([Path("params.yaml")])
     assert "stale: reports/experiment: made with other code" in capsys.readouterr().out
 
 
 @pytest.fixture
 def pulls(monkeypatch) -> list[list[str]]:
-    """Stand in for a `dvc pull` that fails; keep how it was called."""
+    """Commands given to a stub of `dvc pull`, which fails."""
     commands: list[list[str]] = []
 
     def fail(command, **options) -> subprocess.CompletedProcess:
@@ -77,19 +77,19 @@ def pulls(monkeypatch) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("lock", ["", "schema: '2.0'\nstages: {}\n", None])
-def test_without_results_in_dvc_lock_nothing_is_pulled(default, pulls, capsys, lock):
-    """`dvc pull --force` would delete what was made here."""
+def test_restore_pulls_nothing_without_results_in_dvc_lock(default, pulls, capsys, lock):
+    """`dvc pull --force` would delete local results."""
     if lock is not None:
         Path("dvc.lock").write_text(lock)
     assert upkeep.restore([Path("params.yaml")], force=True) == 1
-    assert "dvc.lock: this commit has no results to pull" in capsys.readouterr().err
+    assert "dvc.lock: it lists no results to pull" in capsys.readouterr().err
     assert pulls == []
 
 
-def test_files_are_replaced_only_where_it_is_asked_for(default, pulls, capsys):
+def test_restore_replaces_files_only_with_force(default, pulls, capsys):
     Path("dvc.lock").write_text("stages: {data: {cmd: make}}")
     assert upkeep.restore([Path("params.yaml")]) == 1
-    assert "rapid restore --force replaces them" in capsys.readouterr().err
+    assert "`rapid restore --force` replaces them" in capsys.readouterr().err
     assert upkeep.restore([Path("params.yaml")], force=True) == 1
     assert "--force" not in capsys.readouterr().err
     assert pulls == [["pull"], ["pull", "--force"]]

@@ -1,4 +1,4 @@
-"""Short runs of TRL's trainer and ours, alike but for their class; and a pass of a few prompts."""
+"""Fixtures: short runs of TRL's trainer and RAPID's, and a micro-batch of two groups."""
 
 import pytest
 import torch
@@ -7,28 +7,32 @@ from transformers import AutoTokenizer
 from trl import GRPOConfig
 
 from rapid import RapidConfig, RapidTrainer
-from tests.training.loops import COMMON, digits_sum
+from tests.training.loops import COMMON, text_sum_reward
 
-GROUP = 3
+GROUP_SIZE = 3
 
 
 @pytest.fixture
 def train(toy_model, tmp_path):
-    """Return a function that trains a model for one step, or `max_steps`, and returns the trainer.
+    """A function that trains a model for one step, or `max_steps`, and returns the trainer.
 
-    Its `arguments` are further ones of the trainer's class. Eight prompts are as long as each
-    other, so that nobody counts padding.
+    Its `arguments` go to the trainer's class. The eight prompts have equal lengths, so that no
+    padding is counted.
     """
 
-    def train(kind, model, reward=digits_sum, arguments=None, folder=tmp_path, **settings):
+    def train(
+        trainer_class, model, reward=text_sum_reward, arguments=None, folder=tmp_path, **settings
+    ):
         torch.set_num_threads(1)
         settings = COMMON | {"max_completion_length": 6, "max_steps": 1} | settings
-        config = RapidConfig if issubclass(kind, RapidTrainer) else GRPOConfig
-        given = {
+        config_class = RapidConfig if issubclass(trainer_class, RapidTrainer) else GRPOConfig
+        arguments = {
             "train_dataset": Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(8)]),
             "processing_class": AutoTokenizer.from_pretrained(toy_model, padding_side="left"),
         } | (arguments or {})
-        trainer = kind(model, reward, args=config(str(folder), **settings), **given)
+        trainer = trainer_class(
+            model, reward, args=config_class(str(folder), **settings), **arguments
+        )
         trainer.train()
         return trainer
 
@@ -39,10 +43,12 @@ def train(toy_model, tmp_path):
 def micro_batch():
     """Two groups of three: prompts of 12 and 7 tokens, completions of 1 to 6."""
     generator = torch.Generator().manual_seed(1)
-    prompts = torch.randint(2, 258, (2, 12), generator=generator).repeat_interleave(GROUP, dim=0)
+    prompts = torch.randint(2, 258, (2, 12), generator=generator).repeat_interleave(
+        GROUP_SIZE, dim=0
+    )
     prompt_mask = torch.ones_like(prompts)
-    prompt_mask[GROUP:, :5] = 0
-    completions = torch.randint(2, 258, (2 * GROUP, 6), generator=generator)
+    prompt_mask[GROUP_SIZE:, :5] = 0
+    completions = torch.randint(2, 258, (2 * GROUP_SIZE, 6), generator=generator)
     mask = (torch.arange(6) < torch.tensor([6, 1, 3, 2, 6, 5])[:, None]).long()
     return {
         "prompt_ids": prompts * prompt_mask,

@@ -1,4 +1,4 @@
-"""The process of test_memory.py whose memory is limited, and more so after some steps."""
+"""Worker process of test_memory.py: trains under a memory limit that is lowered after two steps."""
 
 import ctypes
 import gc
@@ -15,31 +15,31 @@ without_vllm()
 
 from tests.training import loops  # noqa: E402
 
-MORE, LESS = 700 * 2**20, 60 * 2**20  # bytes beside what the process has before it trains
+FIRST_LIMIT, LOWERED_LIMIT = 700 * 2**20, 60 * 2**20  # bytes beyond what the process already uses
 SIZES = {"n_step": 32, "H": 2, "max_steps": 4, "max_completion_length": 1024}
 SIZES |= {"learning_rate": 5e-5}
 
 
 class LongTrainer(loops.ScriptedTrainer):
-    """Its completions have 478 to 1024 tokens."""
+    """Samples completions of 478 to 1024 tokens."""
 
-    def _generate_single_turn(self, prompt_ids, *others):
-        completions, logps = super()._generate_single_turn(prompt_ids, *others)
+    def _generate_single_turn(self, prompt_ids, *args):
+        completions, logps = super()._generate_single_turn(prompt_ids, *args)
         return [(ids * 1024)[: 400 + 78 * len(ids)] for ids in completions], logps
 
 
-def build(model: Path, folder: Path, kind=LongTrainer, **settings):
-    return loops.build(model, folder, "rapid", trainer=kind, **SIZES | settings)
+def build_limited_trainer(model: Path, folder: Path, trainer_class=LongTrainer, **settings):
+    return loops.build_rapid_trainer(
+        model, folder, "rapid", trainer_class=trainer_class, **SIZES | settings
+    )
 
 
-def limit_memory(more: int) -> None:
-    """Let this process take so much more address space than it has."""
+def limit_memory(extra_bytes: int) -> None:
+    """Limit this process's address space to what it uses now and `extra_bytes`."""
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(
-        0
-    )  # what the process has and does not use is not available either
+    ctypes.CDLL(None).malloc_trim(0)  # memory that is held but unused counts as used
     used = psutil.Process().memory_info().vms
-    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (used + extra_bytes, resource.RLIM_INFINITY))
 
 
 def main(model: Path, folder: Path, saved: Path) -> None:
@@ -50,14 +50,14 @@ def main(model: Path, folder: Path, saved: Path) -> None:
             loss = super().training_step(*arguments)
             halvings.append(self.halvings)
             if len(halvings) == 2:
-                limit_memory(LESS)
+                limit_memory(LOWERED_LIMIT)
             return loss
 
-    trainer = build(model, folder, Limited, token_budget="auto")
-    limit_memory(MORE)
+    trainer = build_limited_trainer(model, folder, Limited, token_budget="auto")
+    limit_memory(FIRST_LIMIT)
     trainer.train()
     result = {"completions": trainer.micro_batch_limit.completions, "halvings": halvings}
-    torch.save(result | {"weights": loops.weights(trainer)}, saved)
+    torch.save(result | {"weights": loops.get_weights(trainer)}, saved)
     print(result)
 
 

@@ -1,4 +1,4 @@
-"""Training loops on the toy model, plain and with each saving, in one and several processes."""
+"""Helpers that build and train trainers of the toy model, with and without each saving."""
 
 import random
 
@@ -8,9 +8,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
-from tests.training.conformance.adapters import config_of
+from rapid.training.caches import prefill_prompts
+from tests.training.conformance.adapters import build_adapter_config
 
-# Of all configurations, TRL's and ours.
+# Settings of every configuration, TRL's and RAPID's.
 COMMON = {
     "seed": 0,
     "use_cpu": True,
@@ -22,12 +23,12 @@ COMMON = {
     "logging_steps": 1,
     "lr_scheduler_type": "constant",
     "max_grad_norm": 0.0,
-    "optim": "sgd",  # Adam would blow rounding errors up where a gradient is zero
+    "optim": "sgd",  # Adam would amplify rounding errors where a gradient is zero
     "num_generations": 4,
 }
-# Nothing saved: all groups, passes of a fixed size padded to the inference batch, another forward
-# pass for log mu.
-PLAIN = {
+# No computation is saved: all groups are run, micro-batches have a fixed size and the inference
+# batch's width, and log mu takes another forward pass.
+NO_SAVINGS = {
     "skip_zero_groups": False,
     "pack": False,
     "reuse_logp": False,
@@ -41,7 +42,7 @@ SAVINGS = {
     "share_prefill": {"share_prefill": True},
     "grading_workers": {"grading_workers": 2},
 }
-ALL = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
+ALL_SAVINGS = {name: value for saving in SAVINGS.values() for name, value in saving.items()}
 OBJECTIVES = {
     "rapid": {"objective": "rapid", "H": 4},
     "pg": {"objective": "pg", "H": 1},
@@ -51,33 +52,33 @@ OBJECTIVES = {
 }
 
 
-def digits_sum(prompts, completions, **_):
-    """A reward that an untrained byte model earns now and then; some groups all, some never."""
+def text_sum_reward(prompts, completions, **_):
+    """Reward some completions of an untrained byte model; in some groups all of them or none."""
     return [
         float((sum(map(ord, text)) + len(prompt)) % 3 == 0)
         for prompt, text in zip(prompts, completions, strict=True)
     ]
 
 
-def sometimes(prompts, completions, **_):
-    """The same reward, which now and then is not known: of some prompts never."""
+def partial_reward(prompts, completions, **_):
+    """Return text_sum_reward, but None for some completions and for all of some prompts."""
     return [
         None if (sum(map(ord, text)) + len(prompt)) % 7 == 0 or prompt.endswith("3") else reward
         for prompt, text, reward in zip(
-            prompts, completions, digits_sum(prompts, completions), strict=True
+            prompts, completions, text_sum_reward(prompts, completions), strict=True
         )
     ]
 
 
-# The share of a step that float32 may change, in which TRL takes log-probabilities even of a float64
-# model: of T tokens, each a sum over a hidden size and a vocabulary, every term of them rounded.
+# Relative error of a step due to float32, in which TRL computes log-probabilities even of a float64
+# model: each token's is a sum over the hidden size and the vocabulary, whose terms are all rounded.
 ROUNDING = 8 * (64 + 258) * 2.0**-24
 
-REWARDS = {"digits_sum": digits_sum, "sometimes": sometimes}
+REWARDS = {"text_sum_reward": text_sum_reward, "partial_reward": partial_reward}
 
 
-class Scripted:
-    """Sample what prompt, place in the group and step say: alike in any number of processes."""
+class ScriptedSampling:
+    """Samples tokens that depend on prompt, place in the group and step alone, in any process."""
 
     equal_lengths = False
 
@@ -93,11 +94,11 @@ class Scripted:
         return completions, logps if self.use_vllm else None
 
 
-class ScriptedGrpo(Scripted, GRPOTrainer):
+class ScriptedGrpoTrainer(ScriptedSampling, GRPOTrainer):
     pass
 
 
-class ScriptedTrainer(Scripted, RapidTrainer):
+class ScriptedTrainer(ScriptedSampling, RapidTrainer):
     def _generate_single_turn(self, *args):
         completions, logps = super()._generate_single_turn(*args)
         for row, ids in enumerate(completions):
@@ -105,8 +106,8 @@ class ScriptedTrainer(Scripted, RapidTrainer):
         return completions, logps
 
 
-class Recorded:
-    """Keep the gradient and the loss of each step."""
+class GradientRecorder:
+    """Records the gradient and the loss of each step."""
 
     def training_step(self, *args):
         loss = super().training_step(*args)
@@ -116,62 +117,69 @@ class Recorded:
         return loss
 
 
-def make(kind, config, model, reward, prompts=32, dtype=torch.float64, **others):
-    """A trainer, TRL's or ours, of the toy model on one thread."""
+class RecordingTrainer(GradientRecorder, ScriptedTrainer):
+    """Records gradients of completions that do not depend on the policy."""
+
+
+def make_trainer(
+    trainer_class, config, model, reward, prompts=32, dtype=torch.float64, **arguments
+):
+    """Return a trainer, TRL's or RAPID's, of the toy model on one thread."""
     torch.set_num_threads(1)
     texts = [f"{'long ' * (i % 4)}prompt {i}" for i in range(prompts)]
-    return kind(
+    return trainer_class(
         AutoModelForCausalLM.from_pretrained(model, dtype=dtype),
         reward,
         args=config,
         train_dataset=Dataset.from_list([{"prompt": text} for text in texts]),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
-        **others,
+        **arguments,
     )
 
 
-def build(
+def build_rapid_trainer(
     model,
     folder,
     objective,
-    reward="digits_sum",
-    trainer=RapidTrainer,
+    reward="text_sum_reward",
+    trainer_class=RapidTrainer,
     dtype=torch.float64,
     adapter=None,
     **settings,
 ) -> RapidTrainer:
-    """A trainer for 8 optimizer steps of 16 completions.
+    """Return a trainer for 8 optimizer steps of 16 completions.
 
     Its reward may be a name of REWARDS, its adapter a name of `adapters.KINDS`.
     """
     sizes = {"n_step": 16, "micro_batch_size": 8, "max_completion_length": 6, "max_steps": 8}
-    own = OBJECTIVES.get(objective, {"objective": objective})
-    settings = COMMON | sizes | {"learning_rate": 0.05} | own | settings
+    objective_settings = OBJECTIVES.get(objective, {"objective": objective})
+    settings = COMMON | sizes | {"learning_rate": 0.05} | objective_settings | settings
     reward = REWARDS[reward] if isinstance(reward, str) else reward
-    others = {"peft_config": config_of(adapter, model)} if adapter else {}
-    return make(trainer, RapidConfig(str(folder), **settings), model, reward, dtype=dtype, **others)
+    arguments = {"peft_config": build_adapter_config(adapter, model)} if adapter else {}
+    config = RapidConfig(str(folder), **settings)
+    return make_trainer(trainer_class, config, model, reward, dtype=dtype, **arguments)
 
 
-def run(*args, **settings) -> RapidTrainer:
-    """A trainer after training. Built and trained at once: building it sets the seed."""
-    trainer = build(*args, **settings)
+def train_rapid(*args, **settings) -> RapidTrainer:
+    """Build a trainer, which sets the seed, train it at once and return it."""
+    trainer = build_rapid_trainer(*args, **settings)
     trainer.train()
     return trainer
 
 
-def weights(trainer) -> torch.Tensor:
+def get_weights(trainer) -> torch.Tensor:
     model = trainer.accelerator.unwrap_model(trainer.model)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-def untrained(model, dtype=torch.float64) -> torch.Tensor:
-    """The weights that training starts from."""
+def get_initial_weights(model, dtype=torch.float64) -> torch.Tensor:
+    """Return the weights that training starts from."""
     start = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
     return torch.cat([p.detach().flatten() for p in start.parameters()])
 
 
-def log_pi(model, batch) -> torch.Tensor:
-    """(N, T), from one forward pass of prompts and completions together."""
+def compute_logps(model, batch) -> torch.Tensor:
+    """Return the log-probabilities of completions, (N, T), from one plain forward pass."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     positions = (mask.cumsum(1) - 1).clamp(min=0)
@@ -181,7 +189,14 @@ def log_pi(model, batch) -> torch.Tensor:
     return logp.gather(2, batch["completion_ids"][..., None])[..., 0]
 
 
-def descend(model, loss: torch.Tensor, rate: float) -> None:
+def prefill_second_half(model, ids, mask, cache):
+    """Prefill prompts without the first half of each: a sampler that is not the policy."""
+    mask = mask.clone()
+    mask[:, : ids.size(1) // 2] = 0
+    return prefill_prompts(model, ids, mask, cache)
+
+
+def take_sgd_step(model, loss: torch.Tensor, rate: float) -> None:
     """Take a step of plain SGD."""
     model.zero_grad()
     loss.backward()
@@ -190,13 +205,19 @@ def descend(model, loss: torch.Tensor, rate: float) -> None:
             parameter -= rate * parameter.grad
 
 
-def assert_learned_alike(found, expected, start):
-    """Weights differ by rounding only, beside what was learned from `start` in some 10 steps."""
-    learned = (expected - start).norm()
-    assert learned > 1e-3 * start.norm()
-    stored = 10 * torch.finfo(expected.dtype).eps * expected.norm()
-    assert (found - expected).norm() <= ROUNDING * learned + stored
+def assert_same_learning(weights, expected, start):
+    """Assert that weights differ by rounding only, relative to what some 10 steps changed."""
+    change = (expected - start).norm()
+    assert change > 1e-3 * start.norm()
+    storage_error = 10 * torch.finfo(expected.dtype).eps * expected.norm()
+    assert (weights - expected).norm() <= ROUNDING * change + storage_error
 
 
-def logged(trainer, name: str) -> list[float]:
+def assert_same_training(trainer, reference, model):
+    """Assert that two trainers learned the same from the model that both started from."""
+    weights, expected = get_weights(trainer), get_weights(reference)
+    assert_same_learning(weights, expected, get_initial_weights(model, expected.dtype))
+
+
+def logged_values(trainer, name: str) -> list[float]:
     return [row[name] for row in trainer.state.log_history if name in row]

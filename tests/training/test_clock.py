@@ -1,4 +1,4 @@
-"""PhaseClock with clocks that the test moves."""
+"""PhaseClock counts seconds and waiting by phase; the test sets the clocks."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import pytest
 from rapid.training.clock import PhaseClock
 
 
-def test_an_inner_phase_pauses_the_outer_one_and_time_between_is_no_phase_s():
+def test_inner_phase_pauses_outer_and_time_between_is_not_counted():
     times = iter([0, 0, 1, 11, 13, 113, 114])
     clock = PhaseClock(lambda: next(times))
     with clock.phase("outer"), clock.phase("inner"):
@@ -17,7 +17,7 @@ def test_an_inner_phase_pauses_the_outer_one_and_time_between_is_no_phase_s():
     assert clock.seconds == {"outer": 1 + 2 + 1, "inner": 10}
 
 
-def test_what_others_took_is_counted_by_phase_too():
+def test_waiting_time_is_counted_by_phase():
     now, waited = itertools.count(step=10).__next__, itertools.count().__next__
     clock = PhaseClock(now, waited)
     with clock.phase("outer"), clock.phase("inner"):
@@ -26,7 +26,7 @@ def test_what_others_took_is_counted_by_phase_too():
     assert clock.waited == {"outer": 2, "inner": 1}
 
 
-def test_a_failing_phase_is_left():
+def test_failing_phase_ends():
     clock = PhaseClock(itertools.count().__next__)
     with pytest.raises(RuntimeError), clock.phase("a"):
         raise RuntimeError

@@ -1,4 +1,4 @@
-"""Every RL algorithm of the registry trains with the parameters that it has by default."""
+"""Every RL algorithm of the registry trains with its default parameters."""
 
 import pytest
 import torch
@@ -6,23 +6,23 @@ import torch
 from rapid.algorithms import ALGORITHMS
 from tests.training import loops
 
-LEARNING = [name for name, one in ALGORITHMS.items() if not one.imitates]
+RL_ALGORITHMS = [name for name, algorithm in ALGORITHMS.items() if not algorithm.imitates]
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_it_moves_the_weights(name, toy_model, tmp_path):
-    """In two steps, the second of them off-policy."""
+@pytest.mark.parametrize("name", RL_ALGORITHMS)
+def test_algorithm_moves_weights(name, toy_model, tmp_path):
+    """Two steps, the second off-policy."""
     h = 1 if ALGORITHMS[name].H == "none" else 2
-    trainer = loops.build(toy_model, tmp_path, name, H=h, max_steps=2)
-    before = loops.weights(trainer)
+    trainer = loops.build_rapid_trainer(toy_model, tmp_path, name, H=h, max_steps=2)
+    before = loops.get_weights(trainer)
     trainer.train()
-    after = loops.weights(trainer)
+    after = loops.get_weights(trainer)
     assert torch.isfinite(after).all()
     assert not torch.equal(before, after)
 
 
 class InfiniteAtPadding(loops.ScriptedTrainer):
-    """Its log mu is such at padding that a ratio there is infinite."""
+    """Has log mu at padding for which importance weights are infinite."""
 
     def _log_pi(self, model, micro_batch):
         logp, entropy = super()._log_pi(model, micro_batch)
@@ -31,31 +31,31 @@ class InfiniteAtPadding(loops.ScriptedTrainer):
         return logp, entropy
 
 
-@pytest.mark.parametrize("name", [one for one in LEARNING if ALGORITHMS[one].H != "none"])
-def test_what_stands_at_padding_is_not_looked_at(name, toy_model, tmp_path):
+@pytest.mark.parametrize("name", [name for name in RL_ALGORITHMS if ALGORITHMS[name].H != "none"])
+def test_values_at_padding_do_not_matter(name, toy_model, tmp_path):
     settings = {"H": 2, "max_steps": 2, "reuse_logp": False}
-    one, other = (
-        loops.run(toy_model, tmp_path, name, trainer=kind, **settings)
-        for kind in (loops.ScriptedTrainer, InfiniteAtPadding)
+    reference, padded = (
+        loops.train_rapid(toy_model, tmp_path, name, trainer_class=trainer_class, **settings)
+        for trainer_class in (loops.ScriptedTrainer, InfiniteAtPadding)
     )
-    assert torch.equal(loops.weights(one), loops.weights(other))
+    assert torch.equal(loops.get_weights(reference), loops.get_weights(padded))
 
 
-class Recording(loops.Recorded, loops.ScriptedTrainer):
-    pass
-
-
-def test_one_step_of_an_inference_batch_is_the_mean_of_h_steps(toy_model, tmp_path):
+def test_gradient_of_one_large_step_is_mean_of_h_steps(toy_model, tmp_path):
     """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step for its four.
 
-    So its gradient is the mean of theirs, as long as none of them moves the policy.
+    With a learning rate of 0, its gradient is the mean of those of the four steps.
     """
-    settings = {"trainer": Recording, "learning_rate": 0.0, "micro_batch_size": 4}
-    one, four = (
-        loops.run(toy_model, tmp_path, "pg", H=h, n_step=16 // h, max_steps=h, **settings)
+    settings = {
+        "trainer_class": loops.RecordingTrainer,
+        "learning_rate": 0.0,
+        "micro_batch_size": 4,
+    }
+    single_step, four_steps = (
+        loops.train_rapid(toy_model, tmp_path, "pg", H=h, n_step=16 // h, max_steps=h, **settings)
         for h in (1, 4)
     )
-    assert one._tokens == four._tokens > 0
-    found, expected = one.gradients[0], torch.stack(four.gradients).mean(0)
-    assert len(four.gradients) == 4
-    assert (found - expected).norm() <= loops.ROUNDING * expected.norm() > 0
+    assert single_step._tokens == four_steps._tokens > 0
+    gradient, expected = single_step.gradients[0], torch.stack(four_steps.gradients).mean(0)
+    assert len(four_steps.gradients) == 4
+    assert (gradient - expected).norm() <= loops.ROUNDING * expected.norm() > 0

@@ -1,6 +1,6 @@
-"""Log-probabilities and entropies, with shared prompts and without, are those of tempered logits.
+"""Log-probabilities and entropies come from logits over the temperature, prompts shared or not.
 
-tests/training/conformance/test_families.py holds shared prompts against plain passes of all families.
+tests/training/conformance/test_families.py compares shared prompts with plain forward passes.
 """
 
 import pytest
@@ -10,8 +10,8 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid.training import forward
 from rapid.training.caches import count_positions
 from rapid.training.forward import completion_logp
-from tests.training.conformance.families import untrained
-from tests.training.conftest import GROUP
+from tests.training.conformance.families import build_untrained
+from tests.training.conftest import GROUP_SIZE
 from tests.training.loops import ROUNDING
 
 TEMPERATURE = 0.7
@@ -19,11 +19,12 @@ TEMPERATURE = 0.7
 
 @pytest.mark.parametrize("width", [6, 1])
 @pytest.mark.parametrize("share", [False, True])
-def test_they_are_the_log_softmax_of_tempered_logits(micro_batch, share, width):
+def test_logps_and_entropies_match_log_softmax_of_tempered_logits(micro_batch, share, width):
     micro_batch = {
-        k: v[:, :width] if k.startswith("completion") else v for k, v in micro_batch.items()
+        name: tensor[:, :width] if name.startswith("completion") else tensor
+        for name, tensor in micro_batch.items()
     }
-    model = untrained("Qwen2", torch.float64)
+    model = build_untrained("Qwen2", torch.float64)
     add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
     ids = torch.cat([micro_batch["prompt_ids"], micro_batch["completion_ids"]], dim=1)
     mask = torch.cat([micro_batch["prompt_mask"], micro_batch["completion_mask"]], dim=1)
@@ -31,21 +32,23 @@ def test_they_are_the_log_softmax_of_tempered_logits(micro_batch, share, width):
     logp = torch.log_softmax(logits[:, -width - 1 : -1] / TEMPERATURE, dim=-1)
     expected = logp.gather(2, micro_batch["completion_ids"][:, :, None])[:, :, 0]
     entropy = -(logp.exp() * logp).sum(-1)
-    seen = micro_batch["completion_mask"].bool()
-    found = completion_logp(model, micro_batch, GROUP, TEMPERATURE, share)
-    for one, other in zip(found, (expected, entropy), strict=True):
-        torch.testing.assert_close(one[seen].double(), other[seen], rtol=0, atol=ROUNDING)
+    is_token = micro_batch["completion_mask"].bool()
+    values = completion_logp(model, micro_batch, GROUP_SIZE, TEMPERATURE, share)
+    for value, expected_value in zip(values, (expected, entropy), strict=True):
+        torch.testing.assert_close(
+            value[is_token].double(), expected_value[is_token], rtol=0, atol=ROUNDING
+        )
 
 
-def test_logits_that_are_held_have_the_gradient_of_trls_chunks(micro_batch, monkeypatch):
+def test_whole_logits_have_gradient_of_trls_chunks(micro_batch, monkeypatch):
     gradients = {}
     for limit in (0, forward.WHOLE_LOGITS):
         monkeypatch.setattr(forward, "WHOLE_LOGITS", limit)
-        model = untrained("Qwen2", torch.float64)
+        model = build_untrained("Qwen2", torch.float64)
         add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
-        logp, _ = completion_logp(model, micro_batch, GROUP, TEMPERATURE, True)
+        logp, _ = completion_logp(model, micro_batch, GROUP_SIZE, TEMPERATURE, True)
         weights = torch.linspace(-1, 2, logp.numel()).view_as(logp) * micro_batch["completion_mask"]
         (logp * weights).sum().backward()
         gradients[limit] = torch.cat([p.grad.flatten() for p in model.parameters()])
-    one, other = gradients.values()
-    assert (one - other).norm() <= ROUNDING * one.norm() and one.norm() > 0
+    chunked, held = gradients.values()
+    assert (chunked - held).norm() <= ROUNDING * chunked.norm() and chunked.norm() > 0

@@ -1,4 +1,4 @@
-"""The decoder samples what transformers samples, with the same seed, and does less."""
+"""The decoder samples what transformers samples from the same seed, with less computation."""
 
 import pytest
 import torch
@@ -29,22 +29,24 @@ def prompts(toy_model):
     return tokenizer(PROMPTS, return_tensors="pt", padding=True)
 
 
-def config(**more) -> GenerationConfig:
-    usual = {"max_new_tokens": 40, "do_sample": True, "top_k": 0, "temperature": 0.7}
-    return GenerationConfig(**usual | {"eos_token_id": ENDS, "pad_token_id": 0} | more)
+def build_config(**settings) -> GenerationConfig:
+    defaults = {"max_new_tokens": 40, "do_sample": True, "top_k": 0, "temperature": 0.7}
+    return GenerationConfig(**defaults | {"eos_token_id": ENDS, "pad_token_id": 0} | settings)
 
 
-def sample(model, prompts, decoder=None, **more) -> torch.Tensor:
+def sample(model, prompts, decoder=None, **settings) -> torch.Tensor:
     """Return completions, (N, T)."""
     torch.manual_seed(0)
     inputs = {name: prompts[name] for name in ("input_ids", "attention_mask")}
-    output = model.generate(**inputs, generation_config=config(**more), custom_generate=decoder)
+    output = model.generate(
+        **inputs, generation_config=build_config(**settings), custom_generate=decoder
+    )
     return output[:, prompts["input_ids"].size(1) :]
 
 
 @pytest.mark.parametrize("share_prefill", [False, True])
 @pytest.mark.parametrize(
-    "more",
+    "settings",
     [
         {},
         {"top_p": 0.9, "top_k": 20, "repetition_penalty": 1.1},
@@ -55,89 +57,93 @@ def sample(model, prompts, decoder=None, **more) -> torch.Tensor:
     ],
     ids=str,
 )
-def test_a_seed_gives_the_completions_of_generate(model, prompts, share_prefill, more):
-    found = sample(model, prompts, Decoder(share_prefill), **more)
-    assert found.tolist() == sample(model, prompts, **more).tolist()
+def test_decoder_samples_like_generate_with_same_seed(model, prompts, share_prefill, settings):
+    completions = sample(model, prompts, Decoder(share_prefill), **settings)
+    assert completions.tolist() == sample(model, prompts, **settings).tolist()
 
 
 @pytest.mark.parametrize("order", [[0, 3, 6], [6, 3, 0]])
-def test_prompts_that_are_there_once_keep_their_order(model, prompts, order):
-    """Each is computed once: these are as many rows as before, in another order."""
-    chosen = {name: values[order] for name, values in prompts.items()}
-    assert sample(model, chosen, Decoder()).tolist() == sample(model, chosen).tolist()
+def test_distinct_prompts_keep_their_order(model, prompts, order):
+    """Distinct prompts are as many rows before and after prefilling, which may reorder them."""
+    selected_prompts = {name: values[order] for name, values in prompts.items()}
+    assert (
+        sample(model, selected_prompts, Decoder()).tolist()
+        == sample(model, selected_prompts).tolist()
+    )
 
 
-def test_sliding_windows_are_sampled_as_by_generate(model, prompts):
+def test_sliding_window_model_is_sampled_like_generate(model, prompts):
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes |= {"num_key_value_heads": 1, "intermediate_size": 32}
-    windowed = MistralConfig(sliding_window=4, vocab_size=model.config.vocab_size, **sizes)
-    model = AutoModelForCausalLM.from_config(windowed).eval()
-    found = sample(model, prompts, Decoder())
-    assert found.tolist() == sample(model, prompts).tolist()
+    config = MistralConfig(sliding_window=4, vocab_size=model.config.vocab_size, **sizes)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    completions = sample(model, prompts, Decoder())
+    assert completions.tolist() == sample(model, prompts).tolist()
 
 
-def test_each_prompt_is_computed_once_and_who_ended_is_left_out(model, prompts):
-    rows = []
+def test_prompts_are_computed_once_and_ended_rows_are_dropped(model, prompts):
+    row_counts = []
     hook = model.model.register_forward_pre_hook(
-        lambda _, args, kwargs: rows.append(kwargs["input_ids"].shape[0]), with_kwargs=True
+        lambda _, args, kwargs: row_counts.append(kwargs["input_ids"].shape[0]), with_kwargs=True
     )
     completions = sample(model, prompts, Decoder())
     hook.remove()
-    assert rows[:2] == [3, 7]
-    assert len(rows) == completions.size(1)
+    assert row_counts[:2] == [3, 7]
+    assert len(row_counts) == completions.size(1)
     lengths = (completions != 0).sum(1)
-    for step, count in enumerate(rows[1:], 1):
-        going = int((lengths > step).sum())
-        assert going <= count < max(2, going / 0.75 + 1)
-    assert len({*rows[1:]}) < len({*lengths.tolist()})  # several at a time, for all are copied
-    assert rows[-1] < 4
+    for step, row_count in enumerate(row_counts[1:], 1):
+        unfinished = int((lengths > step).sum())
+        assert unfinished <= row_count < max(2, unfinished / 0.75 + 1)
+    # Rows are dropped several at a time, since dropping copies the cache.
+    assert len({*row_counts[1:]}) < len({*lengths.tolist()})
+    assert row_counts[-1] < 4
 
 
 @pytest.mark.parametrize(("order", "padded"), [([0, 1, 2], False), ([0, 3, 6], True)])
-def test_a_step_has_a_mask_only_where_something_is_padding(model, prompts, order, padded):
-    chosen = {name: values[order] for name, values in prompts.items()}
+def test_mask_is_passed_only_with_padding(model, prompts, order, padded):
+    selected_prompts = {name: values[order] for name, values in prompts.items()}
     if not padded:
-        width = int(chosen["attention_mask"].sum(1).max())
-        chosen = {name: values[:, -width:] for name, values in chosen.items()}
+        width = int(selected_prompts["attention_mask"].sum(1).max())
+        selected_prompts = {name: values[:, -width:] for name, values in selected_prompts.items()}
     masks = []
     hook = model.model.register_forward_pre_hook(
         lambda _, args, kwargs: masks.append(kwargs["attention_mask"]), with_kwargs=True
     )
-    completions = sample(model, chosen, Decoder())
+    completions = sample(model, selected_prompts, Decoder())
     hook.remove()
     assert {mask is not None for mask in masks[1:]} == {padded}
-    assert completions.tolist() == sample(model, chosen).tolist()
+    assert completions.tolist() == sample(model, selected_prompts).tolist()
 
 
-def test_a_model_that_is_not_rotary_is_not_warned_of_padding(model):
-    """GPT-2 looks for padding where it gets no mask, and finds that of completions that ended."""
+def test_model_without_rotary_positions_gets_a_mask(model):
+    """Without a mask GPT-2 would warn of the padding of completions that ended."""
     torch.manual_seed(0)
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": model.config.vocab_size}
-    older = AutoModelForCausalLM.from_config(GPT2Config(pad_token_id=0, **sizes)).eval()
+    gpt2 = AutoModelForCausalLM.from_config(GPT2Config(pad_token_id=0, **sizes)).eval()
     ids = torch.arange(50, 54).expand(3, 4)
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     masks = []
-    hook = older.transformer.register_forward_pre_hook(
+    hook = gpt2.transformer.register_forward_pre_hook(
         lambda _, args, kwargs: masks.append(kwargs["attention_mask"]), with_kwargs=True
     )
-    completions = sample(older, inputs, Decoder())
+    completions = sample(gpt2, inputs, Decoder())
     hook.remove()
     assert len(masks) > 2 and None not in masks
-    assert completions.tolist() == sample(older, inputs).tolist()
+    assert completions.tolist() == sample(gpt2, inputs).tolist()
 
 
-def test_prompts_that_differ_by_their_mask_only_are_different(model):
+def test_prompts_with_different_masks_are_not_shared(model):
     ids = torch.tensor([[5, 6, 7], [5, 6, 7], [5, 6, 7]])
     mask = torch.tensor([[1, 1, 1], [0, 1, 1], [1, 1, 1]])
     prompts = {"input_ids": ids, "attention_mask": mask}
     decoder = Decoder(record=True)
     sample(model, prompts, decoder, do_sample=False, max_new_tokens=1)
-    first, masked, same = decoder.logp[:, 0].tolist()
-    assert first == same != masked
+    first_logp, masked_logp, repeated_logp = decoder.logp[:, 0].tolist()
+    assert first_logp == repeated_logp != masked_logp
 
 
-def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
+def test_recorded_logps_match_tempered_distribution(model, prompts):
     decoder = Decoder(record=True)
     tokens = sample(model, prompts, decoder)
     ids = torch.cat([prompts["input_ids"], tokens], dim=1)
@@ -148,52 +154,52 @@ def test_recorded_log_mu_is_that_of_the_tempered_distribution(model, prompts):
     width = prompts["input_ids"].size(1)
     logp = torch.log_softmax(logits[:, width - 1 : -1].float() / 0.7, dim=-1)
     expected = logp.gather(2, tokens[:, :, None])[:, :, 0]
-    known = tokens != 0
-    torch.testing.assert_close(decoder.logp[known], expected[known], rtol=0, atol=ROUNDING)
+    is_token = tokens != 0
+    torch.testing.assert_close(decoder.logp[is_token], expected[is_token], rtol=0, atol=ROUNDING)
 
 
-@pytest.mark.parametrize("most", [40, 5])
-def test_an_end_is_announced_once_and_while_others_are_sampled(model, prompts, most):
+@pytest.mark.parametrize("max_tokens", [40, 5])
+def test_end_of_completion_is_announced_once_during_sampling(model, prompts, max_tokens):
     announced = {}
 
     def on_end(row, ids):
         assert row not in announced
         announced[row] = ids
 
-    tokens = sample(model, prompts, Decoder(on_end=on_end), max_new_tokens=most)
-    assert tokens.size(1) <= most
+    tokens = sample(model, prompts, Decoder(on_end=on_end), max_new_tokens=max_tokens)
+    assert tokens.size(1) <= max_tokens
     for row, ids in announced.items():
         assert tokens[row][: len(ids)].tolist() == ids
         assert ids[-1] in ENDS
         assert not {*ids[:-1]} & {*ENDS}
-    ended = [{*ids[: most - 1]} & {*ENDS} for ids in tokens.tolist()]
-    assert announced.keys() == {row for row, end in enumerate(ended) if end}
-    assert len(announced) > 0 and (most == 40 or len(announced) < len(PROMPTS))
+    end_tokens = [{*ids[: max_tokens - 1]} & {*ENDS} for ids in tokens.tolist()]
+    assert announced.keys() == {row for row, row_ends in enumerate(end_tokens) if row_ends}
+    assert len(announced) > 0 and (max_tokens == 40 or len(announced) < len(PROMPTS))
 
 
-def test_probabilities_that_are_no_numbers_end_sampling(model, prompts, monkeypatch):
-    spoilt = torch.full_like(model.model.norm.weight, torch.nan)
-    monkeypatch.setattr(model.model.norm.weight, "data", spoilt)
+def test_nan_probabilities_end_sampling(model, prompts, monkeypatch):
+    nan_weight = torch.full_like(model.model.norm.weight, torch.nan)
+    monkeypatch.setattr(model.model.norm.weight, "data", nan_weight)
     with pytest.raises(FloatingPointError, match=r"NaN.* or the temperature \(0.7\) is too small"):
         sample(model, prompts, Decoder())
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("function", "result"),
     [
-        ("is_deepspeed_zero3_enabled", True),  # processes share weights, and sample in step
+        ("is_deepspeed_zero3_enabled", True),  # processes share weights and must sample in step
         ("is_fsdp_managed_module", True),
         ("can_share_prompts", False),
     ],
 )
-def test_a_decoder_needs_all_weights_and_a_cache_of_prompts(model, monkeypatch, asked, says):
-    assert can_decode(model, config())
-    monkeypatch.setattr(generation, asked, lambda *_: says)
-    assert not can_decode(model, config())
+def test_decoder_needs_unsharded_weights_and_shareable_cache(model, monkeypatch, function, result):
+    assert can_decode(model, build_config())
+    monkeypatch.setattr(generation, function, lambda *_: result)
+    assert not can_decode(model, build_config())
 
 
 @pytest.mark.parametrize(
-    ("name", "unusual"),
+    ("name", "value"),
     [
         ("num_beams", 2),
         ("use_cache", False),
@@ -206,24 +212,24 @@ def test_a_decoder_needs_all_weights_and_a_cache_of_prompts(model, monkeypatch, 
         ("dola_layers", "high"),
     ],
 )
-def test_nothing_unusual_is_decoded_whoever_says_it(model, monkeypatch, name, unusual):
-    asked = config()
-    setattr(asked, name, unusual)
-    assert not can_decode(model, asked)
-    monkeypatch.setattr(model.generation_config, name, unusual)
-    assert not can_decode(model, config())
-    usual = 1 if name == "num_beams" else None
-    assert can_decode(model, config(**{name: usual})) == (name == "num_beams")
+def test_unsupported_generation_settings_are_not_decoded(model, monkeypatch, name, value):
+    config = build_config()
+    setattr(config, name, value)
+    assert not can_decode(model, config)
+    monkeypatch.setattr(model.generation_config, name, value)
+    assert not can_decode(model, build_config())
+    default = 1 if name == "num_beams" else None
+    assert can_decode(model, build_config(**{name: default})) == (name == "num_beams")
 
 
 @pytest.mark.parametrize("beams", [1, 2])
-def test_generate_decodes_only_meanwhile_and_hands_over_log_mu(model, prompts, beams):
-    """Beams are left to `generate` itself, which knows no log mu."""
+def test_generate_uses_decoder_only_within_context_and_returns_logps(model, prompts, beams):
+    """Beam search is left to `generate` itself, which records no log mu."""
     torch.manual_seed(0)
-    expected = model.generate(**prompts, generation_config=config(num_beams=beams))
+    expected = model.generate(**prompts, generation_config=build_config(num_beams=beams))
     torch.manual_seed(0)
     with decoding(model, Decoder(record=True)) as recorded:
-        output = model.generate(**prompts, generation_config=config(num_beams=beams))
+        output = model.generate(**prompts, generation_config=build_config(num_beams=beams))
     assert output.tolist() == expected.tolist()
     completions = output[:, prompts["input_ids"].size(1) :]
     assert recorded == [] if beams == 2 else torch.stack(recorded).shape == completions.shape

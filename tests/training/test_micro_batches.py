@@ -1,4 +1,4 @@
-"""Cutting a mini-batch into chunks, and these into micro-batches."""
+"""Mini-batches are cut into chunks, and chunks into micro-batches."""
 
 import random
 from itertools import chain, pairwise
@@ -19,12 +19,12 @@ from rapid.training.micro_batches import (
 from tests.training.test_batches import make_batch
 
 
-def rows_run(chunk) -> list[list[int]]:
-    """The rows that each micro-batch of a chunk runs, as their ids say."""
+def list_rows(chunk) -> list[list[int]]:
+    """Return the rows that each micro-batch of a chunk runs; a row's ids are its number."""
     return [select_local(micro_batch)["completion_ids"][:, 0].tolist() for micro_batch in chunk]
 
 
-def test_shares_sum_to_one_over_everything_that_could_be_run():
+def test_shares_of_all_groups_sum_to_one():
     batch = make_batch()
     batch["completion_mask"][0, 1:] = 0
     batch["completion_mask"][5] = 0
@@ -34,22 +34,22 @@ def test_shares_sum_to_one_over_everything_that_could_be_run():
     assert sum(chunk["sequence_share"].item() for chunk in chunks) == 1
     assert sum(chunk["token_share"].item() for chunk in chunks) == pytest.approx(1)
     assert chunks[0]["token_share"].item() == pytest.approx(4 / 19)
-    for count in (1, 0):  # where a single token is learned, or none
+    for count in (1, 0):  # with one token in the loss, and with none
         batch["completion_mask"] = torch.zeros_like(batch["completion_mask"])
         batch["completion_mask"][7, 0] = count
         assert add_shares(select_groups(batch, [3], 2, True), batch, 1)["token_share"] == count
 
 
-NUMBERS = random.Random(0)
-WIDTHS = [(NUMBERS.randint(8, 12), NUMBERS.randint(1, 50)) for _ in range(40)]
+RNG = random.Random(0)
+WIDTHS = [(RNG.randint(8, 12), RNG.randint(1, 50)) for _ in range(40)]
 
 
 def count_tokens(groups) -> int:
-    """The padded tokens of groups of four."""
-    return len(groups) * 4 * sum(max(WIDTHS[g][i] for g in groups) for i in (0, 1))
+    """Return the number of tokens of groups of four, with padding."""
+    return len(groups) * 4 * sum(max(WIDTHS[group][i] for group in groups) for i in (0, 1))
 
 
-def test_packed_chunks_have_every_group_once_within_the_budget_and_little_padding():
+def test_packing_keeps_budget_with_little_padding():
     packed = pack_groups(range(40), WIDTHS, 4, 400, same_prompt_length=False)
     assert sorted(group for groups in packed for group in groups) == list(range(40))
     assert all(len(groups) == 1 or count_tokens(groups) <= 400 for groups in packed)
@@ -62,30 +62,30 @@ def test_packed_chunks_have_every_group_once_within_the_budget_and_little_paddin
 @pytest.mark.parametrize(
     ("widths", "group_size", "budget", "same_prompt_length", "packed"),
     [
-        ([(5, 100), (5, 5)], 2, 30, False, [[0], [1]]),  # one is wider than the budget
+        ([(5, 100), (5, 5)], 2, 30, False, [[0], [1]]),  # one group alone exceeds the budget
         ([(5, 1), (4, 1), (5, 2)], 1, 100, False, [[2, 0, 1]]),
         ([(5, 1), (4, 1), (5, 2)], 1, 100, True, [[1], [2, 0]]),
     ],
 )
-def test_groups_of_like_length_share_a_chunk(
+def test_groups_of_similar_length_share_a_chunk(
     widths, group_size, budget, same_prompt_length, packed
 ):
     groups = range(len(widths))
     assert pack_groups(groups, widths, group_size, budget, same_prompt_length) == packed
 
 
-def test_every_group_has_one_process_and_loads_differ_by_less_than_a_group():
+def test_groups_are_assigned_once_with_balanced_loads():
     costs = [sum(width) for width in WIDTHS]
     shares = assign_groups(range(1, 40), costs, 4)
     assert sorted(group for share in shares for group in share) == list(range(1, 40))
-    loads = [sum(costs[g] for g in share) for share in shares]
+    loads = [sum(costs[group] for group in share) for share in shares]
     assert max(loads) - min(loads) <= max(costs)
     assert assign_groups([5], [1] * 6, 3) == [[5], [], []]
     assert assign_groups(range(3), [1, 1, 2], 2) == [[2], [0, 1]]
 
 
-def micro_batches_of(groups, processes, group_size=2, budget=30, completions=4, **settings):
-    """The micro-batches of each process, of 24 completions, a third of which are short."""
+def make_micro_batches(groups, processes, group_size=2, budget=30, completions=4, **settings):
+    """Return each process's micro-batches of 24 completions, a third of which are short."""
     batch = make_batch(24) | {"rewards": torch.arange(24.0)}
     batch["completion_mask"][::3, 1:] = 0
     limit = MicroBatchLimit(completions, budget)
@@ -95,12 +95,12 @@ def micro_batches_of(groups, processes, group_size=2, budget=30, completions=4, 
         )
         for process in range(processes)
     ]
-    return [[*chain.from_iterable(of_process)] for of_process in chunks]
+    return [[*chain.from_iterable(process_chunks)] for process_chunks in chunks]
 
 
 @pytest.mark.parametrize("budget", [30, None])
-def test_processes_run_as_many_micro_batches_whose_shares_average_to_what_is_run(budget):
-    first, second = micro_batches_of([0, 1, 4, 7, 9], 2, budget=budget)
+def test_processes_run_equally_many_micro_batches_with_correct_shares(budget):
+    first, second = make_micro_batches([0, 1, 4, 7, 9], 2, budget=budget)
     assert len(first) == len(second)
     shares, tokens = (
         sum(batch[f"{unit}_share"].item() for batch in first + second)
@@ -110,30 +110,30 @@ def test_processes_run_as_many_micro_batches_whose_shares_average_to_what_is_run
     assert tokens / 2 == pytest.approx((5 * 1 + 5 * 3) / (8 * 1 + 16 * 3))
 
 
-def test_a_process_without_work_runs_the_cheapest_group_without_weight():
-    *_, (dummy,) = micro_batches_of([1, 3, 5], 4)
+def test_idle_process_runs_cheapest_group_without_weight():
+    *_, (dummy,) = make_micro_batches([1, 3, 5], 4)
     assert dummy["sequence_share"] == dummy["token_share"] == 0
-    assert not dummy["completion_mask"].any()  # in no count of tokens either
+    assert not dummy["completion_mask"].any()  # it counts no tokens either
     batch = make_batch()
-    batch["completion_mask"][4:6, 1:] = 0  # the third group's
+    batch["completion_mask"][4:6, 1:] = 0  # the third group is the cheapest
     ((dummy,),) = make_chunks(batch, [], 2, MicroBatchLimit(2), least=1)
     assert dummy["completion_ids"][:, 0].tolist() == [4, 5]
-    assert micro_batches_of([], 2) == [[], []]
-    assert [len(batches) for batches in micro_batches_of([], 2, least=1)] == [1, 1]
+    assert make_micro_batches([], 2) == [[], []]
+    assert [len(batches) for batches in make_micro_batches([], 2, least=1)] == [1, 1]
 
 
-def test_without_a_budget_rows_are_in_order_and_as_wide_as_the_batch():
+def test_without_budget_rows_keep_order_and_batch_width():
     batch = make_batch(8)
     batch["completion_mask"][:6, 2:] = 0
     chunks = make_chunks(batch, [0, 1, 2], 2, MicroBatchLimit(4))
-    assert [rows_run(chunk) for chunk in chunks] == [[[0, 1, 2, 3]], [[4, 5]]]
+    assert [list_rows(chunk) for chunk in chunks] == [[[0, 1, 2, 3]], [[4, 5]]]
     assert {chunk[0]["completion_ids"].size(1) for chunk in chunks} == {3}
-    (alike,) = micro_batches_of([0, 1, 2], 1, budget=None, same_prompt_length=True)
-    assert [len(batch["completion_ids"]) for batch in alike] == [2, 2, 2]
+    (micro_batches,) = make_micro_batches([0, 1, 2], 1, budget=None, same_prompt_length=True)
+    assert [len(batch["completion_ids"]) for batch in micro_batches] == [2, 2, 2]
 
 
 @pytest.mark.parametrize(
-    ("groups", "group_size", "processes", "part"),
+    ("groups", "group_size", "processes", "shard_size"),
     [
         (1, 4, 1, 4),
         (1, 4, 2, 2),
@@ -141,32 +141,32 @@ def test_without_a_budget_rows_are_in_order_and_as_wide_as_the_batch():
         (1, 4, 8, 1),
         (1, 4, 3, 2),
         (2, 4, 4, 2),
-        (3, 4, 4, 4),  # a part of 3 would have two prompts
+        (3, 4, 4, 4),  # a shard of 3 would have two prompts
         (5, 4, 4, 4),
         (3, 8, 7, 4),
     ],
 )
-def test_a_process_runs_part_of_one_group_or_whole_groups(groups, group_size, processes, part):
-    assert size_shard(groups, group_size, processes) == part
+def test_shard_is_part_of_one_group_or_whole_groups(groups, group_size, processes, shard_size):
+    assert size_shard(groups, group_size, processes) == shard_size
 
 
 @pytest.mark.parametrize(
     ("groups", "processes", "rows"),
     [
         ([1], 4, [[4], [5], [6], [7]]),
-        ([0, 2], 4, [[0, 1], [2, 3], [8, 9], [10, 11]]),  # a process has one prompt
-        ([0], 3, [[0, 1], [2, 3], [3, 3]]),  # where nothing is left, the last again
+        ([0, 2], 4, [[0, 1], [2, 3], [8, 9], [10, 11]]),  # each process has one prompt
+        ([0], 3, [[0, 1], [2, 3], [3, 3]]),  # no row is left for the third, which repeats the last
     ],
 )
-def test_processes_run_shards_of_a_chunk_and_see_all_of_it(groups, processes, rows):
-    shards = [batch for (batch,) in micro_batches_of(groups, processes, group_size=4)]
-    assert rows_run(shards) == rows
-    seen = [4 * group + n for group in groups for n in range(4)]
+def test_processes_run_shards_and_see_whole_chunk(groups, processes, rows):
+    shards = [batch for (batch,) in make_micro_batches(groups, processes, group_size=4)]
+    assert list_rows(shards) == rows
+    chunk_rows = [4 * group + place for group in groups for place in range(4)]
     tokens = [1 if row % 3 == 0 else 3 for row in range(24)]
     for shard in shards:
-        assert shard["rewards"].tolist() == seen
-        assert shard["sequence_share"].item() == pytest.approx(len(seen) / 24)
-        share = sum(tokens[row] for row in seen) / sum(tokens)
+        assert shard["rewards"].tolist() == chunk_rows
+        assert shard["sequence_share"].item() == pytest.approx(len(chunk_rows) / 24)
+        share = sum(tokens[row] for row in chunk_rows) / sum(tokens)
         assert shard["token_share"].item() == pytest.approx(share)
 
 
@@ -175,47 +175,49 @@ def test_processes_run_shards_of_a_chunk_and_see_all_of_it(groups, processes, ro
     [
         (MicroBatchLimit(3), [[0, 1, 2], [3, 4, 5], [6, 7]]),  # in order
         (MicroBatchLimit(1), [[row] for row in range(8)]),
-        (MicroBatchLimit(8, 16), [[5, 6], [7, 0], [1, 2, 3, 4]]),  # 8, 8 and 4 tokens a completion
-        (MicroBatchLimit(8, 1), [[5], [6], [7], [0], [1], [2], [3], [4]]),  # more than the budget
+        # Rows take 8, 8 and 4 tokens.
+        (MicroBatchLimit(8, 16), [[5, 6], [7, 0], [1, 2, 3, 4]]),
+        # Each row exceeds the budget.
+        (MicroBatchLimit(8, 1), [[5], [6], [7], [0], [1], [2], [3], [4]]),
         (MicroBatchLimit(8, 64), [[*range(8)]]),
     ],
 )
-def test_a_group_that_is_too_large_is_run_in_several_micro_batches(limit, rows):
+def test_large_group_is_split_into_micro_batches(limit, rows):
     batch = make_batch(16, 6)
     batch["prompt_mask"][:, 2:] = 0
     batch["completion_mask"][:5, 2:] = 0
     (chunk, *_) = make_chunks(batch, [0, 1], 8, limit)
-    assert rows_run(chunk) == rows
+    assert list_rows(chunk) == rows
     for micro_batch in chunk:
         assert micro_batch["completion_ids"].size(0) == 8
         assert micro_batch["sequence_share"] == 0.5
-        local = select_local(micro_batch)
-        longest = local["completion_mask"].sum(1).max()
-        assert len(rows) == 1 or local["completion_ids"].size(1) == longest
+        local_rows = select_local(micro_batch)
+        longest = local_rows["completion_mask"].sum(1).max()
+        assert len(rows) == 1 or local_rows["completion_ids"].size(1) == longest
     if len(rows) > 1:
         is_last = [bool(micro_batch["is_last"]) for micro_batch in chunk]
         assert is_last == [False] * (len(rows) - 1) + [True]
 
 
-def chunks_by_process(batch, groups, limit, processes) -> list[list]:
+def make_chunks_by_process(batch, groups, limit, processes) -> list[list]:
     return [
         make_chunks(batch, groups, 4, limit, processes=processes, process=process)
         for process in range(processes)
     ]
 
 
-def test_processes_run_as_many_micro_batches_where_groups_are_split():
-    """One has two groups of short completions, the other one group of long ones."""
+def test_processes_run_equally_many_micro_batches_of_split_groups():
+    """One process has two groups of short completions, the other one group of long ones."""
     batch = make_batch(12, 6)
     batch["completion_mask"][4:, 1:] = 0
-    long, short = chunks_by_process(batch, [0, 1, 2], MicroBatchLimit(8, 28), 2)
-    assert [rows_run(chunk) for chunk in long] == [[[0, 1], [2, 3]]]
-    assert [rows_run(chunk) for chunk in short] == [[[4, 5, 6, 7]], [[8, 9, 10, 11]]]
+    long, short = make_chunks_by_process(batch, [0, 1, 2], MicroBatchLimit(8, 28), 2)
+    assert [list_rows(chunk) for chunk in long] == [[[0, 1], [2, 3]]]
+    assert [list_rows(chunk) for chunk in short] == [[[4, 5, 6, 7]], [[8, 9, 10, 11]]]
 
 
-def test_a_sharded_chunk_is_split_where_a_process_has_too_much_of_it():
-    """Four completions, three processes: two rows, two rows, and the last again for nothing."""
-    shards = chunks_by_process(make_batch(4, 3), [0], MicroBatchLimit(1), 3)
-    assert [rows_run(chunks[0]) for chunks in shards] == [[[0], [1]], [[2], [3]], [[3]]]
+def test_large_shard_is_split_into_micro_batches():
+    """Two processes have two of four rows each; the third repeats the last row at weight 0."""
+    shards = make_chunks_by_process(make_batch(4, 3), [0], MicroBatchLimit(1), 3)
+    assert [list_rows(chunks[0]) for chunks in shards] == [[[0], [1]], [[2], [3]], [[3]]]
     assert [int(chunks[0][0]["local_weight"]) for chunks in shards] == [3, 3, 0]
     assert [sum(map(len, chunks)) for chunks in shards] == [2, 2, 2]

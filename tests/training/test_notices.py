@@ -1,4 +1,4 @@
-"""What goes on without an error and learns nothing is mentioned once, with the step."""
+"""Runs that learn nothing without an error get one warning, which names the step."""
 
 from types import SimpleNamespace
 
@@ -11,9 +11,9 @@ from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord, has_learned_nothing
 from rapid.training.notices import Notices, unread_keys
-from tests.training.loops import COMMON, ScriptedTrainer, logged, run
+from tests.training.loops import COMMON, ScriptedTrainer, logged_values, train_rapid
 
-GROUP = 2
+GROUP_SIZE = 2
 STEPS = {"n_step": 16, "H": 1, "objective": "rapid"}
 CONFIG = SimpleNamespace(
     max_completion_length=6,
@@ -23,12 +23,12 @@ CONFIG = SimpleNamespace(
 )
 
 
-def constant(reward):
+def constant_reward(reward):
     return lambda completions, **_: [reward] * len(completions)
 
 
-def graded(*rewards):
-    """An inference batch of these rewards."""
+def make_graded_batch(*rewards):
+    """Return an inference batch with these rewards."""
     return {"rewards": torch.tensor(rewards), "graded": torch.ones(len(rewards), dtype=torch.bool)}
 
 
@@ -44,56 +44,63 @@ def messages_about(caplog, topic: str) -> list[str]:
 # In a run -----------------------------------------------------------------------------------------
 
 
-class Endless(ScriptedTrainer):
+class EndlessTrainer(ScriptedTrainer):
     equal_lengths = True
 
 
-@pytest.mark.parametrize(("reward", "shown"), [(0.0, "0"), (0.5, "0.5")])
-def test_warnings_are_given_once_in_the_run_and_at_its_end(
-    toy_model, tmp_path, caplog, reward, shown
+@pytest.mark.parametrize(("reward", "shown_reward"), [(0.0, "0"), (0.5, "0.5")])
+def test_warnings_appear_once_during_run_and_at_end(
+    toy_model, tmp_path, caplog, reward, shown_reward
 ):
-    settings = STEPS | {"reward": constant(reward), "max_steps": 6}
-    trainer = run(toy_model, tmp_path, **settings, trainer=Endless)
-    assert logged(trainer, "completions/clipped_ratio") == [1] * 6
+    settings = STEPS | {"reward": constant_reward(reward), "max_steps": 6}
+    trainer = train_rapid(toy_model, tmp_path, **settings, trainer_class=EndlessTrainer)
+    assert logged_values(trainer, "completions/clipped_ratio") == [1] * 6
     (message,) = messages_about(caplog, "cut off")
     assert message.startswith("step 1: all 16 completions were cut off at max_completion_length=6")
-    assert "Raise it; if completions never end, see whether" in message
-    assert message.endswith("This is said once.")
+    assert "Raise it; if completions never end, check whether" in message
+    assert message.endswith("This warning is given once.")
     first, last = messages_about(caplog, "reward")
-    equal = f"every reward was {shown}"
-    assert first.startswith(f"step 4: in the last 4 inference batches (16 groups) {equal}, so that")
+    equal = f"every reward was {shown_reward}"
+    assert first.startswith(
+        f"step 4: in the last 4 inference batches (16 groups) {equal}, so nothing"
+    )
     assert last.startswith(f"step 6: the run has ended, and nothing was learned: {equal} in all of")
-    assert all("Try the reward function on a completion that deserves" in m for m in (first, last))
+    assert all(
+        "Check the reward function with a completion that deserves" in m for m in (first, last)
+    )
 
 
-def test_rewards_that_differ_now_and_then_are_no_reason(toy_model, tmp_path, caplog):
-    def seldom(completions, trainer_state, **_):
+def test_occasional_signal_gives_no_warning(toy_model, tmp_path, caplog):
+    def occasional_reward(completions, trainer_state, **_):
         learns = trainer_state.global_step % 3 == 2
         return [float(learns and place % 2) for place in range(len(completions))]
 
-    trainer = run(toy_model, tmp_path, **STEPS, reward=seldom, max_steps=8)
-    assert 0 < sum(logged(trainer, "rapid/signal")) < 8
+    trainer = train_rapid(toy_model, tmp_path, **STEPS, reward=occasional_reward, max_steps=8)
+    assert 0 < sum(logged_values(trainer, "rapid/signal")) < 8
     assert not messages_about(caplog, "reward")
 
 
-def test_equal_sums_of_rewards_that_are_normalized_first_are_no_reason(toy_model, tmp_path, caplog):
-    def even(completions, **_):
+def test_equal_sums_of_normalized_rewards_give_no_warning(toy_model, tmp_path, caplog):
+    def even_reward(completions, **_):
         return [float(place % 2) for place in range(len(completions))]
 
-    def odd(completions, **_):
+    def odd_reward(completions, **_):
         return [1.0 - place % 2 for place in range(len(completions))]
 
-    both = {"multi_objective_aggregation": "normalize_then_sum", "reward_weights": [1.0, 1.0]}
-    settings = STEPS | {"objective": "trl", "max_steps": 5} | both
-    trainer = run(toy_model, tmp_path, **settings, reward=[even, odd])
-    assert logged(trainer, "rapid/signal") == [0] * 5
+    reward_settings = {
+        "multi_objective_aggregation": "normalize_then_sum",
+        "reward_weights": [1.0, 1.0],
+    }
+    settings = STEPS | {"objective": "trl", "max_steps": 5} | reward_settings
+    trainer = train_rapid(toy_model, tmp_path, **settings, reward=[even_reward, odd_reward])
+    assert logged_values(trainer, "rapid/signal") == [0] * 5
     assert not messages_about(caplog, "reward")
 
 
-# By itself ----------------------------------------------------------------------------------------
+# Notices alone ------------------------------------------------------------------------------------
 
 
-def test_a_completion_that_ends_is_enough(notices, caplog):
+def test_one_ended_completion_prevents_warning(notices, caplog):
     notices.check_lengths(1, 15 / 16, 16)
     assert not caplog.messages
     notices._config = SimpleNamespace(**vars(CONFIG) | {"mask_truncated_completions": True})
@@ -102,29 +109,29 @@ def test_a_completion_that_ends_is_enough(notices, caplog):
     assert message.startswith("step 2: ") and "=6, and nothing is learned from them. " in message
 
 
-def test_few_groups_say_nothing_yet(notices, caplog):
-    """Five batches of one group, with or without rewards."""
+def test_few_groups_give_no_warning_yet(notices, caplog):
+    """Five batches of one group are too few for a warning."""
     for step, reward in enumerate((0.0, 1.0, 0.0, 0.0, 1.0), 1):
-        notices.check_rewards(step, graded(reward, reward), GROUP)
+        notices.check_rewards(step, make_graded_batch(reward, reward), GROUP_SIZE)
     assert not caplog.messages
     for step in (6, 7):
-        notices.check_rewards(step, graded(*[0.0] * 10 * GROUP), GROUP)
+        notices.check_rewards(step, make_graded_batch(*[0.0] * 10 * GROUP_SIZE), GROUP_SIZE)
     (message,) = caplog.messages
     assert message.startswith("step 7: in the last 7 inference batches (25 groups) all rewards")
     assert "all rewards of each group were equal" in message
 
 
-def test_groups_that_are_not_graded_are_not_counted(notices, caplog):
-    batch = graded(*[0.0] * 16 * GROUP)
+def test_ungraded_groups_are_not_counted(notices, caplog):
+    batch = make_graded_batch(*[0.0] * 16 * GROUP_SIZE)
     for step in range(1, 5):
-        notices.check_rewards(step, batch | {"graded": ~batch["graded"]}, GROUP)
+        notices.check_rewards(step, batch | {"graded": ~batch["graded"]}, GROUP_SIZE)
     state = SimpleNamespace(global_step=4, log_history=[])
     notices.on_train_end(None, state, None)
     assert not caplog.messages
 
 
-def test_what_was_learned_before_a_run_was_resumed_counts(notices, caplog):
-    notices.check_rewards(5, graded(0.0, 0.0), GROUP)
+def test_signal_before_resume_counts(notices, caplog):
+    notices.check_rewards(5, make_graded_batch(0.0, 0.0), GROUP_SIZE)
     history = [{"rapid/signal": 0.0}, {"loss": 1.0}, {"rapid/signal": 0.25}]
     notices.on_train_end(None, SimpleNamespace(global_step=5, log_history=history), None)
     assert not caplog.messages
@@ -132,7 +139,7 @@ def test_what_was_learned_before_a_run_was_resumed_counts(notices, caplog):
     assert len(caplog.messages) == 1
 
 
-def test_another_process_says_nothing(caplog):
+def test_only_main_process_warns(caplog):
     notices = Notices(CONFIG, is_main=False)
     notices.check_lengths(1, 1.0, 16)
     notices.check_messages(1, [[{"role": "user", "content": "a", "more": "b"}]], str)
@@ -140,21 +147,23 @@ def test_another_process_says_nothing(caplog):
 
 
 @pytest.mark.parametrize(
-    ("signals", "nothing"),
+    ("signals", "learned_nothing"),
     [([0.0, 0.0], True), ([0.0, 0.5], False), ([None, 0.0], True), ([None, None], False)],
 )
-def test_steps_tell_whether_a_run_has_learned_nothing(tmp_path, signals, nothing):
+def test_run_without_signal_has_learned_nothing(tmp_path, signals, learned_nothing):
     common = {"seconds": 1.0, "loss": 0.0, "gradient_norm": 0.0}
-    steps = [StepRecord(step=i, signal=s, **common) for i, s in enumerate(signals, 1)]
+    steps = [
+        StepRecord(step=step, signal=signal, **common) for step, signal in enumerate(signals, 1)
+    ]
     write_jsonl(tmp_path / "steps.jsonl", steps)
-    assert has_learned_nothing(tmp_path) == nothing
+    assert has_learned_nothing(tmp_path) == learned_nothing
 
 
 # Importance weights -------------------------------------------------------------------------------
 
 
-def weighed(*ratios):
-    """An inference batch of two completions, of three tokens and of one."""
+def make_weighted_batch(*ratios):
+    """Return an inference batch of two completions, of three tokens and of one."""
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
     return {"completion_mask": mask, "importance_sampling_ratio": torch.tensor(ratios)}
 
@@ -168,10 +177,10 @@ def weighed(*ratios):
         (([0.0, 0.0, 1.0], [0.5, 0.0, 0.0]), 1 / 3),
     ],
 )
-def test_that_all_is_masked_by_the_importance_cap_is_mentioned(notices, caplog, ratios, share):
+def test_warning_if_importance_cap_masks_everything(notices, caplog, ratios, share):
     for step in (1, 2):
-        found = notices.check_importance(step, weighed(*ratios))
-        assert found == {"sampling/importance_sampling_ratio/masked": pytest.approx(share)}
+        metrics = notices.check_importance(step, make_weighted_batch(*ratios))
+        assert metrics == {"sampling/importance_sampling_ratio/masked": pytest.approx(share)}
     assert len(caplog.messages) == (share == 1)
     if share == 1:
         assert caplog.messages[0].startswith(
@@ -190,23 +199,23 @@ TEMPLATE = (
 )
 
 
-def conversation(content="q", **keys):
+def make_conversation(content="q", **keys):
     return [{"role": "user", "content": content}, {"role": "assistant", "content": "a", **keys}]
 
 
 @pytest.mark.parametrize(
     ("prompts", "unread"),
     [
-        ([conversation()], []),
-        ([conversation(scratchpad="s"), conversation()], ["scratchpad"]),
-        ([conversation(reasoning_content="s")], []),
-        ([conversation(reasoning_content="s", reasoning="s")], []),
-        ([conversation(reasoning="s", scratchpad="s", train=False)], ["scratchpad", "train"]),
-        ([conversation(name="s"), conversation(scratchpad=None)], []),
-        ([conversation(reasoning_content=""), conversation(reasoning_content="s")], []),
+        ([make_conversation()], []),
+        ([make_conversation(scratchpad="s"), make_conversation()], ["scratchpad"]),
+        ([make_conversation(reasoning_content="s")], []),
+        ([make_conversation(reasoning_content="s", reasoning="s")], []),
+        ([make_conversation(reasoning="s", scratchpad="s", train=False)], ["scratchpad", "train"]),
+        ([make_conversation(name="s"), make_conversation(scratchpad=None)], []),
+        ([make_conversation(reasoning_content=""), make_conversation(reasoning_content="s")], []),
     ],
 )
-def test_a_key_without_which_prompts_are_rendered_alike_is_unread(toy_model, prompts, unread):
+def test_message_key_that_does_not_change_rendering_is_unread(toy_model, prompts, unread):
     tokenizer = AutoTokenizer.from_pretrained(toy_model)
 
     def render(prompt):
@@ -215,37 +224,35 @@ def test_a_key_without_which_prompts_are_rendered_alike_is_unread(toy_model, pro
     assert unread_keys(prompts, render) == unread
 
 
-def test_a_key_without_which_a_prompt_cannot_be_rendered_is_read():
+def test_message_key_required_for_rendering_is_read():
     def render(prompt):
         return "".join(message["name"] for message in prompt)
 
     assert unread_keys([[{"role": "user", "content": "a", "name": "b"}]], render) == []
 
 
-def test_messages_are_looked_at_once_and_few_of_them(notices, caplog):
+def test_messages_are_checked_once_on_a_sample(notices, caplog):
     rendered = []
 
     def render(prompt):
         rendered.append(prompt)
         return prompt[0]["content"]
 
-    many = [conversation(f"q{i}", scratchpad="s") for i in range(1000)]
+    conversations = [make_conversation(f"q{i}", scratchpad="s") for i in range(1000)]
     for step in (3, 4):
-        notices.check_messages(step, many, render)
+        notices.check_messages(step, conversations, render)
     assert len(rendered) == 4 * 32
     (message,) = caplog.messages
-    assert message.startswith("step 3: the chat template does not read 'scratchpad' in messages: ")
+    assert message.startswith("step 3: the chat template does not use 'scratchpad' of messages: ")
 
 
-def test_keys_that_the_template_never_reads_are_mentioned_before_sampling(
-    toy_model, tmp_path, caplog
-):
+def test_warning_of_unread_message_keys_at_first_step(toy_model, tmp_path, caplog):
     tokenizer = AutoTokenizer.from_pretrained(toy_model, padding_side="left")
     tokenizer.chat_template = TEMPLATE
-    rows = [{"prompt": conversation(f"q{i}", scratchpad="s", reasoning="r")} for i in range(8)]
+    rows = [{"prompt": make_conversation(f"q{i}", scratchpad="s", reasoning="r")} for i in range(8)]
     sizes = {"n_step": 8, "H": 1, "max_completion_length": 4, "max_steps": 2}
     args = RapidConfig(str(tmp_path), **COMMON | sizes)
     data, model = Dataset.from_list(rows), str(toy_model)
-    RapidTrainer(model, constant(0.0), args, data, processing_class=tokenizer).train()
+    RapidTrainer(model, constant_reward(0.0), args, data, processing_class=tokenizer).train()
     (message,) = messages_about(caplog, "chat template")
-    assert message.startswith("step 1: the chat template does not read 'scratchpad' in messages")
+    assert message.startswith("step 1: the chat template does not use 'scratchpad' of messages")

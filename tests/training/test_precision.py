@@ -1,4 +1,4 @@
-"""What log mu is where the sampler's is not exact, and rewards that are not all known."""
+"""Log mu comes from a forward pass where the sampler's log-probabilities are inexact or missing."""
 
 import math
 from types import SimpleNamespace
@@ -12,48 +12,46 @@ from rapid.training.caches import prefill_prompts
 from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
-    assert_learned_alike,
-    build,
-    logged,
-    run,
-    untrained,
-    weights,
+    assert_same_training,
+    build_rapid_trainer,
+    logged_values,
+    train_rapid,
 )
 
 STEPS = {"H": 2, "max_steps": 4}
 
 
-class Unknown(ScriptedTrainer):
-    """Its sampler does not know the probability of the first token that it sampled."""
+class UnknownLogpTrainer(ScriptedTrainer):
+    """Its sampler has no log-probability for the first token."""
 
     def _generate_single_turn(self, *args):
         completions, _ = super()._generate_single_turn(*args)
         return completions, [[math.nan] + [-1.0] * (len(ids) - 1) for ids in completions]
 
 
-def test_in_bfloat16_log_mu_is_found_again(toy_model, tmp_path):
-    """The sampler rounds otherwise than a pass does: of an unchanged policy weights are 1."""
+def test_log_mu_is_recomputed_in_bfloat16(toy_model, tmp_path):
+    """The sampler rounds differently; with a learning rate of 0 weights still are 1."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0} | STEPS
-    trainer = run(toy_model, tmp_path, "rapid", **unchanged)
+    trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
     assert not trainer.use_sampler_logps()
-    assert max(logged(trainer, "rapid/staleness")) < ROUNDING
-    assert logged(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
+    assert max(logged_values(trainer, "rapid/staleness")) < ROUNDING
+    assert logged_values(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
 
 
-def test_a_sampler_in_bfloat16_may_be_trusted(toy_model, tmp_path):
-    """Its log-probabilities are mu then, of which an unchanged policy is off by rounding."""
+def test_trusted_bfloat16_sampler_provides_log_mu(toy_model, tmp_path):
+    """Its log-probabilities are mu, and an unchanged policy differs from them by rounding."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0, "trust_sampler": True} | STEPS
-    trainer = run(toy_model, tmp_path, "rapid", **unchanged)
-    late = trainer.last_pass[1]
-    assert torch.equal(late["behavior_logp"], late["sampler_logp"])
-    # Of 6 tokens at most, whose logits below 8 are rounded by 2**-6.
-    assert max(logged(trainer, "rapid/staleness")) < 6 * 2.0**-5
-    asked = run(toy_model, tmp_path, "rapid", **unchanged, reuse_logp=False)
-    assert "sampler_logp" not in asked.last_pass[1]
+    trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
+    micro_batch = trainer.last_pass[1]
+    assert torch.equal(micro_batch["behavior_logp"], micro_batch["sampler_logp"])
+    # Up to 6 tokens, whose logits below 8 are rounded by 2**-6.
+    assert max(logged_values(trainer, "rapid/staleness")) < 6 * 2.0**-5
+    not_reusing = train_rapid(toy_model, tmp_path, "rapid", **unchanged, reuse_logp=False)
+    assert "sampler_logp" not in not_reusing.last_pass[1]
 
 
 @pytest.mark.parametrize(
-    ("model", "engine", "given", "tells"),
+    ("model", "engine", "settings", "uses_sampler_logps"),
     [
         (torch.float32, None, {}, True),
         (torch.float32, torch.float32, {}, True),
@@ -66,10 +64,8 @@ def test_a_sampler_in_bfloat16_may_be_trusted(toy_model, tmp_path):
         (torch.float32, None, {"trust_sampler": True, "reuse_logp": False}, False),
     ],
 )
-def test_a_sampler_tells_mu_where_it_and_the_policy_are_exact_or_it_is_trusted(
-    model, engine, given, tells
-):
-    args = {"bf16": False, "fp16": False, "reuse_logp": True, "trust_sampler": False} | given
+def test_sampler_logps_are_used_if_exact_or_trusted(model, engine, settings, uses_sampler_logps):
+    args = {"bf16": False, "fp16": False, "reuse_logp": True, "trust_sampler": False} | settings
     config = SimpleNamespace(dtype=engine)
     llm = SimpleNamespace(llm_engine=SimpleNamespace(model_config=config))
     trainer = SimpleNamespace(
@@ -78,31 +74,37 @@ def test_a_sampler_tells_mu_where_it_and_the_policy_are_exact_or_it_is_trusted(
         use_vllm=engine is not None,
         vllm_generation=SimpleNamespace(mode="colocate", llm=llm),
     )
-    assert RapidTrainer.use_sampler_logps(trainer) is tells
+    assert RapidTrainer.use_sampler_logps(trainer) is uses_sampler_logps
 
 
 @pytest.mark.parametrize("cast", [True, False])
-def test_prompts_are_not_shared_with_a_head_in_float32(toy_model, tmp_path, monkeypatch, cast):
-    """Only TRL's patched forward heeds it."""
-    shared = []
+def test_prompts_are_not_shared_with_float32_head(toy_model, tmp_path, monkeypatch, cast):
+    """Only TRL's patched forward applies that cast."""
+    prefill_calls = []
     monkeypatch.setattr(
-        forward, "prefill_prompts", lambda *a: shared.append(a) or prefill_prompts(*a)
+        forward,
+        "prefill_prompts",
+        lambda *args: prefill_calls.append(args) or prefill_prompts(*args),
     )
-    settings = {"dtype": torch.bfloat16, "trainer": ScriptedTrainer} | STEPS
-    run(toy_model, tmp_path, "rapid", cast_lm_head_to_fp32=cast, **settings)
-    assert bool(shared) is not cast
+    settings = {"dtype": torch.bfloat16, "trainer_class": ScriptedTrainer} | STEPS
+    train_rapid(toy_model, tmp_path, "rapid", cast_lm_head_to_fp32=cast, **settings)
+    assert bool(prefill_calls) is not cast
 
 
-def test_a_log_mu_that_is_not_known_is_found_again(toy_model, tmp_path):
-    unknown = run(toy_model, tmp_path, "rapid", trainer=Unknown, **STEPS)
-    assert unknown.last_pass[1]["sampler_logp"].isnan().any()
-    unsaid = run(toy_model, tmp_path, "rapid", trainer=ScriptedTrainer, **STEPS)
-    assert_learned_alike(weights(unknown), weights(unsaid), untrained(toy_model))
+def test_unknown_log_mu_is_recomputed(toy_model, tmp_path):
+    with_unknown = train_rapid(
+        toy_model, tmp_path, "rapid", trainer_class=UnknownLogpTrainer, **STEPS
+    )
+    assert with_unknown.last_pass[1]["sampler_logp"].isnan().any()
+    without_logps = train_rapid(
+        toy_model, tmp_path, "rapid", trainer_class=ScriptedTrainer, **STEPS
+    )
+    assert_same_training(with_unknown, without_logps, toy_model)
 
 
-def test_a_step_without_a_pass_can_be_the_first_in_float16(toy_model, tmp_path):
-    """A gradient scaler knows its scale from a backward pass."""
-    trainer = build(
+def test_first_float16_step_may_have_no_micro_batch(toy_model, tmp_path):
+    """A gradient scaler initializes its scale in a backward pass."""
+    trainer = build_rapid_trainer(
         toy_model, tmp_path, "rapid", lambda prompts, **_: [0.0] * len(prompts), **STEPS
     )
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")

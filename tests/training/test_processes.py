@@ -1,6 +1,6 @@
-"""Several processes learn as one does, under DDP and DeepSpeed ZeRO-2 as the paper configures it.
+"""Several processes learn the same as one, under DDP and DeepSpeed ZeRO-2 as in the paper.
 
-Completions are scripted, so that all see the same inference batches. Also with the paper's
+Scripted completions give all of them the same inference batches. Some settings have the paper's
 N_step = 4 and groups of 4, which processes have to shard.
 """
 
@@ -17,87 +17,105 @@ from accelerate.state import AcceleratorState
 
 from rapid.training import generation
 from rapid.training.batches import RATIO
-from rapid.training.caches import prefill_prompts
 from rapid.training.processes import gather_batch
 from tests.conftest import ROOT
 from tests.subprocesses import environments, python
 from tests.training import worker
 from tests.training.loops import (
-    ALL,
-    PLAIN,
+    ALL_SAVINGS,
+    NO_SAVINGS,
     ROUNDING,
     ScriptedTrainer,
-    assert_learned_alike,
-    build,
-    run,
-    weights,
+    assert_same_learning,
+    build_rapid_trainer,
+    get_weights,
+    prefill_second_half,
+    train_rapid,
 )
 
-WHOLE = {
+WHOLE_GROUPS = {
     f"{objective}-{name}": {"objective": objective, **settings}
     for objective in ("rapid", "dapo")
-    for name, settings in {"plain": PLAIN, "saved": ALL}.items()
+    for name, settings in {"plain": NO_SAVINGS, "saved": ALL_SAVINGS}.items()
 }
-WHOLE["rapid-ungraded"] = {"objective": "rapid", "reward": "sometimes", **PLAIN}
+WHOLE_GROUPS["rapid-ungraded"] = {"objective": "rapid", "reward": "partial_reward", **NO_SAVINGS}
 ADAPTIVE = {"entropy_coef": 0.1, "use_adaptive_entropy": True, "entropy_target": 5.3}
-WHOLE["trl"] = {"objective": "trl", "H": 2, "reward": "sometimes", **ADAPTIVE, **ALL}
+WHOLE_GROUPS["trl"] = {
+    "objective": "trl",
+    "H": 2,
+    "reward": "partial_reward",
+    **ADAPTIVE,
+    **ALL_SAVINGS,
+}
 ONE_GROUP = {"n_step": 4, "num_generations": 4, "max_steps": 9}
 PAIR = {"n_step": 2, "num_generations": 2}
-ADAPTED = {"objective": "rapid", "learning_rate": 1.0, **ALL}
-WHOLE["lora"] = {"adapter": "lora", **ADAPTED}
-WHOLE["prefix"] = {"adapter": "prefix", **ADAPTED}
-WHOLE["prefix-of-one-group"] = {"adapter": "prefix", **ADAPTED, **ONE_GROUP}
+ADAPTED = {"objective": "rapid", "learning_rate": 1.0, **ALL_SAVINGS}
+WHOLE_GROUPS["lora"] = {"adapter": "lora", **ADAPTED}
+WHOLE_GROUPS["prefix"] = {"adapter": "prefix", **ADAPTED}
+WHOLE_GROUPS["prefix-of-one-group"] = {"adapter": "prefix", **ADAPTED, **ONE_GROUP}
 SHARDED = {
-    "sharded-plain": {"objective": "rapid", "H": 2, **ONE_GROUP, **PLAIN},
-    "sharded-rapid": {"objective": "rapid", **ONE_GROUP, **ALL},
-    "sharded-pg": {"objective": "pg", **ONE_GROUP, **ALL},
-    "sharded-grpo": {"objective": "grpo", **ONE_GROUP, **ALL},
-    "sharded-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL},
-    "sharded-trl": {"objective": "trl", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL},
-    "sharded-ungraded": {"objective": "rapid", "reward": "sometimes", **ONE_GROUP, **ALL},
-    "sharded-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL},
+    "sharded-plain": {"objective": "rapid", "H": 2, **ONE_GROUP, **NO_SAVINGS},
+    "sharded-rapid": {"objective": "rapid", **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-pg": {"objective": "pg", **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-grpo": {"objective": "grpo", **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-dapo": {"objective": "dapo", "dynamic_sampling_rounds": 3, **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-trl": {"objective": "trl", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL_SAVINGS},
+    "sharded-ungraded": {
+        "objective": "rapid",
+        "reward": "partial_reward",
+        **ONE_GROUP,
+        **ALL_SAVINGS,
+    },
+    "sharded-pair": {"objective": "rapid", "H": 2, **ONE_GROUP, **PAIR, **ALL_SAVINGS},
 }
-# Micro-batches smaller than a group, which one process runs; of sharded ones it has two rows.
+# Micro-batches smaller than the part of a group that a process has: all of it, or two rows.
 SPLIT = {"pack": True, "token_budget": None, "micro_batch_size": 1}
 SMALL = {
-    "small-rapid": {"objective": "rapid", **ALL, **SPLIT, "token_budget": 24},
-    "small-m2po": {"objective": "m2po", "H": 2, **ALL, **SPLIT, "pack": False},
-    "small-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ALL, **SPLIT},
-    "small-trl": {"objective": "trl", "H": 2, **ALL, **SPLIT},
-    "small-sharded-topr": {"objective": "topr", "H": 2, **ONE_GROUP, **ALL, **SPLIT},
-    "small-torn": {"objective": "rapid", **ONE_GROUP, **ALL, **SPLIT},
-    "small-sharded-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ONE_GROUP, **ALL, **SPLIT},
+    "small-rapid": {"objective": "rapid", **ALL_SAVINGS, **SPLIT, "token_budget": 24},
+    "small-m2po": {"objective": "m2po", "H": 2, **ALL_SAVINGS, **SPLIT, "pack": False},
+    "small-grpo": {"objective": "grpo", "H": 2, "beta": 0.1, **ALL_SAVINGS, **SPLIT},
+    "small-trl": {"objective": "trl", "H": 2, **ALL_SAVINGS, **SPLIT},
+    "small-sharded-topr": {"objective": "topr", "H": 2, **ONE_GROUP, **ALL_SAVINGS, **SPLIT},
+    "small-sharded-rapid": {"objective": "rapid", **ONE_GROUP, **ALL_SAVINGS, **SPLIT},
+    "small-sharded-grpo": {
+        "objective": "grpo",
+        "H": 2,
+        "beta": 0.1,
+        **ONE_GROUP,
+        **ALL_SAVINGS,
+        **SPLIT,
+    },
 }
-# Three groups, one of which may say nothing: a process has none where the others have one each.
-ODD = {"n_step": 6, "num_generations": 3, "H": 2, "max_steps": 8, **ALL}
+# Few groups, some of which may lack signal: a process may have none while others have one.
+ODD_GROUPS = {"n_step": 6, "num_generations": 3, "H": 2, "max_steps": 8, **ALL_SAVINGS}
 SMALL |= {
-    "odd-rapid": {"objective": "rapid", **ODD},
-    "odd-grpo": {"objective": "grpo", "beta": 0.1, **ODD},
-    "odd-trl": {"objective": "trl", "beta": 0.1, **ODD, "n_step": 3},
+    "odd-rapid": {"objective": "rapid", **ODD_GROUPS},
+    "odd-grpo": {"objective": "grpo", "beta": 0.1, **ODD_GROUPS},
+    "odd-trl": {"objective": "trl", "beta": 0.1, **ODD_GROUPS, "n_step": 3},
 }
-# Sampled, not scripted; three steps, so that processes sample parts of groups.
+# Sampled, not scripted. H = 3 makes processes sample parts of groups.
 SAMPLED = {
     "sampled": SHARDED["sharded-rapid"] | {"H": 3, "scripted": False, "skip_zero_groups": False}
 }
 # A save is due in the middle of the second inference batch, and waits for its end.
 SAMPLED["saved"] = SAMPLED["sampled"] | {"save_strategy": "steps", "save_steps": 5}
 RESUMED = {"resumed": SAMPLED["saved"] | {"resumed": "saved/checkpoint-6"}}
-# Two completions in each process, of groups of four; the last batch of three prompts' is not full.
-# There, Trainer would take more of the one process's mean than of the other's.
+# Each process evaluates two completions of groups of four, and the last batch of three prompts is
+# not full: transformers' Trainer would weight the means of processes unequally.
 EVALUATED = {
     f"evaluated-{objective}": SHARDED["sharded-rapid"]
     | {"objective": objective, "H": 1, "max_steps": 2}
     | {"per_device_eval_batch_size": size, "evaluated": prompts}
     for objective, size, prompts in (("rapid", 2, 3), ("grpo", 6, 3), ("trl", 2, 4))
 }
-LOOPS = WHOLE | SHARDED | SMALL
+LOOPS = WHOLE_GROUPS | SHARDED | SMALL
 
 
-def launch(kind: str, processes: int, loops: dict, model, folder) -> list[dict]:
-    """Train the loops in so many processes; the results of each process by the loop's name."""
+def launch(backend: str, processes: int, loops: dict, model, folder) -> list[dict]:
+    """Train the loops in several processes; return each process's results by name of the loop."""
     (folder / "loops.json").write_text(json.dumps(loops))
     arguments = folder / "loops.json", model, folder
-    if kind == "ddp":
+    if backend == "ddp":
         fork_processes(processes, worker.main, *arguments)
     else:
         launch_by_accelerate(processes, *arguments)
@@ -108,11 +126,11 @@ def launch(kind: str, processes: int, loops: dict, model, folder) -> list[dict]:
 
 
 def fork_processes(count: int, work: Callable, *arguments) -> None:
-    """Fork processes that work, from this one, which has imported everything."""
+    """Run `work` in forks of this process, which has imported everything."""
 
     def start(environment: dict[str, str]) -> None:
         os.environ |= environment
-        AcceleratorState._reset_state(reset_partial_state=True)  # of earlier tests
+        AcceleratorState._reset_state(reset_partial_state=True)  # set by earlier tests
         work(*arguments)
 
     fork = multiprocessing.get_context("fork").Process
@@ -123,7 +141,7 @@ def fork_processes(count: int, work: Callable, *arguments) -> None:
         process.join(3600)
     statuses = {process.exitcode for process in processes}
     for process in processes:
-        process.kill()  # one that waits for another that failed: Python would wait for it
+        process.kill()  # one may wait forever for another that failed
     assert statuses == {0}
 
 
@@ -138,51 +156,51 @@ def launch_by_accelerate(processes: int, *arguments) -> None:
 
 
 @pytest.fixture(scope="module", params=["ddp", pytest.param("zero2", marks=pytest.mark.slow)])
-def both(request, toy_model, tmp_path_factory):
+def two_processes(request, toy_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     return launch(request.param, 2, LOOPS | SAMPLED | RESUMED | EVALUATED, toy_model, folder)
 
 
 @pytest.fixture(scope="module", params=["ddp", "zero2"])
-def four(request, toy_model, tmp_path_factory):
+def four_processes(request, toy_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp(f"{request.param}-4")
     return launch(request.param, 4, SHARDED | SAMPLED, toy_model, folder)
 
 
 @pytest.fixture(scope="module")
-def alone(toy_model, tmp_path_factory):
-    """The weights after and before a loop in one process that saves nothing."""
-    known = {}
+def train_alone(toy_model, tmp_path_factory):
+    """A function that returns the weights after and before a loop in one process."""
+    weights_by_settings = {}
 
-    def of(name: str) -> tuple[torch.Tensor, torch.Tensor]:
-        settings = LOOPS[name] | PLAIN | ({"micro_batch_size": 16} if name in SMALL else {})
+    def get_weights_after_and_before(name: str) -> tuple[torch.Tensor, torch.Tensor]:
+        settings = LOOPS[name] | NO_SAVINGS | ({"micro_batch_size": 16} if name in SMALL else {})
         key = json.dumps(settings, sort_keys=True)
-        if key not in known:
+        if key not in weights_by_settings:
             folder = tmp_path_factory.mktemp("alone")
-            trainer = build(
-                toy_model, folder, trainer=ScriptedTrainer, dtype=torch.float32, **settings
+            trainer = build_rapid_trainer(
+                toy_model, folder, trainer_class=ScriptedTrainer, dtype=torch.float32, **settings
             )
-            start = weights(trainer)
+            start = get_weights(trainer)
             trainer.train()
-            known[key] = weights(trainer), start
-        return known[key]
+            weights_by_settings[key] = get_weights(trainer), start
+        return weights_by_settings[key]
 
-    return of
+    return get_weights_after_and_before
 
 
-def test_a_shorter_batch_is_padded_on_its_own_side():
+def test_gathered_batch_is_padded_to_longest():
     def pad(value, dim, pad_index, pad_first):
-        """As where another process has four tokens."""
+        """Pad as if another process had four tokens."""
         missing = 4 - value.size(dim)
         sides = (missing, 0) if pad_first else (0, missing)
         return torch.nn.functional.pad(value, sides, value=pad_index)
 
-    others = SimpleNamespace(pad_across_processes=pad, gather=lambda value: value)
+    accelerator = SimpleNamespace(pad_across_processes=pad, gather=lambda value: value)
     batch = {"prompt_ids": [[5, 6]], "completion_ids": [[7, 8]], "completion_mask": [[1, 1]]}
     batch = {name: torch.tensor(value) for name, value in batch.items()}
     batch[RATIO] = torch.tensor([[0.5, 0.5]])
-    found = gather_batch(batch, others, pad_id=9)
-    assert {name: value.tolist() for name, value in found.items()} == {
+    gathered = gather_batch(batch, accelerator, pad_id=9)
+    assert {name: value.tolist() for name, value in gathered.items()} == {
         "prompt_ids": [[9, 9, 5, 6]],
         "completion_ids": [[7, 8, 9, 9]],
         "completion_mask": [[1, 1, 0, 0]],
@@ -190,44 +208,52 @@ def test_a_shorter_batch_is_padded_on_its_own_side():
     }
 
 
-def check_learned(processes: list[dict], name: str, alone) -> None:
-    """Each has the weights of one process, and has run as many micro-batches in every step."""
+def check_same_learning(processes: list[dict], name: str, train_alone) -> None:
+    """All processes end with one process's weights, and run equally many micro-batches a step."""
     counts = []
     for process in processes:
         result = process[name]
         assert result["processes"] == len(processes)
-        assert_learned_alike(result["weights"], *alone(name))
+        assert_same_learning(result["weights"], *train_alone(name))
         assert result["log"][0]["rapid/run"] <= 1 + 1e-6
         counts.append([len(rows) for rows in result["rows"]])
     assert all(count == counts[0] for count in counts)
     if name.endswith("plain"):
         assert all(row["rapid/run"] == pytest.approx(1) for row in processes[0][name]["log"])
-    if name in SHARDED:  # a group is run by all
-        rows = {n for process in processes for rows in process[name]["rows"] for n in rows if n}
+    if name in SHARDED:  # all processes run each group
+        rows = {
+            row_count
+            for process in processes
+            for rows in process[name]["rows"]
+            for row_count in rows
+            if row_count
+        }
         assert rows == {SHARDED[name]["n_step"] // len(processes) or 1}
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_two_processes_learn_what_one_learns(both, alone, name):
-    check_learned(both, name, alone)
+def test_two_processes_learn_same_as_one(two_processes, train_alone, name):
+    check_same_learning(two_processes, name, train_alone)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHARDED)
-def test_four_processes_learn_what_one_learns(four, alone, name):
-    check_learned(four, name, alone)
+def test_four_processes_learn_same_as_one(four_processes, train_alone, name):
+    check_same_learning(four_processes, name, train_alone)
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_what_two_processes_log_of_small_micro_batches_is_what_one_logs(
-    both, toy_model, tmp_path, name
+def test_two_processes_log_same_as_one_with_small_micro_batches(
+    two_processes, toy_model, tmp_path, name
 ):
-    """Losses, and metrics of importance weights: of the rows that other processes run too."""
-    settings = SMALL[name] | PLAIN | {"micro_batch_size": 16}
-    trainer = build(toy_model, tmp_path, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
+    """Losses and metrics of importance weights include the rows of other processes."""
+    settings = SMALL[name] | NO_SAVINGS | {"micro_batch_size": 16}
+    trainer = build_rapid_trainer(
+        toy_model, tmp_path, trainer_class=ScriptedTrainer, dtype=torch.float32, **settings
+    )
     trainer.train()
     for row, expected in zip(
-        both[0][name]["log"],
+        two_processes[0][name]["log"],
         [row for row in trainer.state.log_history if "rapid/run" in row],
         strict=True,
     ):
@@ -236,51 +262,46 @@ def test_what_two_processes_log_of_small_micro_batches_is_what_one_logs(
                 assert row[key] == pytest.approx(expected[key], rel=1e-3, abs=2e-4), key
 
 
-def test_groups_without_signal_were_replaced(both):
-    assert sum(process["sharded-dapo"]["completions"] for process in both) > 9 * 4
+def test_groups_without_signal_are_replaced(two_processes):
+    assert sum(process["sharded-dapo"]["completions"] for process in two_processes) > 9 * 4
 
 
-def check_sampled(processes: list[dict]):
-    runs = [process["sampled"] for process in processes]
-    assert all(torch.equal(run["weights"], runs[0]["weights"]) for run in runs)
-    assert sum(run["completions"] for run in runs) == 9 * 4
-    assert max(row["rapid/sampler_mismatch"] for row in runs[0]["log"][::3]) < ROUNDING
+def check_sampled_groups(processes: list[dict]):
+    results = [process["sampled"] for process in processes]
+    assert all(torch.equal(result["weights"], results[0]["weights"]) for result in results)
+    assert sum(result["completions"] for result in results) == 9 * 4
+    assert max(row["rapid/sampler_mismatch"] for row in results[0]["log"][::3]) < ROUNDING
 
 
-def test_two_sample_a_sharded_group_from_their_policy(both):
-    check_sampled(both)
+def test_two_processes_sample_sharded_groups_from_policy(two_processes):
+    check_sampled_groups(two_processes)
 
 
 @pytest.mark.slow
-def test_four_sample_a_sharded_group_from_their_policy(four):
-    check_sampled(four)
+def test_four_processes_sample_sharded_groups_from_policy(four_processes):
+    check_sampled_groups(four_processes)
 
 
-def test_two_processes_resume_a_run_exactly(both):
-    for process in both:
+def test_two_processes_resume_exactly(two_processes):
+    for process in two_processes:
         saved, resumed = process["saved"], process["resumed"]
         assert torch.equal(resumed["weights"], saved["weights"])
         assert resumed["completions"] == saved["completions"]
-        for found, expected in zip(resumed["log"], saved["log"], strict=True):
-            times = {"step_time": None}
-            assert found | times == expected | times
+        for row, expected_row in zip(resumed["log"], saved["log"], strict=True):
+            without_time = {"step_time": None}
+            assert row | without_time == expected_row | without_time
 
 
-def train_with_a_forgetful_process(model, folder) -> None:
-    """Train in one of two processes, the second of which samples without each prompt's start.
+def train_with_wrong_sampler(model, folder) -> None:
+    """Train in two processes, of which the second ignores the first half of each prompt.
 
-    The error that stopped it is written into the folder.
+    Each writes the error that stopped it into the folder.
     """
-    trainer = build(model, folder, "pg", dtype=torch.float32)
+    trainer = build_rapid_trainer(model, folder, "pg", dtype=torch.float32)
     process = trainer.accelerator.process_index
 
-    def prefill_last_half(model, ids, mask, cache):
-        mask = mask.clone()
-        mask[:, : ids.size(1) // 2] = 0
-        return prefill_prompts(model, ids, mask, cache)
-
     if process == 1:
-        generation.prefill_prompts = prefill_last_half
+        generation.prefill_prompts = prefill_second_half
     with torch.no_grad():
         for name, weight in trainer.model.named_parameters():
             weight.mul_(10 if "_proj" in name else 1)  # so that a prompt matters
@@ -289,33 +310,37 @@ def train_with_a_forgetful_process(model, folder) -> None:
     (folder / f"{process}.txt").write_text(str(error.value))
 
 
-def test_a_sampler_that_is_not_the_policy_in_one_process_stops_both(toy_model, tmp_path):
-    fork_processes(2, train_with_a_forgetful_process, toy_model, tmp_path)
+def test_wrong_sampler_in_one_process_stops_both(toy_model, tmp_path):
+    fork_processes(2, train_with_wrong_sampler, toy_model, tmp_path)
     first, second = ((tmp_path / f"{process}.txt").read_text() for process in range(2))
     assert first == second
     assert first.startswith("step 1: completions are not sampled from the policy")
 
 
 @pytest.mark.parametrize("name", EVALUATED)
-def test_processes_that_shard_groups_evaluate_what_one_does(both, toy_model, tmp_path, name):
+def test_processes_with_sharded_groups_evaluate_same_as_one(
+    two_processes, toy_model, tmp_path, name
+):
     settings = {key: value for key, value in EVALUATED[name].items() if key != "evaluated"}
     settings["per_device_eval_batch_size"] *= 2
-    alone = run(toy_model, tmp_path, trainer=ScriptedTrainer, dtype=torch.float32, **settings)
-    expected = alone.evaluate(alone.train_dataset.select(range(EVALUATED[name]["evaluated"])))
+    single = train_rapid(
+        toy_model, tmp_path, trainer_class=ScriptedTrainer, dtype=torch.float32, **settings
+    )
+    expected = single.evaluate(single.train_dataset.select(range(EVALUATED[name]["evaluated"])))
     assert expected["eval_reward_std"] > 0
-    for process in both:
-        found = process[name]["evaluation"]
-        assert found.keys() == expected.keys()
+    for process in two_processes:
+        metrics = process[name]["evaluation"]
+        assert metrics.keys() == expected.keys()
         for key, value in expected.items():
             if "runtime" not in key and "per_second" not in key:
-                assert found[key] == pytest.approx(value, rel=ROUNDING, abs=ROUNDING), key
+                assert metrics[key] == pytest.approx(value, rel=ROUNDING, abs=ROUNDING), key
 
 
 @pytest.mark.parametrize("objective", ["rapid", "dapo"])
-def test_work_is_balanced_when_groups_are_skipped(both, objective):
-    """Of the groups that are left, no process runs more than one more than the other."""
+def test_work_is_balanced_with_skipped_groups(two_processes, objective):
+    """The numbers of groups that two processes run differ by at most one."""
     first, second = (
-        [sum(rows) for rows in process[f"{objective}-saved"]["rows"]] for process in both
+        [sum(rows) for rows in process[f"{objective}-saved"]["rows"]] for process in two_processes
     )
     assert sum(first) + sum(second) < 8 * 16  # something was skipped
     assert max(abs(a - b) for a, b in zip(first, second, strict=True)) <= 4

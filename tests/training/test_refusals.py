@@ -1,4 +1,4 @@
-"""What nothing can be learned from is refused, and the error says which it was."""
+"""Unusable arguments, samples, rewards and weights are refused with an error that names them."""
 
 import math
 from contextlib import nullcontext
@@ -22,56 +22,56 @@ from rapid.training.refusals import (
 
 ROWS = Dataset.from_list([{"prompt": "a"}])
 STREAM = ROWS.to_iterable_dataset()
-NONE, LORA = (SimpleNamespace(peft_type=kind) for kind in (PeftType.XLORA, PeftType.LORA))
+XLORA, LORA = (SimpleNamespace(peft_type=kind) for kind in (PeftType.XLORA, PeftType.LORA))
 
 
-def refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -> list[str]:
-    usual = {"grading_workers": 0, "optim": "sgd", "dynamic_sampling_rounds": 1}
-    given = {"train_dataset": dataset, "model": model, "peft_config": adapter}
-    given["environment_factory"] = environment
-    return [*find_refused_arguments(SimpleNamespace(**usual | args), given)]
+def list_refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -> list[str]:
+    defaults = {"grading_workers": 0, "optim": "sgd", "dynamic_sampling_rounds": 1}
+    arguments = {"train_dataset": dataset, "model": model, "peft_config": adapter}
+    arguments["environment_factory"] = environment
+    return [*find_refused_arguments(SimpleNamespace(**defaults | args), arguments)]
 
 
-def test_what_can_be_trained_on_is_taken():
-    assert refusals() == refusals(None) == refusals(adapter=LORA) == []
-    assert refusals(adapter={"r": 8}) == []  # that this is no adapter TRL says
-    assert refusals(grading_workers=2) == refusals(environment=list) == []
-    assert refusals(dynamic_sampling_rounds=2) == refusals(STREAM) == []
+def test_supported_arguments_are_accepted():
+    assert list_refusals() == list_refusals(None) == list_refusals(adapter=LORA) == []
+    assert list_refusals(adapter={"r": 8}) == []  # TRL reports that this is no adapter
+    assert list_refusals(grading_workers=2) == list_refusals(environment=list) == []
+    assert list_refusals(dynamic_sampling_rounds=2) == list_refusals(STREAM) == []
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "reason"),
     [
-        ({"dataset": ROWS.add_column("image", [0])}, "leave images out"),
+        ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
-        ({"optim": "adalomo"}, "steps in every backward pass"),
-        ({"adapter": NONE}, "XLORA: with this adapter"),
+        ({"optim": "adalomo"}, "changes weights in every backward pass"),
+        ({"adapter": XLORA}, "XLORA: with this adapter"),
         (
-            {"model": SimpleNamespace(peft_config={"given": LORA, "other": NONE})},
+            {"model": SimpleNamespace(peft_config={"first": LORA, "second": XLORA})},
             "XLORA: with this",
         ),
-        ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "make the stream a Dataset"),
+        ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "use a Dataset in place of the stream"),
     ],
 )
-def test_what_the_trainer_cannot_do_is_refused(given, says):
-    (message,) = refusals(**given)
-    assert says in message
+def test_unsupported_arguments_are_refused(arguments, reason):
+    (message,) = list_refusals(**arguments)
+    assert reason in message
 
 
-def test_an_error_says_what_was_being_done():
+def test_note_is_added_to_error():
     with pytest.raises(KeyError) as error, note_on_error("at step 3"):
         raise KeyError
     assert error.value.__notes__ == ["at step 3"]
 
 
-def test_a_sample_is_told_in_short_with_escapes():
+def test_sample_is_described_briefly_and_escaped():
     assert describe_sample("a\x1b") == r"the prompt 'a\x1b'"
     assert describe_sample("a", "b" * 100).startswith("the completion 'bbb")
     assert describe_sample("a", "b" * 100).endswith("bbb' of the prompt 'a'")
     assert len(describe_sample("a", "b" * 100)) < 120
 
 
-def test_a_prompt_has_a_token_and_leaves_room_for_another():
+def test_empty_and_too_long_prompts_are_refused():
     config = SimpleNamespace(max_position_embeddings=4)
     refuse_prompts(["a", "bcd"], [[1], [1, 2, 3]], config)
     refuse_prompts(["a"], [[1] * 9], SimpleNamespace())
@@ -80,7 +80,7 @@ def test_a_prompt_has_a_token_and_leaves_room_for_another():
             refuse_prompts(["a", "b"], [[1], ids], config)
 
 
-def test_a_completion_has_a_token():
+def test_completions_without_tokens_are_refused():
     def rollout(prompts, trainer):
         return {"completion_ids": [[1], trainer]}
 
@@ -91,48 +91,52 @@ def test_a_completion_has_a_token():
 
 
 @pytest.mark.parametrize(
-    ("row", "whose"), [(2, "the completion 'x' of the prompt 'a'"), (3, "'y' of the prompt 'b'")]
+    ("row", "sample"), [(2, "the completion 'x' of the prompt 'a'"), (3, "'y' of the prompt 'b'")]
 )
-def test_an_infinite_reward_is_told_with_its_sample(row, whose):
+def test_infinite_reward_is_refused_with_its_sample(row, sample):
     rewards = torch.tensor([[1.0, math.nan], [1e18, 0]]).repeat(3, 1)
     refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
     rewards[row, 1] = -math.inf
-    with pytest.raises(ValueError, match=f"g gave the reward -inf to .*{whose}: rewards are"):
+    with pytest.raises(
+        ValueError, match=f"g gave the reward -inf to .*{sample}: a reward has to be"
+    ):
         refuse_rewards(rewards, ["f", "g"], 2, ["a", "b"], ["x", "y"])
-    rewards[0, 0] = 1e20  # whose square is
+    rewards[0, 0] = 1e20  # its square is infinite in float32
     for first in (2, 1):
         with pytest.raises(ValueError, match=r"f gave .* to another process's sample"):
             refuse_rewards(rewards, ["f", "g"], first, ["a", "b"], ["x", "y"])
 
 
-class Weights(torch.nn.Module):
-    """A small tensor and a large one; a third that is not learned."""
+class ThreeTensors(torch.nn.Module):
+    """A model with a small, a large and a frozen tensor, which may have special values."""
 
-    def __init__(self, **spoilt):
+    def __init__(self, **values):
         super().__init__()
         for name, size in {"large": 5, "small": 2, "frozen": 1}.items():
-            value = torch.full((size,), spoilt.get(name, 1.0))
+            value = torch.full((size,), values.get(name, 1.0))
             setattr(self, name, torch.nn.Parameter(value, requires_grad=name != "frozen"))
 
 
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("is_last", [False, True])
 @pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_all_weights_are_looked_at_in_the_end_and_before_the_smallest_tensor(last, value):
+def test_smallest_tensor_is_checked_each_step_and_all_at_the_end(is_last, value):
     args = SimpleNamespace(learning_rate=0.1, max_grad_norm=1.0)
-    given = args, SimpleNamespace(global_step=3), SimpleNamespace(should_training_stop=last)
+    state, control = SimpleNamespace(global_step=3), SimpleNamespace(should_training_stop=is_last)
     callback, refusal = FiniteWeights(), pytest.raises(FloatingPointError, match="step 3: weights")
-    callback.on_step_end(*given, model=Weights(frozen=value))
+    callback.on_step_end(args, state, control, model=ThreeTensors(frozen=value))
     with refusal:
-        callback.on_step_end(*given, model=Weights(small=value))
-    with refusal if last else nullcontext():
-        callback.on_step_end(*given, model=Weights(large=value))
+        callback.on_step_end(args, state, control, model=ThreeTensors(small=value))
+    with refusal if is_last else nullcontext():
+        callback.on_step_end(args, state, control, model=ThreeTensors(large=value))
 
 
-def test_a_run_without_a_step_is_refused_if_it_was_to_have_one():
-    def end(most, steps):
-        FiniteWeights().on_train_end(None, SimpleNamespace(max_steps=most, global_step=steps), None)
+def test_run_without_any_step_is_refused():
+    def end_training(max_steps, steps):
+        FiniteWeights().on_train_end(
+            None, SimpleNamespace(max_steps=max_steps, global_step=steps), None
+        )
 
-    for most, steps in ((0, 0), (1, 1), (5, 2)):
-        end(most, steps)
-    with pytest.raises(ValueError, match=r"there was no step: .* no samples, or fewer"):
-        end(1, 0)
+    for max_steps, steps in ((0, 0), (1, 1), (5, 2)):
+        end_training(max_steps, steps)
+    with pytest.raises(ValueError, match=r"no step was taken: .* has fewer samples"):
+        end_training(1, 0)

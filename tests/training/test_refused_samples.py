@@ -1,4 +1,4 @@
-"""A run ends at what it cannot learn from, and says of which sample that is."""
+"""A run ends at an unusable reward, prompt or completion, and the error names the sample."""
 
 import math
 
@@ -13,28 +13,30 @@ from rapid import RapidTrainer
 SIZES = {"H": 2, "n_step": 8, "micro_batch_size": 4}
 
 
-def test_a_reward_whose_square_is_infinite_is_refused(train, toy_model):
-    asked = []
+def test_reward_with_infinite_square_is_refused(train, toy_model):
+    graded_prompts = []
 
     def reward(prompts, **_):
-        asked.extend(prompts)
+        graded_prompts.extend(prompts)
         return [1e30 if row == 5 else 0.0 for row in range(len(prompts))]
 
-    with pytest.raises(ValueError, match=r"reward gave the reward 1\S*e\+30 to the compl") as end:
+    with pytest.raises(ValueError, match=r"reward gave the reward 1\S*e\+30 to the compl") as error:
         train(RapidTrainer, str(toy_model), reward, **SIZES)
-    assert asked[5] != asked[0]
-    assert f" of the prompt {asked[5]!r}: rewards are numbers below 1e19" in str(end.value)
-    place = f"at step 1, with 16 completions, the first of the prompt {asked[0]!r}"
-    assert end.value.__notes__ == [place]
+    assert graded_prompts[5] != graded_prompts[0]
+    assert f" of the prompt {graded_prompts[5]!r}: a reward has to be a number below 1e19" in str(
+        error.value
+    )
+    place = f"at step 1, with 16 completions, the first of the prompt {graded_prompts[0]!r}"
+    assert error.value.__notes__ == [place]
 
 
-def test_a_prompt_without_tokens_is_refused(train, toy_model):
-    given = {"train_dataset": Dataset.from_list([{"prompt": ""}] * 8)}
+def test_prompt_without_tokens_is_refused(train, toy_model):
+    arguments = {"train_dataset": Dataset.from_list([{"prompt": ""}] * 8)}
     with pytest.raises(ValueError, match="the prompt '' has 0 tokens"):
-        train(RapidTrainer, str(toy_model), arguments=given, **SIZES)
+        train(RapidTrainer, str(toy_model), arguments=arguments, **SIZES)
 
 
-def test_a_completion_without_tokens_is_refused(train, toy_model, monkeypatch):
+def test_completion_without_tokens_is_refused(train, toy_model, monkeypatch):
     def sample(self, prompt_ids, *_):
         return [[5]] * (len(prompt_ids) - 1) + [[]], None
 
@@ -43,11 +45,11 @@ def test_a_completion_without_tokens_is_refused(train, toy_model, monkeypatch):
         train(RapidTrainer, str(toy_model), **SIZES)
 
 
-class Breaks(TrainerCallback):
+class NanWeights(TrainerCallback):
     def on_optimizer_step(self, args, state, control, model, **_):
         min(model.parameters(), key=Tensor.numel).data.fill_(math.nan)
 
 
-def test_weights_that_are_no_numbers_end_the_run(train, toy_model):
+def test_nan_weights_end_the_run(train, toy_model):
     with pytest.raises(FloatingPointError, match="step 1: weights have become infinite or NaN"):
-        train(RapidTrainer, str(toy_model), arguments={"callbacks": [Breaks()]}, **SIZES)
+        train(RapidTrainer, str(toy_model), arguments={"callbacks": [NanWeights()]}, **SIZES)

@@ -1,4 +1,4 @@
-"""A sampler that is not the policy stops training at once, and rounding never does."""
+"""The sampler check stops training if completions are not the policy's, but not for rounding."""
 
 from types import SimpleNamespace
 
@@ -9,48 +9,47 @@ from transformers import AutoModelForCausalLM, GPT2Config
 
 from rapid import RapidTrainer
 from rapid.training import generation, sampler_check
-from rapid.training.caches import prefill_prompts
 from rapid.training.sampler_check import (
-    EXACT,
-    ROUNDED,
+    EXACT_BOUND,
+    ROUNDED_BOUND,
     compare_logps,
     mismatch_bound,
     select_evenly,
 )
-from tests.training.conformance.adapters import config_of
-from tests.training.conformance.families import untrained
-from tests.training.loops import build, logged, run, weights
+from tests.training.conformance.adapters import build_adapter_config
+from tests.training.conformance.families import build_untrained
+from tests.training.loops import (
+    build_rapid_trainer,
+    get_weights,
+    logged_values,
+    prefill_second_half,
+    train_rapid,
+)
 
 SIZES = {"n_step": 6, "H": 1, "num_generations": 3}
 NOT_THE_POLICY = r"step 1: completions are not sampled from the policy.* tokens differ by .* nats"
 
 
 @pytest.fixture
-def forgetful(monkeypatch):
-    """A decoder that does not look at the first half of each prompt."""
-
-    def forget(model, ids, mask, cache):
-        half = mask.clone()
-        half[:, : ids.size(1) // 2] = 0
-        return prefill_prompts(model, ids, half, cache)
-
-    monkeypatch.setattr(generation, "prefill_prompts", forget)
+def wrong_sampler(monkeypatch):
+    """A decoder that ignores the first half of each prompt."""
+    monkeypatch.setattr(generation, "prefill_prompts", prefill_second_half)
 
 
 @pytest.mark.parametrize("settings", [{}, {"H": 2}, {"temperature": 0.7}, {"top_p": 0.9}], ids=str)
-def test_a_sampler_that_ignores_part_of_a_prompt_is_stopped(train, forgetful, settings):
+def test_sampler_that_ignores_part_of_prompt_is_stopped(train, wrong_sampler, settings):
     torch.manual_seed(0)
-    model = untrained("Llama")
+    model = build_untrained("Llama")
     with torch.no_grad():
         model.lm_head.weight.mul_(30)
-    with pytest.raises(RuntimeError, match=NOT_THE_POLICY) as stopped:
+    with pytest.raises(RuntimeError, match=NOT_THE_POLICY) as error:
         train(RapidTrainer, model, **SIZES | settings)
     for text in ("between generate and", f"transformers {sampler_check.version('transformers')}"):
-        assert text in str(stopped.value)
+        assert text in str(error.value)
 
 
-def test_a_model_whose_generate_forgets_virtual_tokens_is_stopped(train, toy_model, monkeypatch):
-    """As PEFT 0.21 does with transformers 5.24, where `generate` keeps a cache."""
+def test_model_that_generates_without_virtual_tokens_is_stopped(train, toy_model, monkeypatch):
+    """PEFT 0.21 does so with transformers 5.24, whose `generate` keeps a cache."""
     monkeypatch.setattr(
         peft.PeftModelForCausalLM,
         "prepare_inputs_for_generation",
@@ -58,37 +57,37 @@ def test_a_model_whose_generate_forgets_virtual_tokens_is_stopped(train, toy_mod
             *args, **kwargs
         ),
     )
-    model = untrained("Llama")
+    model = build_untrained("Llama")
     with torch.no_grad():
         model.lm_head.weight.mul_(30)
-    adapter = {"peft_config": config_of("prompt", toy_model)}
+    adapter = {"peft_config": build_adapter_config("prompt", toy_model)}
     with pytest.raises(RuntimeError, match=NOT_THE_POLICY):
         train(RapidTrainer, model, arguments=adapter, **SIZES)
 
 
-def test_a_difference_that_is_meant_is_let_through(train, forgetful):
-    train(RapidTrainer, untrained("Llama"), max_sampler_mismatch=1e9, **SIZES)
+def test_mismatch_below_configured_bound_is_allowed(train, wrong_sampler):
+    train(RapidTrainer, build_untrained("Llama"), max_sampler_mismatch=1e9, **SIZES)
 
 
-def test_a_resumed_run_is_checked_again(toy_model, tmp_path, monkeypatch):
+def test_resumed_run_is_checked_again(toy_model, tmp_path, monkeypatch):
     settings = {"dtype": torch.float32, "save_strategy": "steps", "save_steps": 1, "max_steps": 2}
-    run(toy_model, tmp_path, "pg", **settings)
+    train_rapid(toy_model, tmp_path, "pg", **settings)
     monkeypatch.setattr(sampler_check, "mismatch_bound", lambda trainer: -1.0)
     with pytest.raises(RuntimeError, match="step 2: completions are not sampled"):
-        trainer = build(toy_model, tmp_path, "pg", **settings)
+        trainer = build_rapid_trainer(toy_model, tmp_path, "pg", **settings)
         trainer.train(str(tmp_path / "checkpoint-1"))
 
 
 @pytest.mark.parametrize("objective", ["rapid", "pg", "trl"])
-def test_the_check_changes_nothing_of_a_run(toy_model, tmp_path, monkeypatch, objective):
+def test_check_does_not_change_the_run(toy_model, tmp_path, monkeypatch, objective):
     settings = {"dtype": torch.float32, "max_steps": 2}
-    checked = run(toy_model, tmp_path, objective, **settings)
+    checked = train_rapid(toy_model, tmp_path, objective, **settings)
     assert not checked._sampler_check.due
     monkeypatch.setattr(sampler_check.SamplerCheck, "run", lambda *_: None)
     monkeypatch.setattr(sampler_check.SamplerCheck, "collect", lambda *_: None)
-    unchecked = run(toy_model, tmp_path, objective, **settings)
-    assert torch.equal(weights(checked), weights(unchecked))
-    assert logged(checked, "loss") == logged(unchecked, "loss")
+    unchecked = train_rapid(toy_model, tmp_path, objective, **settings)
+    assert torch.equal(get_weights(checked), get_weights(unchecked))
+    assert logged_values(checked, "loss") == logged_values(unchecked, "loss")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +104,11 @@ def test_the_check_changes_nothing_of_a_run(toy_model, tmp_path, monkeypatch, ob
     ],
     ids=str,
 )
-def test_settings_of_sampling_are_no_mismatch(train, settings):
-    train(RapidTrainer, untrained("Llama"), **SIZES | settings)
+def test_sampling_settings_are_no_mismatch(train, settings):
+    train(RapidTrainer, build_untrained("Llama"), **SIZES | settings)
 
 
-def test_dropout_that_was_asked_for_is_no_mismatch(train, toy_model):
+def test_enabled_dropout_is_no_mismatch(train, toy_model):
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "resid_pdrop": 0.9}
     vocabulary = AutoModelForCausalLM.from_pretrained(toy_model).config.vocab_size
     config = GPT2Config(vocab_size=vocabulary, pad_token_id=0, **sizes)
@@ -117,13 +116,13 @@ def test_dropout_that_was_asked_for_is_no_mismatch(train, toy_model):
     train(RapidTrainer, model, objective="trl", disable_dropout=False, **SIZES)
 
 
-def test_rows_are_taken_at_even_distances():
+def test_rows_are_selected_evenly():
     assert select_evenly(3, 8).tolist() == [0, 1, 2]
     assert select_evenly(8, 4).tolist() == [0, 2, 4, 6]
     assert select_evenly(7, 3).tolist() == [0, 2, 4]
 
 
-def test_only_numbers_at_tokens_are_compared():
+def test_padding_and_nan_are_not_compared():
     sampled = torch.tensor([[-1.0, -2.0, torch.nan], [-1.0, -9.0, -9.0]])
     scored = torch.tensor([[-1.5, -2.0, -7.0], [-1.25, -1.0, -1.0]])
     mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
@@ -132,23 +131,23 @@ def test_only_numbers_at_tokens_are_compared():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "given", "bound"),
+    ("dtype", "settings", "bound"),
     [
-        (torch.float32, {}, EXACT),
-        (torch.float32, {"temperature": 2.0}, EXACT),
-        (torch.float32, {"temperature": 0.25}, 4 * EXACT),
-        (torch.float32, {"bf16": True}, ROUNDED),
-        (torch.bfloat16, {}, ROUNDED),
-        (torch.float32, {"quantised": True}, ROUNDED),
+        (torch.float32, {}, EXACT_BOUND),
+        (torch.float32, {"temperature": 2.0}, EXACT_BOUND),
+        (torch.float32, {"temperature": 0.25}, 4 * EXACT_BOUND),
+        (torch.float32, {"bf16": True}, ROUNDED_BOUND),
+        (torch.bfloat16, {}, ROUNDED_BOUND),
+        (torch.float32, {"quantised": True}, ROUNDED_BOUND),
         (torch.bfloat16, {"max_sampler_mismatch": 7.0}, 7.0),
     ],
 )
-def test_the_bound_is_that_of_the_precision(dtype, given, bound):
-    settings = {"bf16": False, "fp16": False, "max_sampler_mismatch": None} | given
+def test_bound_depends_on_precision(dtype, settings, bound):
+    args = {"bf16": False, "fp16": False, "max_sampler_mismatch": None} | settings
     trainer = SimpleNamespace(
-        model=SimpleNamespace(dtype=dtype, is_quantized=given.get("quantised", False)),
-        args=SimpleNamespace(**settings),
-        temperature=given.get("temperature", 1.0),
+        model=SimpleNamespace(dtype=dtype, is_quantized=settings.get("quantised", False)),
+        args=SimpleNamespace(**args),
+        temperature=settings.get("temperature", 1.0),
         use_vllm=False,
     )
     assert mismatch_bound(trainer) == bound

@@ -1,4 +1,4 @@
-"""No saving changes what is learned: the parameters after 8 optimizer steps are the plain loop's."""
+"""Savings do not change training: weights after 8 steps are those of the plain loop."""
 
 from itertools import pairwise
 
@@ -6,63 +6,63 @@ import torch
 
 from rapid.training.clock import PhaseClock
 from tests.training.loops import (
-    ALL,
-    PLAIN,
+    ALL_SAVINGS,
+    NO_SAVINGS,
     SAVINGS,
-    assert_learned_alike,
-    build,
-    run,
-    untrained,
-    weights,
+    assert_same_training,
+    build_rapid_trainer,
+    train_rapid,
 )
 
 
-def test_all_savings_learn_what_the_plain_loop_learns(toy_model, tmp_path):
-    """Of what is sampled; of what is scripted, test_ungraded.py holds each against an oracle."""
-    plain = run(toy_model, tmp_path, "rapid", **PLAIN)
-    saved = run(toy_model, tmp_path, "rapid", **ALL)
+def test_all_savings_learn_same_as_plain_loop(toy_model, tmp_path):
+    """Completions are sampled; test_ungraded.py compares scripted ones with an oracle."""
+    plain = train_rapid(toy_model, tmp_path, "rapid", **NO_SAVINGS)
+    saved = train_rapid(toy_model, tmp_path, "rapid", **ALL_SAVINGS)
     assert saved.state.global_step == 8
-    assert_learned_alike(weights(saved), weights(plain), untrained(toy_model))
+    assert_same_training(saved, plain, toy_model)
 
 
-def tokens_run(trainer_model) -> list[int]:
-    """Collects the size of the inputs of each forward pass with gradient."""
+def record_input_sizes(model) -> list[int]:
+    """Return a list that collects the size of the inputs of each forward pass with gradient."""
     sizes: list[int] = []
 
-    def count(module, args, kwargs):
+    def record_size(module, args, kwargs):
         if torch.is_grad_enabled():
             sizes.append(kwargs["input_ids"].numel())
 
-    trainer_model.register_forward_pre_hook(count, with_kwargs=True)
+    model.register_forward_pre_hook(record_size, with_kwargs=True)
     return sizes
 
 
-def test_the_reference_runs_what_the_policy_learns_from(toy_model, tmp_path):
-    trainer, referred = build(toy_model, tmp_path, "grpo", **ALL), []
-    trainer.clock = PhaseClock(lambda: len(referred))  # each of its forward passes takes a second
-    run = tokens_run(trainer.model.model)
+def test_reference_runs_only_micro_batches_of_policy(toy_model, tmp_path):
+    trainer, reference_tokens = build_rapid_trainer(toy_model, tmp_path, "grpo", **ALL_SAVINGS), []
+    # Each forward pass of the reference takes a second of this clock.
+    trainer.clock = PhaseClock(lambda: len(reference_tokens))
+    policy_tokens = record_input_sizes(trainer.model.model)
     trainer.ref_model.model.register_forward_pre_hook(
-        lambda module, args, kwargs: referred.append(kwargs["input_ids"].numel()), with_kwargs=True
+        lambda module, args, kwargs: reference_tokens.append(kwargs["input_ids"].numel()),
+        with_kwargs=True,
     )
     trainer.train()
-    assert run and sorted(referred) == sorted(run)
+    assert policy_tokens and sorted(reference_tokens) == sorted(policy_tokens)
     seconds = {name: value for name, value in trainer.clock.seconds.items() if value}
-    assert seconds == {"backpropagation": len(referred)}
+    assert seconds == {"backpropagation": len(reference_tokens)}
 
 
-def test_savings_save_tokens(toy_model, tmp_path):
-    settings, sizes = {**PLAIN, "max_steps": 4}, []
+def test_each_saving_reduces_tokens(toy_model, tmp_path):
+    settings, sizes = {**NO_SAVINGS, "max_steps": 4}, []
     for saving in ({}, *map(SAVINGS.get, ("skip_zero_groups", "pack", "share_prefill"))):
         settings |= saving
-        trainer = build(toy_model, tmp_path, "rapid", **settings)
-        run = tokens_run(trainer.model.model)
+        trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
+        tokens = record_input_sizes(trainer.model.model)
         trainer.train()
-        sizes.append(sum(run))
-    assert all(more < 0.9 * fewer for fewer, more in pairwise(sizes))
+        sizes.append(sum(tokens))
+    assert all(size < 0.9 * previous for previous, size in pairwise(sizes))
 
 
-def test_a_step_without_anything_to_learn_from_still_moves_the_momentum(toy_model, tmp_path):
-    """Groups are all right or all wrong in turn: what is skipped must not stop Adam."""
+def test_step_with_all_groups_skipped_applies_momentum(toy_model, tmp_path):
+    """Groups have equal rewards now and then; skipping all of a step must not stop Adam."""
 
     def reward(prompts, completions, **_):
         return [
@@ -71,10 +71,12 @@ def test_a_step_without_anything_to_learn_from_still_moves_the_momentum(toy_mode
         ]
 
     small = {"optim": "adamw_torch", "learning_rate": 1e-4, "n_step": 4, "micro_batch_size": 4}
-    kept, skipped = (
-        run(toy_model, tmp_path, "rapid", reward, **PLAIN | small | {"skip_zero_groups": skip})
+    not_skipped, skipped = (
+        train_rapid(
+            toy_model, tmp_path, "rapid", reward, **NO_SAVINGS | small | {"skip_zero_groups": skip}
+        )
         for skip in (False, True)
     )
-    share = [row["rapid/run"] for row in skipped.state.log_history if "rapid/run" in row]
-    assert 0 in share[1:] and max(share) == 1
-    assert_learned_alike(weights(skipped), weights(kept), untrained(toy_model))
+    shares = [row["rapid/run"] for row in skipped.state.log_history if "rapid/run" in row]
+    assert 0 in shares[1:] and max(shares) == 1
+    assert_same_training(skipped, not_skipped, toy_model)

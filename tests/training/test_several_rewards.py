@@ -1,4 +1,4 @@
-"""Several reward functions: their names, the sum that decides, and the first, the accuracy."""
+"""Several reward functions: names, the weighted sum that decides, and the first as accuracy."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -9,12 +9,12 @@ import pytest
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.recorder import StepRecorder
 from rapid.training.rewards import distinct_names
-from tests.training.loops import COMMON, logged, make
+from tests.training.loops import COMMON, logged_values, make_trainer
 
 SIZES = {"max_completion_length": 6, "max_steps": 1, "learning_rate": 0.05}
 
 
-class Constant:
+class ConstantReward:
     """A reward function whose instances have one name."""
 
     def __init__(self, reward):
@@ -24,24 +24,24 @@ class Constant:
         return [self.reward] * len(completions)
 
 
-def scaled(completions, factor, **_):
+def scaled_reward(completions, factor, **_):
     return [factor] * len(completions)
 
 
-def cycle(*rewards):
-    """A reward function that gives these to the completions of a prompt, in order."""
+def make_cycling_reward(*rewards):
+    """Return a reward function that gives these rewards to a prompt's completions, in order."""
 
-    def cycled(prompts, **_):
-        cycled.prompts.append(len({*prompts}))
+    def cycling_reward(prompts, **_):
+        cycling_reward.prompts.append(len({*prompts}))
         return [rewards[place % len(rewards)] for place in range(len(prompts))]
 
-    cycled.prompts = []
-    return cycled
+    cycling_reward.prompts = []
+    return cycling_reward
 
 
-def train(toy_model, folder, rewards, **settings):
+def train_on_rewards(toy_model, folder, rewards, **settings):
     config = RapidConfig(str(folder), **COMMON | SIZES | {"n_step": 16, "H": 1} | settings)
-    trainer = make(RapidTrainer, config, toy_model, rewards)
+    trainer = make_trainer(RapidTrainer, config, toy_model, rewards)
     trainer.train()
     return trainer
 
@@ -55,7 +55,7 @@ def train(toy_model, folder, rewards, **settings):
         (["a", "a", "a-2"], ["a-1", "a-2-2", "a-2-3"]),
     ],
 )
-def test_reward_functions_of_one_name_get_their_place(names, distinct):
+def test_equal_names_of_reward_functions_get_numbers(names, distinct):
     assert distinct_names(names) == distinct
 
 
@@ -65,24 +65,28 @@ def test_reward_functions_of_one_name_get_their_place(names, distinct):
     [
         (lambda completions, **_: [0.0] * len(completions),
          lambda completions, **_: [0.5] * len(completions), "<lambda>"),
-        (partial(scaled, factor=0.0), partial(scaled, factor=0.5), "scaled"),
-        (Constant(0.0), Constant(0.5), "Constant"),
+        (partial(scaled_reward, factor=0.0), partial(scaled_reward, factor=0.5), "scaled_reward"),
+        (ConstantReward(0.0), ConstantReward(0.5), "ConstantReward"),
     ],
 )  # fmt: skip
-def test_reward_functions_of_one_name_have_a_metric_and_a_column_each(
+def test_reward_functions_with_equal_names_have_own_metrics_and_columns(
     toy_model, tmp_path, zero, half, name, workers
 ):
     settings = {"log_completions": True, "grading_workers": workers}
-    trainer = train(toy_model, tmp_path, [zero, cycle(1.0), half], **settings)
-    expected = {f"{name}-1": 0.0, "cycled": 1.0, f"{name}-3": 0.5}
+    trainer = train_on_rewards(
+        toy_model, tmp_path, [zero, make_cycling_reward(1.0), half], **settings
+    )
+    expected = {f"{name}-1": 0.0, "cycling_reward": 1.0, f"{name}-3": 0.5}
     means = {f"rewards/{name}/mean": value for name, value in expected.items()}
     stds = {f"rewards/{name}/std": 0.0 for name in expected}
-    found = trainer.state.log_history[0]
+    metrics = trainer.state.log_history[0]
     assert {
-        key: value for key, value in found.items() if key.startswith("rewards/")
+        key: value for key, value in metrics.items() if key.startswith("rewards/")
     } == means | stds
     table = pd.read_parquet(tmp_path / "completions")
-    assert {name: {*table[name]} for name in expected} == {n: {v} for n, v in expected.items()}
+    assert {name: {*table[name]} for name in expected} == {
+        name: {value} for name, value in expected.items()
+    }
 
 
 # Dynamic sampling ---------------------------------------------------------------------------------
@@ -92,7 +96,7 @@ EQUAL, UNEQUAL = (1, 1, 1, 1), (0, 1, 0, 1)
 
 
 @pytest.mark.parametrize(
-    ("settings", "functions", "rounds"),
+    ("settings", "reward_cycles", "rounds"),
     [
         ({}, [EQUAL, UNEQUAL], 1),
         ({}, [UNEQUAL, (1, 0, 1, 0)], 3),
@@ -103,43 +107,46 @@ EQUAL, UNEQUAL = (1, 1, 1, 1), (0, 1, 0, 1)
         ({"dynamic_sampling_by": "accuracy"}, [UNEQUAL, (1, 0, 1, 0)], 1),
     ],
 )
-def test_groups_are_resampled_whose_weighted_sums_are_equal(
-    toy_model, tmp_path, settings, functions, rounds
+def test_groups_with_equal_weighted_sums_are_resampled(
+    toy_model, tmp_path, settings, reward_cycles, rounds
 ):
-    rewards = [cycle(*given) for given in functions]
-    trainer = train(toy_model, tmp_path, rewards, **DAPO, **settings)
+    rewards = [make_cycling_reward(*values) for values in reward_cycles]
+    trainer = train_on_rewards(toy_model, tmp_path, rewards, **DAPO, **settings)
     assert rewards[0].prompts == [4] * rounds
-    assert logged(trainer, "rapid/signal") == [float(rounds == 1)]
+    assert logged_values(trainer, "rapid/signal") == [float(rounds == 1)]
     if "dynamic_sampling_by" not in settings:
-        assert bool(logged(trainer, "grad_norm")[0]) == (rounds == 1)
+        assert bool(logged_values(trainer, "grad_norm")[0]) == (rounds == 1)
 
 
-def test_only_groups_with_signal_take_the_place_of_others(toy_model, tmp_path):
-    """The second function tells the completions of every other prompt apart."""
+def test_only_groups_with_signal_replace_others(toy_model, tmp_path):
+    """The second function gives different rewards to completions of every other prompt."""
 
-    def sometimes(prompts, **_):
+    def even_prompt_reward(prompts, **_):
         return [float(prompt[-1] in "02468" and place % 2) for place, prompt in enumerate(prompts)]
 
-    trainer = train(
-        toy_model, tmp_path, [Constant(1.0), sometimes], **DAPO | {"dynamic_sampling_rounds": 20}
+    trainer = train_on_rewards(
+        toy_model,
+        tmp_path,
+        [ConstantReward(1.0), even_prompt_reward],
+        **DAPO | {"dynamic_sampling_rounds": 20},
     )
     assert trainer.completions_sampled > 16
-    assert logged(trainer, "rapid/signal") == [1]
+    assert logged_values(trainer, "rapid/signal") == [1]
 
 
 # Accuracy -----------------------------------------------------------------------------------------
 
 
-def test_the_accuracy_of_several_reward_functions_has_the_firsts_name(toy_model, tmp_path):
-    trainer = train(toy_model, tmp_path, [Constant(0.5), Constant(1.0)])
-    assert logged(trainer, "rapid/accuracy/Constant-1") == [0.5]
-    assert not logged(trainer, "rapid/accuracy")
-    alone = train(toy_model, tmp_path, Constant(0.5))
-    assert logged(alone, "rapid/accuracy") == [0.5]
+def test_accuracy_is_named_after_first_of_several_rewards(toy_model, tmp_path):
+    trainer = train_on_rewards(toy_model, tmp_path, [ConstantReward(0.5), ConstantReward(1.0)])
+    assert logged_values(trainer, "rapid/accuracy/ConstantReward-1") == [0.5]
+    assert not logged_values(trainer, "rapid/accuracy")
+    single = train_on_rewards(toy_model, tmp_path, ConstantReward(0.5))
+    assert logged_values(single, "rapid/accuracy") == [0.5]
 
 
 @pytest.mark.parametrize("name", ["rapid/accuracy", "rapid/accuracy/accuracy"])
-def test_steps_have_the_accuracy_by_either_name(name):
+def test_step_record_reads_accuracy_by_either_name(name):
     recorder = StepRecorder()
     state = SimpleNamespace(global_step=1, max_steps=1)
     logs = {"loss": 0.0, "grad_norm": 0.0, "rewards/other/mean": 0.1, name: 0.75}

@@ -1,22 +1,21 @@
-"""What sft is trained on."""
+"""SFT learns the tokens of completions, in micro-batches that do not change the result."""
 
 from shutil import copytree
 from types import SimpleNamespace
 
 import pytest
-import torch
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.training.sft import ImitatingTrainer, sft_trainer
-from tests.training.loops import COMMON, assert_learned_alike, untrained, weights
+from tests.training.loops import COMMON, assert_same_training
 
 
-def build(toy_model, tmp_path, rate=1e-3, **sizes):
-    ask = {"temperature": 1.0, "top_p": 1.0, "samples": 1}
-    params = SftParameters(learning_rate=rate, epochs=1, **sizes, **ask)
+def build_sft_trainer(toy_model, tmp_path, learning_rate=1e-3, **sizes):
+    sampling = {"temperature": 1.0, "top_p": 1.0, "samples": 1}
+    params = SftParameters(learning_rate=learning_rate, epochs=1, **sizes, **sampling)
     demonstrations = [
         Demonstration(id="1", prompt="ab\n", message="AB", completion="  cd"),
         Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
@@ -27,10 +26,10 @@ def build(toy_model, tmp_path, rate=1e-3, **sizes):
 
 @pytest.fixture
 def trainer(toy_model, tmp_path):
-    return build(toy_model, tmp_path, batch=2, micro_batch=1)
+    return build_sft_trainer(toy_model, tmp_path, batch=2, micro_batch=1)
 
 
-def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
+def test_loss_covers_completion_and_end_only(trainer):
     tokenizer = trainer.processing_class
     imitated = {
         tokenizer.decode([token for token in row if token != -100])
@@ -40,92 +39,98 @@ def test_the_loss_is_on_the_completion_and_its_end_only(trainer):
     assert imitated == {"  cd<eos>", "  c<eos>"}
 
 
-def test_the_tokens_are_those_of_prompt_and_completion_apart(toy_model, tmp_path):
-    """Of a tokenizer that begins a text with <pad>, which a completion does not."""
+def test_prompt_and_completion_are_tokenized_separately(toy_model, tmp_path):
+    """The tokenizer starts each text with <pad>, which must not come before a completion."""
     tokenizer = AutoTokenizer.from_pretrained(toy_model)
     encode, end = tokenizer.encode, tokenizer.eos_token_id
     texts = ("ab\n", "  cd"), ("a\n", "  c")
     expected = [[0, *encode(prompt), *encode(text), end] for prompt, text in texts]
-    begun = TemplateProcessing(single="<pad> $A", special_tokens=[("<pad>", 0)])
-    tokenizer.backend_tokenizer.post_processor = begun
+    post_processor = TemplateProcessing(single="<pad> $A", special_tokens=[("<pad>", 0)])
+    tokenizer.backend_tokenizer.post_processor = post_processor
     copytree(toy_model, tmp_path, dirs_exist_ok=True)
     tokenizer.save_pretrained(tmp_path)
-    trainer = build(tmp_path, tmp_path, batch=2, micro_batch=1)
+    trainer = build_sft_trainer(tmp_path, tmp_path, batch=2, micro_batch=1)
     assert [row["input_ids"] for row in trainer.train_dataset] == expected
 
 
 @pytest.fixture
-def passes(monkeypatch):
-    """Collects the shape of the input of each pass."""
+def micro_batch_shapes(monkeypatch):
+    """A list that collects the shape of the input of each micro-batch."""
     shapes = []
-    run = ImitatingTrainer._backpropagate
+    backpropagate = ImitatingTrainer._backpropagate
 
-    def counted(self, model, micro_batch, **named):
+    def record_shape(self, model, micro_batch, **kwargs):
         shapes.append(tuple(micro_batch["input_ids"].shape))
-        return run(self, model, micro_batch, **named)
+        return backpropagate(self, model, micro_batch, **kwargs)
 
-    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", counted)
+    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", record_shape)
     return shapes
 
 
-def test_a_step_takes_several_passes_each_as_wide_as_its_own(trainer, passes):
+def test_micro_batches_are_as_wide_as_their_rows(trainer, micro_batch_shapes):
     assert trainer.train().global_step == 1
-    assert sorted(passes) == [(1, 6), (1, 8)]
+    assert sorted(micro_batch_shapes) == [(1, 6), (1, 8)]
     assert trainer.args.learning_rate == 1e-3
 
 
-@pytest.mark.parametrize(("processes", "of_a_process"), [(1, 12), (2, 6)])
-def test_processes_share_a_batch(toy_model, tmp_path, monkeypatch, processes, of_a_process):
+@pytest.mark.parametrize(("processes", "device_batch_size"), [(1, 12), (2, 6)])
+def test_batch_is_divided_among_processes(
+    toy_model, tmp_path, monkeypatch, processes, device_batch_size
+):
     state = SimpleNamespace(num_processes=processes)
     monkeypatch.setattr("rapid.training.sft.PartialState", lambda: state)
-    args = build(toy_model, tmp_path, batch=12, micro_batch=5).args
-    assert args.per_device_train_batch_size == of_a_process
+    args = build_sft_trainer(toy_model, tmp_path, batch=12, micro_batch=5).args
+    assert args.per_device_train_batch_size == device_batch_size
     assert args.gradient_accumulation_steps == 1
 
 
-def test_passes_do_not_change_what_is_learned(toy_model, tmp_path):
-    """Of two demonstrations of unequal length: the loss is a mean over the tokens of both."""
-    one, two = (build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=n) for n in (1, 2))
-    for trainer in (one, two):
+def test_micro_batch_size_does_not_change_training(toy_model, tmp_path):
+    """Two demonstrations have unequal lengths; the loss is a mean over the tokens of both."""
+    single, double = (
+        build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=size)
+        for size in (1, 2)
+    )
+    for trainer in (single, double):
         trainer.train()
-    start = untrained(toy_model, torch.float32)
-    assert_learned_alike(weights(one), weights(two), start)
-    losses = [trainer.state.log_history[0]["loss"] for trainer in (one, two)]
+    assert_same_training(single, double, toy_model)
+    losses = [trainer.state.log_history[0]["loss"] for trainer in (single, double)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_auto_is_what_memory_allows_of_the_longest(toy_model, tmp_path, monkeypatch, passes):
-    tried = []
+def test_auto_size_tries_longest_demonstrations(
+    toy_model, tmp_path, monkeypatch, micro_batch_shapes
+):
+    tried_shapes = []
 
-    def choose(attempt, most, device, reserved):
+    def find_one(attempt, at_most, device, reserved):
         trainer.model.model.register_forward_pre_hook(
-            lambda module, args, named: tried.append(tuple(named["input_ids"].shape)),
+            lambda module, args, kwargs: tried_shapes.append(tuple(kwargs["input_ids"].shape)),
             with_kwargs=True,
         )
         attempt(2, 1.0)
-        assert most == 2
+        assert at_most == 2
         return 1
 
-    monkeypatch.setattr("rapid.training.trl.micro_batch_trainer.find_largest_batch", choose)
-    trainer = build(toy_model, tmp_path, batch=2, micro_batch="auto")
+    monkeypatch.setattr("rapid.training.trl.micro_batch_trainer.find_largest_batch", find_one)
+    trainer = build_sft_trainer(toy_model, tmp_path, batch=2, micro_batch="auto")
     trainer.train()
-    assert tried[0] == (2, 8)
-    assert [rows for rows, _ in passes] == [1, 1]
+    assert tried_shapes[0] == (2, 8)
+    assert [rows for rows, _ in micro_batch_shapes] == [1, 1]
 
 
-def test_where_memory_runs_out_a_pass_is_halved(toy_model, tmp_path, monkeypatch, caplog):
-    run = ImitatingTrainer._backpropagate
+def test_out_of_memory_halves_micro_batches(toy_model, tmp_path, monkeypatch, caplog):
+    backpropagate = ImitatingTrainer._backpropagate
 
-    def limited(self, model, micro_batch, **named):
-        loss = run(self, model, micro_batch, **named)
+    def fail_above_one_row(self, model, micro_batch, **kwargs):
+        loss = backpropagate(self, model, micro_batch, **kwargs)
         if len(micro_batch["input_ids"]) > 1:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return loss
 
-    roomy = build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=2)
-    roomy.train()
-    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", limited)
-    halved = build(toy_model, tmp_path, rate=0.3, batch=2, micro_batch=2)
+    unlimited = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
+    unlimited.train()
+    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", fail_above_one_row)
+    halved = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
     halved.train()
     assert (halved.halvings, len(caplog.messages)) == (1, 1)
-    assert_learned_alike(weights(halved), weights(roomy), untrained(toy_model, torch.float32))
+    assert_same_training(halved, unlimited, toy_model)

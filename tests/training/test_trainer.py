@@ -1,4 +1,4 @@
-"""RapidTrainer on a toy model: what is sampled, split, and learned from."""
+"""RapidTrainer on a toy model: sampling, grading, micro-batches and optimizer steps."""
 
 import pytest
 import torch
@@ -9,179 +9,188 @@ from trl import GRPOTrainer
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
 from rapid.training.rewards import StreamedRewards
-from tests.training.conformance.test_calls import CHAT
+from tests.training.conformance.test_interface import CHAT
 from tests.training.loops import (
     COMMON,
     ROUNDING,
     ScriptedTrainer,
-    assert_learned_alike,
-    logged,
-    make,
-    untrained,
-    weights,
+    assert_same_training,
+    logged_values,
+    make_trainer,
 )
 
 PROMPTS = 16
 
 
-def parity(completions, **_):
-    """A reward that an untrained byte model earns about half of the time."""
+def parity_reward(completions, **_):
+    """Reward about half of the completions of an untrained byte model."""
     return [float(sum(map(ord, text)) % 2) for text in completions]
 
 
-def trainer(toy_model, tmp_path, reward=parity, **settings):
+def build_trainer(toy_model, tmp_path, reward=parity_reward, **settings):
     sizes = {"H": 2, "n_step": 8, "micro_batch_size": 4, "max_completion_length": 6}
     epoch = {"learning_rate": 0.3, "num_train_epochs": 1}
     config = RapidConfig(str(tmp_path / "out"), **COMMON | sizes | epoch | settings)
-    return make(RapidTrainer, config, toy_model, reward, PROMPTS)
+    return make_trainer(RapidTrainer, config, toy_model, reward, PROMPTS)
 
 
-def trained(*args, **settings):
-    """A trainer after training. Built and trained at once: building it sets the seed."""
-    run = trainer(*args, **settings)
-    run.train()
-    return run
+def train_trainer(*args, **settings):
+    """Build a trainer, which sets the seed, train it at once and return it."""
+    trainer = build_trainer(*args, **settings)
+    trainer.train()
+    return trainer
 
 
-def test_an_epoch_has_a_step_for_each_n_step_and_the_first_of_h_is_on_policy(toy_model, tmp_path):
-    run = trainer(toy_model, tmp_path)
-    seconds = run.train().metrics["train_runtime"]
-    assert run.state.global_step == PROMPTS * 4 / 8
-    assert run.completions_sampled == PROMPTS * 4
-    staleness = logged(run, "rapid/staleness")
+def test_epoch_has_expected_steps_and_first_of_h_is_on_policy(toy_model, tmp_path):
+    trainer = build_trainer(toy_model, tmp_path)
+    seconds = trainer.train().metrics["train_runtime"]
+    assert trainer.state.global_step == PROMPTS * 4 / 8
+    assert trainer.completions_sampled == PROMPTS * 4
+    staleness = logged_values(trainer, "rapid/staleness")
     assert max(staleness[0::2]) < ROUNDING < min(staleness[1::2])
-    assert logged(run, "rapid/sampler_mismatch") == pytest.approx([0] * 4, abs=ROUNDING)
-    phases = run.clock.seconds
+    assert logged_values(trainer, "rapid/sampler_mismatch") == pytest.approx([0] * 4, abs=ROUNDING)
+    phases = trainer.clock.seconds
     assert set(phases) == {"sampling", "grading", "backpropagation", "other"}
-    assert 0 < sum(logged(run, "step_time")) <= seconds
+    assert 0 < sum(logged_values(trainer, "step_time")) <= seconds
     assert 0.5 * seconds < sum(phases.values()) <= 1.05 * seconds
 
 
-def test_log_mu_of_the_sampler_is_what_a_forward_pass_finds(toy_model, tmp_path):
+def test_sampler_log_mu_matches_forward_pass(toy_model, tmp_path):
     settings = {"temperature": 0.7, "sampling_batch_size": 8}
-    known = trained(toy_model, tmp_path, **settings)
-    found = trained(toy_model, tmp_path, reuse_logp=False, **settings)
-    assert_learned_alike(weights(known), weights(found), untrained(toy_model))
-    one, other = known.last_pass[1], found.last_pass[1]
-    mask = one["completion_mask"].bool()
+    sampled = train_trainer(toy_model, tmp_path, **settings)
+    recomputed = train_trainer(toy_model, tmp_path, reuse_logp=False, **settings)
+    assert_same_training(sampled, recomputed, toy_model)
+    sampled_batch, recomputed_batch = sampled.last_pass[1], recomputed.last_pass[1]
+    mask = sampled_batch["completion_mask"].bool()
     torch.testing.assert_close(
-        one["behavior_logp"][mask].double(), other["behavior_logp"][mask], rtol=0, atol=ROUNDING
+        sampled_batch["behavior_logp"][mask].double(),
+        recomputed_batch["behavior_logp"][mask],
+        rtol=0,
+        atol=ROUNDING,
     )
 
 
-def test_no_forward_pass_finds_log_mu_again(toy_model, tmp_path):
-    passes = {}
-    for known in (True, False):
-        plain = {"skip_zero_groups": False, "share_prefill": False}
-        run = trainer(toy_model, tmp_path, reuse_logp=known, **plain)
-        without_gradient = []
-        run.model.model.register_forward_hook(
-            lambda *_, seen=without_gradient: seen.append(torch.is_grad_enabled())
+def test_reused_log_mu_needs_no_forward_pass(toy_model, tmp_path):
+    counts = {}
+    for reuse in (True, False):
+        settings = {"skip_zero_groups": False, "share_prefill": False}
+        trainer = build_trainer(toy_model, tmp_path, reuse_logp=reuse, **settings)
+        grad_flags = []
+        trainer.model.model.register_forward_hook(
+            lambda *_, flags=grad_flags: flags.append(torch.is_grad_enabled())
         )
-        run.train()
-        passes[known] = without_gradient.count(False)
-    assert passes[True] == passes[False] - PROMPTS  # of a group each
+        trainer.train()
+        counts[reuse] = grad_flags.count(False)
+    assert counts[True] == counts[False] - PROMPTS  # one per group
 
 
 @pytest.mark.parametrize("objective", ["rapid", "dapo"])
-def test_the_size_of_a_pass_does_not_change_what_is_learned(toy_model, tmp_path, objective):
+def test_micro_batch_size_does_not_change_training(toy_model, tmp_path, objective):
     small, large = (
-        trained(toy_model, tmp_path, micro_batch_size=size, objective=objective) for size in (4, 8)
+        train_trainer(toy_model, tmp_path, micro_batch_size=size, objective=objective)
+        for size in (4, 8)
     )
-    assert_learned_alike(weights(small), weights(large), untrained(toy_model))
+    assert_same_training(small, large, toy_model)
     first, *_ = small.state.log_history
     names = [name for name in first if name.startswith("rapid/")]
-    assert "rapid/clip_fraction" in names and min(logged(small, "rapid/run")) < 1
+    assert "rapid/clip_fraction" in names and min(logged_values(small, "rapid/run")) < 1
     for name in names:
-        found, expected = logged(small, name), logged(large, name)
-        assert found == pytest.approx(expected, rel=ROUNDING, abs=ROUNDING), name
+        values, expected = logged_values(small, name), logged_values(large, name)
+        assert values == pytest.approx(expected, rel=ROUNDING, abs=ROUNDING), name
 
 
 @pytest.mark.parametrize(
-    ("settings", "passes"), [({}, 2), ({"pack": False}, 2), ({"token_budget": 50}, 4)]
+    ("settings", "micro_batches"), [({}, 2), ({"pack": False}, 2), ({"token_budget": 50}, 4)]
 )
-def test_a_pass_is_as_large_as_asked_for(train, toy_model, settings, passes):
-    """Of 16 completions, 8 or, with prompts of 8 tokens, 50 tokens."""
-    made = []
+def test_micro_batches_have_requested_size(train, toy_model, settings, micro_batches):
+    """Micro-batches of 16 completions have 8 rows or, with prompts of 8 tokens, 50 tokens."""
+    sizes_run = []
 
-    class Counted(ScriptedTrainer):
+    class SizeRecorder(ScriptedTrainer):
         equal_lengths = True
 
-        def compute_loss(self, model, inputs, *others, **named):
-            made.append(len(inputs["completion_ids"]))
-            return super().compute_loss(model, inputs, *others, **named)
+        def compute_loss(self, model, inputs, *args, **kwargs):
+            sizes_run.append(len(inputs["completion_ids"]))
+            return super().compute_loss(model, inputs, *args, **kwargs)
 
     model = AutoModelForCausalLM.from_pretrained(toy_model)
     sizes = {"H": 1, "n_step": 16, "micro_batch_size": 8, "skip_zero_groups": False}
-    train(Counted, model, **sizes | settings)
-    assert made == [16 // passes] * passes
+    train(SizeRecorder, model, **sizes | settings)
+    assert sizes_run == [16 // micro_batches] * micro_batches
 
 
-@pytest.mark.parametrize(("rows", "at_a_time", "tells"), [(8, 4, True), (6, 1, False)])
-def test_a_sampler_is_asked_for_groups_only_where_it_has_whole_ones(
-    toy_model, tmp_path, monkeypatch, rows, at_a_time, tells
+@pytest.mark.parametrize(
+    ("rows", "expected_generations", "has_logps"), [(8, 4, True), (6, 1, False)]
+)
+def test_sampler_gets_group_size_only_for_whole_groups(
+    toy_model, tmp_path, monkeypatch, rows, expected_generations, has_logps
 ):
-    """And what it answers, with its log-probabilities or without, is put together again."""
-    asked = []
+    """The parts that it returns are concatenated, with log-probabilities or without."""
+    calls = []
 
-    def note(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images):
-        asked.append((num_generations, has_tool_images))
-        return prompt_ids, [[-0.5 * one[0]] for one in prompt_ids] if tells else None
+    def record_call(self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images):
+        calls.append((num_generations, has_tool_images))
+        return prompt_ids, [[-0.5 * ids[0]] for ids in prompt_ids] if has_logps else None
 
-    run = trainer(toy_model, tmp_path, sampling_batch_size=4)
-    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", note)
+    trainer = build_trainer(toy_model, tmp_path, sampling_batch_size=4)
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", record_call)
     prompts = [[row] for row in range(rows)]
-    found = run._generate_single_turn(prompts, None, {}, 4)
-    assert asked == [(at_a_time, False)] * 2
-    assert found == (prompts, [[-0.5 * row] for row in range(rows)] if tells else None)
+    output = trainer._generate_single_turn(prompts, None, {}, 4)
+    assert calls == [(expected_generations, False)] * 2
+    assert output == (prompts, [[-0.5 * row] for row in range(rows)] if has_logps else None)
 
 
 @pytest.mark.parametrize(("chat", "beams"), [(False, 1), (True, 1), (False, 2)])
-def test_a_completion_is_graded_when_it_ends(toy_model, tmp_path, monkeypatch, chat, beams):
-    """As what it is in the end; of beams not before all are found."""
+def test_completion_is_graded_when_it_ends(toy_model, tmp_path, monkeypatch, chat, beams):
+    """With beam search, completions are graded only after all of them have ended."""
     settings = {"H": 1, "n_step": 16, "max_steps": 1, "max_completion_length": 64}
     settings |= {"sampling_batch_size": 8, "grading_workers": 1}
-    reward = parity if not chat else lambda completions, **_: [0.0]
-    run = trainer(toy_model, tmp_path, reward, generation_kwargs={"num_beams": beams}, **settings)
+    reward = parity_reward if not chat else lambda completions, **_: [0.0]
+    trainer = build_trainer(
+        toy_model, tmp_path, reward, generation_kwargs={"num_beams": beams}, **settings
+    )
     if chat:
-        run.processing_class.chat_template = CHAT
+        trainer.processing_class.chat_template = CHAT
         rows = [{"prompt": [{"role": "user", "content": f"prompt {i}"}]} for i in range(PROMPTS)]
-        run.train_dataset = Dataset.from_list(rows)
-    while_sampling, then, expected, sampling = [], [], [], []
-    generate, submit, collect = run.model.generate, StreamedRewards.submit, StreamedRewards.collect
+        trainer.train_dataset = Dataset.from_list(rows)
+    while_sampling, afterwards, expected, is_sampling = [], [], [], []
+    generate = trainer.model.generate
+    submit, collect = StreamedRewards.submit, StreamedRewards.collect
 
-    def watch(**inputs):
-        sampling.append(1)
-        found = generate(**inputs)
-        sampling.clear()
-        return found
+    def generate_watched(**inputs):
+        is_sampling.append(1)
+        output = generate(**inputs)
+        is_sampling.clear()
+        return output
 
-    def note(self, row, example, *completion):
-        (while_sampling if sampling else then).append((row, example["prompt"], *completion))
+    def submit_watched(self, row, example, *completion):
+        (while_sampling if is_sampling else afterwards).append(
+            (row, example["prompt"], *completion)
+        )
         submit(self, row, example, *completion)
 
-    def finish(self, examples, *completions):
+    def collect_watched(self, examples, *completions):
         assert not expected
         prompts = [example["prompt"] for example in examples]
         expected.extend(zip(range(16), prompts, *completions, strict=True))
-        assert then == expected
+        assert afterwards == expected
         return collect(self, examples, *completions)
 
-    run.model.generate = watch
-    monkeypatch.setattr(StreamedRewards, "submit", note)
-    monkeypatch.setattr(StreamedRewards, "collect", finish)
-    run.train()
+    trainer.model.generate = generate_watched
+    monkeypatch.setattr(StreamedRewards, "submit", submit_watched)
+    monkeypatch.setattr(StreamedRewards, "collect", collect_watched)
+    trainer.train()
     assert len(expected) == 16
-    assert all(one in expected for one in while_sampling)
+    assert all(completion in expected for completion in while_sampling)
     assert any(row >= 8 for row, *_ in while_sampling) == (beams == 1)
 
 
-def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch):
-    """After evaluations, too. A second passes in the optimizer's step, and in a callback's."""
-    seconds, modes, emptied, exchanged = [], [], [], []
+def test_step_sets_modes_syncs_and_cache_like_transformers(toy_model, tmp_path, monkeypatch):
+    """Evaluations do not change it. Optimizer steps and the callback take a second of the clock."""
+    seconds, modes, emptied_at, syncs = [], [], [], []
 
-    class Modal(torch.optim.SGD):
-        """Has two modes, as schedule-free optimizers do."""
+    class TwoModeOptimizer(torch.optim.SGD):
+        """Optimizer with two modes, like schedule-free optimizers."""
 
         def train(self):
             self.mode = "train"
@@ -191,69 +200,72 @@ def test_a_step_is_framed_as_trainer_frames_one(toy_model, tmp_path, monkeypatch
 
         def step(self, closure=None):
             seconds.append(1)
-            modes.append((self.mode, run.model.training))
+            modes.append((self.mode, trainer.model.training))
             return super().step(closure)
 
-    class Evaluates(TrainerCallback):
+    class EvaluateEachStep(TrainerCallback):
         def on_step_end(self, *_, **__):
             seconds.append(1)
-            run.evaluate(run.train_dataset.select(range(1)))
+            trainer.evaluate(trainer.train_dataset.select(range(1)))
 
-    def watch(*given):
-        if run.model.training:
-            exchanged.append(run.accelerator.sync_gradients)
-        return loss_of(*given)
+    def record_sync(*args):
+        if trainer.model.training:
+            syncs.append(trainer.accelerator.sync_gradients)
+        return compute_loss(*args)
 
-    passes = {"skip_zero_groups": False, "pack": False}  # two in each step
-    run = trainer(toy_model, tmp_path, max_steps=3, torch_empty_cache_steps=2, **passes)
-    loss_of, run.compute_loss = run.compute_loss, watch
+    two_micro_batches = {"skip_zero_groups": False, "pack": False}
+    trainer = build_trainer(
+        toy_model, tmp_path, max_steps=3, torch_empty_cache_steps=2, **two_micro_batches
+    )
+    compute_loss, trainer.compute_loss = trainer.compute_loss, record_sync
     monkeypatch.setattr(
         "rapid.training.trl.sampling_trainer.clear_device_cache",
-        lambda: emptied.append(run.state.global_step),
+        lambda: emptied_at.append(trainer.state.global_step),
     )
-    run.add_callback(Evaluates())
-    run.optimizer = Modal(run.model.parameters(), lr=0.1)
-    run.clock = PhaseClock(lambda: len(seconds))
-    run.train()
+    trainer.add_callback(EvaluateEachStep())
+    trainer.optimizer = TwoModeOptimizer(trainer.model.parameters(), lr=0.1)
+    trainer.clock = PhaseClock(lambda: len(seconds))
+    trainer.train()
     assert modes == [("train", True)] * 3
-    assert exchanged == [False, True] * 3  # gradients between processes
-    assert {name: value for name, value in run.clock.seconds.items() if value} == {
+    assert syncs == [False, True] * 3  # processes exchange gradients with the last micro-batch only
+    assert {name: value for name, value in trainer.clock.seconds.items() if value} == {
         "backpropagation": 3
     }
-    assert emptied == [0, 2]
+    assert emptied_at == [0, 2]
 
 
-def test_it_learns_what_is_rewarded(toy_model, tmp_path):
-    """The reward of a letter's share goes up by more than noise."""
+def test_training_increases_reward(toy_model, tmp_path):
+    """The mean of a reward for a letter's share rises by more than noise."""
 
-    def share(completions, **_):
+    def letter_share_reward(completions, **_):
         return [text.count("e") / 6 for text in completions]
 
     settings = {"n_step": 32, "optim": "adamw_torch", "learning_rate": 3e-2, "num_train_epochs": 12}
-    run = trained(toy_model, tmp_path, reward=share, **settings)
-    rewards = logged(run, "rapid/accuracy")
+    trainer = train_trainer(toy_model, tmp_path, reward=letter_share_reward, **settings)
+    rewards = logged_values(trainer, "rapid/accuracy")
     assert sum(rewards[-4:]) / 4 > sum(rewards[:4]) / 4 + 0.1
 
 
-def test_fewer_prompts_than_an_inference_batch_takes_are_refused(toy_model, tmp_path):
+def test_too_few_prompts_for_an_inference_batch_are_refused(toy_model, tmp_path):
     with pytest.raises(ValueError, match=r"16 prompts, but one inference batch takes 32"):
-        trainer(toy_model, tmp_path, H=4, n_step=32)
+        build_trainer(toy_model, tmp_path, H=4, n_step=32)
 
 
-def test_an_interrupted_batch_leaves_the_next_one_no_rewards(toy_model, tmp_path):
+def test_interrupted_batch_does_not_change_later_rewards(toy_model, tmp_path):
     class Interrupted(RapidTrainer):
-        def _calculate_rewards(self, *given):
-            if not vars(self).get("again"):
-                self.again = True
+        def _calculate_rewards(self, *args):
+            if not vars(self).get("was_interrupted"):
+                self.was_interrupted = True
                 raise KeyboardInterrupt
-            return super()._calculate_rewards(*given)
+            return super()._calculate_rewards(*args)
 
     config = RapidConfig(
         str(tmp_path), **COMMON, H=2, n_step=8, micro_batch_size=4, max_completion_length=6,
         grading_workers=2, max_steps=2,
     )  # fmt: skip
-    trainer = make(Interrupted, config, toy_model, parity, PROMPTS)
+    trainer = make_trainer(Interrupted, config, toy_model, parity_reward, PROMPTS)
     with pytest.raises(KeyboardInterrupt):
         trainer.train()
     trainer.train()
-    assert [*trainer._logs["rewards"]["parity"]] == parity([*trainer._logs["completion"]])
+    expected = parity_reward([*trainer._logs["completion"]])
+    assert [*trainer._logs["rewards"]["parity_reward"]] == expected

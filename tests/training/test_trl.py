@@ -1,4 +1,4 @@
-"""A TRL that moved what rapid.training.trl bends is noticed here, and what it moved is named."""
+"""The installed TRL has the internals that rapid.training.trl overrides or calls by name."""
 
 import ast
 import importlib.metadata
@@ -20,13 +20,13 @@ from rapid.training.gradient_trainer import GradientTrainer
 from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, vllm, without_vllm
 from rapid.training.trl.loss_trainer import OVER_TOKENS, TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
-from rapid.training.trl.objective import FIELDS
+from rapid.training.trl.objective import TRL_LOSS_FIELDS
 from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.sampling_trainer import SamplingTrainer
 from rapid.training.trl.saving_trainer import SavingTrainer
 from tests.checkout import ROOT
-from tests.training.loops import run
+from tests.training.loops import train_rapid
 
 CLASSES = (
     SavingTrainer,
@@ -47,28 +47,32 @@ SIZES = (
 
 
 def find_moved_methods():
-    """Yield the methods of ours that no longer override what they should, or newly override."""
+    """Yield RAPID's methods that no longer override what they should, or override something new."""
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    for kind in CLASSES:
-        for name, method in vars(kind).items():
+    for trainer_class in CLASSES:
+        for name, method in vars(trainer_class).items():
             if not inspect.isfunction(method) or name == "__init__":
                 continue
             overridden, is_meant = getattr(GRPOTrainer, name, None), hasattr(method, "__override__")
             if overridden is None and is_meant:
-                yield f"GRPOTrainer has no {name}, which {kind.__name__} overrides"
+                yield f"GRPOTrainer has no {name}, which {trainer_class.__name__} overrides"
             elif overridden is not None and not is_meant:
-                yield f"GRPOTrainer has a {name}: {kind.__name__}'s would override it"
+                yield f"GRPOTrainer has a {name}: {trainer_class.__name__}'s would override it"
             elif overridden is not None:
                 parameters = inspect.signature(method).parameters
                 expected = [*inspect.signature(overridden).parameters]
-                named = [n for n, parameter in parameters.items() if parameter.kind not in variadic]
+                named = [
+                    parameter.name
+                    for parameter in parameters.values()
+                    if parameter.kind not in variadic
+                ]
                 is_open = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
                 if not {*named} <= {*expected} if is_open else named != expected:
-                    yield f"GRPOTrainer.{name} takes {expected}, {kind.__name__}'s {named}"
+                    yield f"GRPOTrainer.{name} takes {expected}, {trainer_class.__name__}'s {named}"
 
 
 def find_used_attributes(module, owner: str) -> set[str]:
-    """Return the attributes of a variable of this name in a module."""
+    """Return the attributes that a module reads of a variable with this name."""
     return {
         node.attr
         for node in ast.walk(ast.parse(inspect.getsource(module)))
@@ -79,7 +83,7 @@ def find_used_attributes(module, owner: str) -> set[str]:
 
 
 def find_moved_names():
-    """Yield what is looked for by its name, so that nothing would fail where it has another."""
+    """Yield names that are looked up as strings, and would be missed silently after a rename."""
     generation = inspect.getsource(vllm_generation)
     for owner in ("generation", "vllm_generation"):
         for name in sorted(find_used_attributes(vllm, owner)):
@@ -95,7 +99,7 @@ def find_moved_names():
         for name in names:
             if f'"{name}"' not in source:
                 yield f"{function.__name__} has no {name}"
-    for name in {*FIELDS, *SIZES} - {*GRPOConfig.__dataclass_fields__}:
+    for name in {*TRL_LOSS_FIELDS, *SIZES} - {*GRPOConfig.__dataclass_fields__}:
         yield f"GRPOConfig has no {name}"
     for name in ("fused_lm_head", "shift_labels", "log_probs"):
         if name in inspect.getsource(forward) and name not in inspect.getsource(add_fused_lm_head):
@@ -109,15 +113,15 @@ def find_moved_names():
             yield f"{owner.__name__} has no {name}"
 
 
-def test_the_installed_trl_has_all_that_is_bent():
+def test_installed_trl_has_overridden_internals():
     moved = "\n  ".join([*find_moved_methods(), *find_moved_names()])
     assert not moved, (
-        f"TRL {trl.__version__} moved what rapid/training/trl bends:\n  {moved}\nMend it there, or "
-        "lower the upper bound of trl in pyproject.toml."
+        f"TRL {trl.__version__} moved what rapid/training/trl overrides:\n  {moved}\nFix it there, "
+        "or lower the upper bound of trl in pyproject.toml."
     )
 
 
-def test_the_tested_trl_is_within_its_bounds():
+def test_pinned_trl_is_within_version_bounds():
     pinned = re.search(r"^trl==([\d.]+)", (ROOT / "requirements/cpu.txt").read_text(), re.M)[1]
     bounds = re.search(r'"trl>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text())
     lower, upper, version = ([*map(int, v.split("."))] for v in (*bounds.groups(), pinned))
@@ -126,26 +130,26 @@ def test_the_tested_trl_is_within_its_bounds():
 
 
 @pytest.mark.parametrize("objective", ["rapid", "grpo"])
-def test_trl_makes_no_forward_pass_of_its_own(objective, toy_model, tmp_path, monkeypatch):
+def test_trl_runs_no_forward_pass_itself(objective, toy_model, tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("TRL's own forward pass")
 
     monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", refuse)
-    assert run(toy_model, tmp_path, objective, max_steps=4).state.global_step == 4
+    assert train_rapid(toy_model, tmp_path, objective, max_steps=4).state.global_step == 4
 
 
-def test_steps_do_not_look_up_packages_or_move_prompts_again(toy_model, tmp_path, monkeypatch):
+def test_steps_neither_look_up_packages_nor_move_prompts(toy_model, tmp_path, monkeypatch):
     looked_up, moved, metadata = [], [], importlib.metadata.metadata
     monkeypatch.setattr(
         importlib.metadata, "metadata", lambda name: looked_up.append(name) or metadata(name)
     )
     monkeypatch.setattr("accelerate.data_loader.send_to_device", lambda *rows, **_: moved.append(1))
-    run(toy_model, tmp_path, "rapid", max_steps=4)
+    train_rapid(toy_model, tmp_path, "rapid", max_steps=4)
     assert len(looked_up) == len({*looked_up})
     assert not moved
 
 
-def test_trl_is_told_that_there_is_no_vllm(monkeypatch):
+def test_without_vllm_hides_vllm_from_trl(monkeypatch):
     monkeypatch.setattr(trl_imports, "is_vllm_available", lambda: True)
     without_vllm()
     assert trl_imports.is_vllm_available(min_version="0.1") is False

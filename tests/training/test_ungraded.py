@@ -1,8 +1,7 @@
-"""A group with a completion that nobody graded is left out, as if it contributed exactly nothing.
+"""A group with an ungraded completion contributes nothing to gradients and means.
 
-The oracle knows nothing of the trainer: it takes the completions that were sampled, makes one
-forward pass of all graded groups, and takes the steps of plain SGD. N stays the size of the whole
-mini-batch.
+The oracle does not use the trainer: it makes one forward pass of all graded groups of the sampled
+completions, and takes steps of plain SGD. N stays the size of the whole mini-batch.
 """
 
 import itertools
@@ -14,25 +13,25 @@ from transformers import AutoModelForCausalLM
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid.algorithms import dapo_loss, grpo_loss, pg_loss, rapid_loss
-from rapid.training.batches import FORWARD
+from rapid.training.batches import FORWARD_COLUMNS
 from tests.training.loops import (
-    ALL,
+    ALL_SAVINGS,
     COMMON,
-    PLAIN,
+    NO_SAVINGS,
     ScriptedTrainer,
-    assert_learned_alike,
-    descend,
-    log_pi,
-    logged,
-    make,
-    run,
-    sometimes,
-    untrained,
-    weights,
+    assert_same_learning,
+    compute_logps,
+    get_initial_weights,
+    get_weights,
+    logged_values,
+    make_trainer,
+    partial_reward,
+    take_sgd_step,
+    train_rapid,
 )
 
-GROUP, RATE = 4, 0.05
-# Every setting of a loss, at a value at which it changes these steps.
+GROUP_SIZE, RATE = 4, 0.05
+# Every setting of a loss, with a value that changes these steps.
 LOOPS = {
     "rapid-H1": {"objective": "rapid", "H": 1},
     "rapid": {"objective": "rapid"},
@@ -49,94 +48,116 @@ LOOPS = {
 }
 
 
-def loss_of(settings, logp, mu, reference, batch, share, token_share):
-    mask, rewards = batch["completion_mask"], batch["known"]
-    given = {name: value for name, value in settings.items() if name not in ("objective", "H")}
+def compute_loss(settings, logp, behavior_logp, reference_logp, batch, share, token_share):
+    mask, rewards = batch["completion_mask"], batch["known_rewards"]
+    loss_settings = {
+        name: value for name, value in settings.items() if name not in ("objective", "H")
+    }
     match settings["objective"]:
         case "rapid":
-            loss, _ = rapid_loss(logp, mu, mask, rewards, GROUP, **{"eta": 2.0} | given)
+            loss, _ = rapid_loss(
+                logp, behavior_logp, mask, rewards, GROUP_SIZE, **{"eta": 2.0} | loss_settings
+            )
         case "pg":
-            loss, _ = pg_loss(logp, mask, rewards, GROUP)
+            loss, _ = pg_loss(logp, mask, rewards, GROUP_SIZE)
         case "grpo":
-            loss, _ = grpo_loss(logp, mu, reference, mask, rewards, GROUP, **given)
+            loss, _ = grpo_loss(
+                logp, behavior_logp, reference_logp, mask, rewards, GROUP_SIZE, **loss_settings
+            )
         case "dapo":
-            loss, _ = dapo_loss(logp, mu, mask, rewards, GROUP, *given.values())
+            loss, _ = dapo_loss(
+                logp, behavior_logp, mask, rewards, GROUP_SIZE, *loss_settings.values()
+            )
             share = token_share
     return loss * share
 
 
-def by_hand(model, mini_batches, settings) -> torch.Tensor:
-    """The weights after one step of SGD on the graded groups of each mini-batch."""
-    start = [
-        (kept := {name: value[batch["here"]] for name, value in batch.items()})
-        | {"mu": log_pi(model, kept).detach()}
+def train_by_hand(model, mini_batches, settings) -> torch.Tensor:
+    """Return the weights after one step of SGD on the graded groups of each mini-batch."""
+    graded_batches = [
+        (graded := {name: value[batch["is_graded"]] for name, value in batch.items()})
+        | {"mu": compute_logps(model, graded).detach()}
         for batch in mini_batches
     ]
-    for whole, batch in zip(mini_batches, start, strict=True):
-        share = len(batch["known"]) / len(whole["known"])
-        token_share = batch["completion_mask"].sum() / whole["completion_mask"].sum()
-        loss = loss_of(
-            settings, log_pi(model, batch), batch["mu"], batch["mu"], batch, share, token_share
+    for mini_batch, batch in zip(mini_batches, graded_batches, strict=True):
+        share = len(batch["known_rewards"]) / len(mini_batch["known_rewards"])
+        token_share = batch["completion_mask"].sum() / mini_batch["completion_mask"].sum()
+        loss = compute_loss(
+            settings,
+            compute_logps(model, batch),
+            batch["mu"],
+            batch["mu"],
+            batch,
+            share,
+            token_share,
         )
-        descend(model, loss, RATE)
+        take_sgd_step(model, loss, RATE)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 def reward(prompts, completions, **_):
-    """As `sometimes`, but of some prompts always 1: equal rewards have a gradient here and there."""
+    """Return partial_reward, but 1 for some prompts, whose groups then have equal rewards."""
     return [
-        1.0 if prompt.endswith(("1", "8")) else found
-        for prompt, found in zip(prompts, sometimes(prompts, completions), strict=True)
+        1.0 if prompt.endswith(("1", "8")) else value
+        for prompt, value in zip(prompts, partial_reward(prompts, completions), strict=True)
     ]
 
 
 @pytest.mark.parametrize(
     ("loop", "savings"),
-    [*((loop, ALL) for loop in LOOPS), *((loop, PLAIN) for loop in ("rapid", "kl", "dapo"))],
+    [
+        *((loop, ALL_SAVINGS) for loop in LOOPS),
+        *((loop, NO_SAVINGS) for loop in ("rapid", "kl", "dapo")),
+    ],
     ids=[*LOOPS, "plain rapid", "plain kl", "plain dapo"],
 )
-def test_the_gradient_is_that_of_the_graded_groups_over_the_same_n(
-    toy_model, tmp_path, loop, savings
-):
+def test_gradient_sums_graded_groups_over_whole_mini_batch_size(toy_model, tmp_path, loop, savings):
     settings = {"H": 2} | LOOPS[loop]
-    sampled = []
+    batches = []
 
-    class Watched(ScriptedTrainer):
+    class BatchRecorder(ScriptedTrainer):
         def _sample(self, inputs):
-            sampled.append(super()._sample(inputs))
-            return sampled[-1]
+            batches.append(super()._sample(inputs))
+            return batches[-1]
 
     sizes = {"n_step": 32, "max_steps": settings["H"], "learning_rate": RATE}
-    trainer = run(toy_model, tmp_path, reward=reward, trainer=Watched, **savings | settings | sizes)
-    (batch,) = sampled
-    batch = {name: batch[name] for name in FORWARD}
+    trainer = train_rapid(
+        toy_model,
+        tmp_path,
+        reward=reward,
+        trainer_class=BatchRecorder,
+        **savings | settings | sizes,
+    )
+    (batch,) = batches
+    batch = {name: batch[name] for name in FORWARD_COLUMNS}
     completions, prompts = (
         trainer.processing_class.batch_decode(ids, skip_special_tokens=True)
         for ids in (batch["completion_ids"], batch["prompt_ids"])
     )
-    found = [math.nan if one is None else one for one in reward(prompts, completions)]
-    batch["known"] = torch.tensor(found, dtype=torch.float64)
-    batch["here"] = ~batch["known"].view(-1, GROUP).isnan().any(1).repeat_interleave(GROUP)
-    assert 0 < batch["here"].sum() < len(batch["here"])
-    groups = batch["known"][: len(batch["known"]) // settings["H"]].view(-1, GROUP)
-    assert (groups == 1).all(1).any()  # in the first step: skipped where eta >= 1
-    size = len(batch["here"]) // settings["H"]
+    known_rewards = [math.nan if value is None else value for value in reward(prompts, completions)]
+    batch["known_rewards"] = torch.tensor(known_rewards, dtype=torch.float64)
+    is_group_graded = ~batch["known_rewards"].view(-1, GROUP_SIZE).isnan().any(1)
+    batch["is_graded"] = is_group_graded.repeat_interleave(GROUP_SIZE)
+    assert 0 < batch["is_graded"].sum() < len(batch["is_graded"])
+    first_step = batch["known_rewards"][: len(batch["known_rewards"]) // settings["H"]]
+    assert (first_step.view(-1, GROUP_SIZE) == 1).all(1).any()  # skipped if eta >= 1
+    size = len(batch["is_graded"]) // settings["H"]
     parts = [
         {name: value[first : first + size] for name, value in batch.items()}
-        for first in range(0, len(batch["here"]), size)
+        for first in range(0, len(batch["is_graded"]), size)
     ]
     model = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float64)
-    expected = by_hand(model, parts, settings)
-    assert_learned_alike(weights(trainer), expected, untrained(toy_model))
+    expected = train_by_hand(model, parts, settings)
+    assert_same_learning(get_weights(trainer), expected, get_initial_weights(toy_model))
 
 
-def test_a_group_that_is_not_graded_is_in_no_mean(toy_model, tmp_path):
-    """Where it is not graded a prompt has rewards of 1 elsewhere, of 0 here."""
+def test_ungraded_groups_are_in_no_mean(toy_model, tmp_path):
+    """Graded prompts have rewards of 1, so that ungraded ones would lower a mean."""
 
     def reward(prompts, completions, **_):
         return [None if prompt.endswith("3") else 1.0 for prompt in prompts]
 
-    trainer = run(toy_model, tmp_path, "rapid", reward, **PLAIN)
+    trainer = train_rapid(toy_model, tmp_path, "rapid", reward, **NO_SAVINGS)
     log = [row for row in trainer.state.log_history if "rapid/graded" in row]
     assert len(log) == 8
     assert min(row["rapid/graded"] for row in log) < 1
@@ -147,38 +168,46 @@ def test_a_group_that_is_not_graded_is_in_no_mean(toy_model, tmp_path):
 @pytest.mark.parametrize(
     ("rewards", "workers"), [((1, 1, 1, None), 0), ((0, None, 0, None), 1), ((None,) * 4, 1)]
 )
-def test_nothing_is_learned_where_the_graded_are_equal_as_in_trl(
-    toy_model, tmp_path, rewards, workers
-):
+def test_equal_graded_rewards_have_no_gradient_as_in_trl(toy_model, tmp_path, rewards, workers):
     places = itertools.count()
 
     def reward(prompts, **_):
-        return [rewards[next(places) % GROUP] for _ in prompts]
+        return [rewards[next(places) % GROUP_SIZE] for _ in prompts]
 
     steps = {"per_device_train_batch_size": 16, "max_steps": 1, "learning_rate": RATE}
     settings = COMMON | steps | {"loss_type": "grpo", "max_completion_length": 6}
     config = GRPOConfig(str(tmp_path), **settings)
-    theirs = make(GRPOTrainer, config, toy_model, reward)
-    theirs.train()
+    trl_trainer = make_trainer(GRPOTrainer, config, toy_model, reward)
+    trl_trainer.train()
     sizes = {"H": 1, "max_steps": 1, "grading_workers": workers}
-    ours = run(toy_model, tmp_path, "grpo", reward, beta=0.0, **PLAIN | sizes)
-    assert logged(theirs, "grad_norm") == logged(ours, "grad_norm") == [0.0]
-    assert torch.equal(weights(theirs), weights(ours))
+    rapid_trainer = train_rapid(toy_model, tmp_path, "grpo", reward, beta=0.0, **NO_SAVINGS | sizes)
+    for trainer in (trl_trainer, rapid_trainer):
+        assert logged_values(trainer, "grad_norm") == [0.0]
+    assert torch.equal(get_weights(trl_trainer), get_weights(rapid_trainer))
 
 
-def test_that_nothing_was_graded_is_said_once(toy_model, tmp_path, caplog):
+def test_warning_once_if_nothing_was_graded(toy_model, tmp_path, caplog):
     def reward(completions, trainer_state, **_):
         return [None if trainer_state.global_step else 1.0] * len(completions)
 
-    run(toy_model, tmp_path, "pg", reward, max_steps=3)
-    (said,) = [text for text in caplog.messages if "graded" in text]
-    assert said.startswith("step 2: none of 16 completions was graded, the first of the prompt '")
+    train_rapid(toy_model, tmp_path, "pg", reward, max_steps=3)
+    (message,) = [text for text in caplog.messages if "graded" in text]
+    assert message.startswith(
+        "step 2: none of 16 completions was graded, the first of the prompt '"
+    )
 
 
-def test_a_group_that_is_not_graded_is_sampled_anew_by_dapo(toy_model, tmp_path):
-    once, often = (
-        run(toy_model, tmp_path, "dapo", "sometimes", dynamic_sampling_rounds=rounds, max_steps=4)
+def test_dapo_resamples_ungraded_groups(toy_model, tmp_path):
+    one_round, many_rounds = (
+        train_rapid(
+            toy_model,
+            tmp_path,
+            "dapo",
+            "partial_reward",
+            dynamic_sampling_rounds=rounds,
+            max_steps=4,
+        )
         for rounds in (1, 20)
     )
-    assert min(logged(once, "rapid/graded")) < 1
-    assert logged(often, "rapid/graded") == [1] * 4
+    assert min(logged_values(one_round, "rapid/graded")) < 1
+    assert logged_values(many_rounds, "rapid/graded") == [1] * 4

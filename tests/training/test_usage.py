@@ -1,4 +1,4 @@
-"""What a run had of its cores is told from what others took."""
+"""CPU time of a run, and the time it lost to other processes and virtual machines."""
 
 import os
 import subprocess
@@ -9,80 +9,87 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from rapid.training.usage import LOST, Usage
+from rapid.training.usage import MAX_LOST_SHARE, Usage
 
 SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
-def test_what_others_took_is_told_from_waiting(tmp_path):
-    """Schedstat's second figure, in nanoseconds; the mean of our cores' eighth, in ticks."""
-    ours = os.sched_getaffinity(0)
-    rows = [f"cpu{core} 1 2 3 4 5 6 7 {50 if core in ours else 9000} 0 0" for core in range(4096)]
+def test_waited_and_stolen_time_are_read_separately(tmp_path):
+    """schedstat's second figure, in nanoseconds; the eighth of this process's cores, in ticks."""
+    process_cores = os.sched_getaffinity(0)
+    rows = [
+        f"cpu{core} 1 2 3 4 5 6 7 {50 if core in process_cores else 9000} 0 0"
+        for core in range(4096)
+    ]
     (tmp_path / "stat").write_text("\n".join(["cpu 9 9 9 9 9 9 9 9 9 9", *rows, "ctxt 1", ""]))
     (tmp_path / "self").mkdir()
     (tmp_path / "self/schedstat").write_text("7000000000 2500000000 12\n")
-    found = Usage.now(tmp_path)
-    assert found.waited == 2.5
-    assert found.stolen == pytest.approx(50 / os.sysconf("SC_CLK_TCK"))
+    usage = Usage.now(tmp_path)
+    assert usage.waited == 2.5
+    assert usage.stolen == pytest.approx(50 / os.sysconf("SC_CLK_TCK"))
 
 
-def test_where_nobody_counts_nothing_was_taken(tmp_path):
+def test_lost_time_is_zero_without_counters(tmp_path):
     assert Usage.now(tmp_path)[1:] == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["waited", "stolen"])
-def test_a_run_may_lose_a_little_time_either_way(name):
+def test_run_is_disturbed_above_threshold_of_lost_time(name):
     lost = Usage(0, 0, 0)._replace(**{name: 1.0})
-    assert lost.disturbed(0.9 / LOST) and not lost.disturbed(1.1 / LOST)
-    both = Usage(0, 0.6, 0.6)
-    assert both.disturbed(1.1 / LOST) and not both.disturbed(1.3 / LOST)
+    assert lost.disturbed(0.9 / MAX_LOST_SHARE) and not lost.disturbed(1.1 / MAX_LOST_SHARE)
+    waited_and_stolen = Usage(0, 0.6, 0.6)
+    assert waited_and_stolen.disturbed(1.1 / MAX_LOST_SHARE) and not waited_and_stolen.disturbed(
+        1.3 / MAX_LOST_SHARE
+    )
 
 
-def test_what_waited_is_held_against_the_time_without_grading():
-    assert Usage(0, 1.0, 0).disturbed(2 / LOST, grading=1.1 / LOST)
-    assert not Usage(0, 0, 1.0).disturbed(1.1 / LOST, grading=1 / LOST)
+def test_waiting_is_compared_with_time_without_grading():
+    assert Usage(0, 1.0, 0).disturbed(2 / MAX_LOST_SHARE, grading=1.1 / MAX_LOST_SHARE)
+    assert not Usage(0, 0, 1.0).disturbed(1.1 / MAX_LOST_SHARE, grading=1 / MAX_LOST_SHARE)
     assert Usage(0, 0.4, 0).disturbed(0.5)
     assert not Usage(0, 1.0, 0).disturbed(2.0, grading=2.0)
 
 
-def test_cpu_time_is_of_all_descendants_without_waiting_for_disks(monkeypatch):
-    """User, system, those of children that ended; and, of Linux, waiting."""
+def test_cpu_time_includes_all_descendants_without_disk_waits(monkeypatch):
+    """User and system time, also of ended children, but not Linux's fifth value, disk waits."""
 
-    def process(times, *descendants):
+    def make_process(times, *descendants):
         def children(recursive):
             return descendants if recursive else descendants[:1]
 
         return SimpleNamespace(cpu_times=lambda: times, children=children)
 
-    others = process((16, 32, 64, 128, 999)), process((256, 0, 0, 0, 999))
-    monkeypatch.setattr(psutil, "Process", lambda: process((1, 2, 4, 8, 999), *others))
+    descendants_of_this = make_process((16, 32, 64, 128, 999)), make_process((256, 0, 0, 0, 999))
+    monkeypatch.setattr(
+        psutil, "Process", lambda: make_process((1, 2, 4, 8, 999), *descendants_of_this)
+    )
     assert Usage.now().cpu == 511
 
 
-def test_children_s_cpu_time_counts_while_they_run_and_afterwards():
-    begin = Usage.now()
+def test_cpu_time_of_children_counts_during_and_after_their_life():
+    start = Usage.now()
     command = [sys.executable, "-c", SPIN.format(seconds=0.3) + "input()"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE)
-    while (alive := Usage.now().since(begin)).cpu < 0.3:
+    while (usage_while_alive := Usage.now().since(start)).cpu < 0.3:
         assert child.poll() is None
         time.sleep(0.02)
     child.communicate(b"\n")
-    assert Usage.now().since(begin).cpu >= alive.cpu
+    assert Usage.now().since(start).cpu >= usage_while_alive.cpu
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="Linux counts it")
-def test_a_loop_on_the_same_core_disturbs():
-    """Each of two that compute on one core waits for the other, whatever else runs there."""
+def test_busy_process_on_same_core_disturbs_run():
+    """Two processes that compute on one core wait for each other, whatever else runs there."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, [min(allowed)])
-    loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    busy_process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        begin, since = Usage.now(), time.perf_counter()
-        while time.perf_counter() - since < 1.0:
+        start, start_time = Usage.now(), time.perf_counter()
+        while time.perf_counter() - start_time < 1.0:
             pass
-        used, seconds = Usage.now().since(begin), time.perf_counter() - since
+        used, seconds = Usage.now().since(start), time.perf_counter() - start_time
     finally:
-        loop.kill()
-        loop.wait()
+        busy_process.kill()
+        busy_process.wait()
         os.sched_setaffinity(0, allowed)
     assert used.disturbed(seconds)

@@ -1,4 +1,4 @@
-"""An engine of vLLM in the trainer's process computes what the policy computes."""
+"""A vLLM engine in the trainer's process samples from the current policy."""
 
 import json
 import os
@@ -11,13 +11,13 @@ import torch
 from rapid.training.trl import vllm
 from tests.subprocesses import python
 
-# vLLM compiles models before it runs them. What they compute is the same without.
+# Settings with which vLLM does not compile models; they compute the same without it.
 NOT_COMPILED = {
     "VLLM_CPU_CI_ENV": "1",
     "VLLM_USE_AOT_COMPILE": "0",
     "TORCHDYNAMO_DISABLE": "1",
 }
-SPACE, AHEAD = "VLLM_CPU_KVCACHE_SPACE", "VLLM_USE_AOT_COMPILE"
+CACHE_SPACE, AOT_COMPILE = "VLLM_CPU_KVCACHE_SPACE", "VLLM_USE_AOT_COMPILE"
 
 
 # On the CPU, with vLLM ----------------------------------------------------------------------------
@@ -28,119 +28,119 @@ SPACE, AHEAD = "VLLM_CPU_KVCACHE_SPACE", "VLLM_USE_AOT_COMPILE"
     params=[NOT_COMPILED, pytest.param({}, marks=pytest.mark.slow)],
     ids=["not compiled", "compiled"],
 )
-def found(request, toy_model, tmp_path_factory) -> dict:
-    """What tests/training/vllm_worker.py finds in a process of its own."""
+def results(request, toy_model, tmp_path_factory) -> dict:
+    """Results of tests/training/vllm_worker.py, which runs in a process of its own."""
     pytest.importorskip("vllm")
     folder = tmp_path_factory.mktemp("vllm")
-    variables = {SPACE: "1", "VLLM_CACHE_ROOT": str(folder / "cache"), **request.param}
-    done = python("-m", "tests.training.vllm_worker", toy_model, folder, **variables)
-    again = {"compiled again": "load failure" in done.stdout + done.stderr}
-    return json.loads((folder / "found.json").read_text()) | again
+    variables = {CACHE_SPACE: "1", "VLLM_CACHE_ROOT": str(folder / "cache"), **request.param}
+    process = python("-m", "tests.training.vllm_worker", toy_model, folder, **variables)
+    compile_result = {"compiled_again": "load failure" in process.stdout + process.stderr}
+    return json.loads((folder / "results.json").read_text()) | compile_result
 
 
-def test_the_engine_has_the_policys_precision_and_the_seed_of_the_run(found):
-    assert (found["dtype"], found["seed"]) == ("torch.float32", 3)
+def test_engine_has_policy_precision_and_run_seed(results):
+    assert (results["dtype"], results["seed"]) == ("torch.float32", 3)
 
 
-def test_a_trainer_with_vllm_samples_from_its_own_policy_and_knows_mu(found):
-    assert len(found["trained"]["mismatch"]) == 2
-    assert max(found["trained"]["mismatch"]) < 1e-4
-    assert found["trained"]["mu is the sampler's"]
+def test_vllm_samples_from_policy_and_its_logps_are_used(results):
+    assert len(results["training"]["mismatch"]) == 2
+    assert max(results["training"]["mismatch"]) < 1e-4
+    assert results["training"]["sampler_logp_used"]
 
 
-def test_a_resumed_run_is_the_run_that_was_not_stopped(found):
-    """Though vLLM draws from the generator of the process."""
-    assert found["resumed"]
+def test_resumed_run_with_vllm_ends_with_same_weights(results):
+    """vLLM draws from the generator of the process, whose state a checkpoint holds."""
+    assert results["resumed_exactly"]
 
 
-def test_weights_are_synced_once_for_an_inference_batch_sampled_in_parts(found):
-    assert found["trained"]["syncs"] == 2
-    assert 0 < found["trained"]["seconds"]["sync"] < found["trained"]["seconds"]["sampling"]
+def test_weights_are_synced_once_per_inference_batch_sampled_in_parts(results):
+    assert results["training"]["syncs"] == 2
+    assert 0 < results["training"]["seconds"]["sync"] < results["training"]["seconds"]["sampling"]
 
 
 @pytest.mark.parametrize("case", ["tied", "untied", "adapted"])
-def test_a_sync_gives_vllm_all_weights_in_one_call(found, case):
-    assert found[case]["stale"] > 1e-2
-    assert found[case]["after"] < 1e-4
-    if case != "adapted":  # whose weights vLLM gets merged
-        assert found[case]["tensors of each call"] == [found[case]["tensors"]]
+def test_sync_loads_all_weights_in_one_call(results, case):
+    assert results[case]["stale"] > 1e-2
+    assert results[case]["after"] < 1e-4
+    if case != "adapted":  # vLLM gets its weights merged into the model's
+        assert results[case]["tensors_per_call"] == [results[case]["tensors"]]
 
 
-def test_a_sync_without_packing_the_head_again_would_leave_a_tied_head_stale(found):
-    assert found["without the head"]["stale"] > 1e-2
-    assert found["without the head"]["after"] < 1e-4
+def test_sync_repacks_tied_head(results):
+    assert results["sync_without_head"]["stale"] > 1e-2
+    assert results["sync_without_head"]["after"] < 1e-4
 
 
-def test_what_was_compiled_is_loaded(found):
-    assert not found["compiled again"]
+def test_compiled_model_is_loaded_from_cache(results):
+    assert not results["compiled_again"]
 
 
-def test_prompts_of_a_group_are_computed_once(found):
-    assert found["cached"] == [0, 192, 0, 192]  # whole blocks of 200
+def test_group_shares_cached_prompt_tokens(results):
+    assert results["cached_tokens"] == [0, 192, 0, 192]  # whole blocks of a prompt's 200 tokens
 
 
-def test_a_trained_model_is_loaded_again_by_transformers_and_by_vllm(found):
-    assert found["saved"]["equal"]
-    assert found["saved"]["mismatch"] < 1e-4
+def test_saved_model_loads_in_transformers_and_vllm(results):
+    assert results["saved_model"]["equal"]
+    assert results["saved_model"]["mismatch"] < 1e-4
 
 
-# Elsewhere, with engines that only take notes -----------------------------------------------------
+# On GPUs and servers, with engines that only record calls ----------------------------------------
 
 
-class NotedEngine:
-    """Stands for TRL's VLLMGeneration: `noted` says what was done to it, and in which phase."""
+class RecordingEngine:
+    """Stand-in for TRL's VLLMGeneration: `events` lists the calls it received and the phases."""
 
     def __init__(self, mode="colocate", sleeps=False):
         self.mode, self.enable_sleep_mode, self._llm_weights_sleeping = mode, sleeps, sleeps
-        self.noted: list[str] = []
+        self.events: list[str] = []
         self.clock = SimpleNamespace(phase=self._phase)
         runner = SimpleNamespace(model=SimpleNamespace(load_weights=self._load_weights))
         executor = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))
         self.llm = SimpleNamespace(
             llm_engine=SimpleNamespace(model_executor=executor),
-            wake_up=lambda tags: self.noted.append(f"wake up {tags}"),
-            reset_prefix_cache=lambda: self.noted.append("reset cache"),
+            wake_up=lambda tags: self.events.append(f"wake up {tags}"),
+            reset_prefix_cache=lambda: self.events.append("reset cache"),
         )
 
     @contextmanager
     def _phase(self, name):
-        self.noted.append(f"begin {name}")
+        self.events.append(f"begin {name}")
         yield
-        self.noted.append(f"end {name}")
+        self.events.append(f"end {name}")
 
     def _iter_named_params(self):
         yield from {"a": torch.zeros(1), "b": torch.ones(1)}.items()
 
     def _load_weights(self, weights):
-        self.noted.append(f"load {[name for name, _ in weights]}")
+        self.events.append(f"load {[name for name, _ in weights]}")
 
     def sync_weights(self):
-        self.noted.append("TRL's sync")
+        self.events.append("TRL's sync")
 
 
-def noted(monkeypatch, **settings) -> list[str]:
-    """What a sync does to an engine that is not on a CPU."""
+def record_sync(monkeypatch, **settings) -> list[str]:
+    """Return the events of a sync of an engine that is not on a CPU."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    engine = NotedEngine(**settings)
-    vllm.mend_weight_sync(engine, engine.clock)
+    engine = RecordingEngine(**settings)
+    vllm.patch_weight_sync(engine, engine.clock)
     engine.sync_weights()
-    return engine.noted
+    return engine.events
 
 
 @pytest.mark.parametrize(
-    ("mode", "does"),
+    ("mode", "events"),
     [("colocate", ["load ['a', 'b']", "reset cache"]), ("server", ["TRL's sync"])],
 )
-def test_elsewhere_weights_are_loaded_in_one_call_or_by_trl(monkeypatch, mode, does):
-    assert noted(monkeypatch, mode=mode) == ["begin sync", *does, "end sync"]
+def test_gpu_sync_loads_weights_in_one_call_and_server_sync_is_trls(monkeypatch, mode, events):
+    assert record_sync(monkeypatch, mode=mode) == ["begin sync", *events, "end sync"]
 
 
-def test_an_engine_that_sleeps_is_woken_first(monkeypatch):
-    assert noted(monkeypatch, sleeps=True)[1:3] == ["wake up ['weights']", "load ['a', 'b']"]
+def test_sleeping_engine_is_woken_before_sync(monkeypatch):
+    assert record_sync(monkeypatch, sleeps=True)[1:3] == ["wake up ['weights']", "load ['a', 'b']"]
 
 
-def test_a_server_does_not_say_what_it_computes_in():
-    assert vllm.engine_dtype(NotedEngine(mode="server")) is None
+def test_dtype_of_vllm_server_is_unknown():
+    assert vllm.engine_dtype(RecordingEngine(mode="server")) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_server_does_not_say_what_it_computes_in():
         ("no", torch.float64, torch.float32),
     ],
 )
-def test_the_engine_is_asked_for_the_precision_of_the_policys_forward(mixed, stored, computed):
+def test_engine_uses_precision_of_policy_forward(mixed, stored, computed):
     engine = SimpleNamespace(
         accelerator=SimpleNamespace(mixed_precision=mixed), model=SimpleNamespace(dtype=stored)
     )
@@ -161,15 +161,22 @@ def test_the_engine_is_asked_for_the_precision_of_the_policys_forward(mixed, sto
 
 
 @pytest.mark.parametrize(
-    ("gpu", "given", "expected", "told"),
+    ("gpu", "user_variables", "expected", "engine_settings"),
     [
-        (False, {}, {SPACE: "2", AHEAD: "0"}, {"block_size": 32}),
-        (False, {SPACE: "7", AHEAD: "1"}, {SPACE: "7", AHEAD: "1"}, {"block_size": 32}),
+        (False, {}, {CACHE_SPACE: "2", AOT_COMPILE: "0"}, {"block_size": 32}),
+        (
+            False,
+            {CACHE_SPACE: "7", AOT_COMPILE: "1"},
+            {CACHE_SPACE: "7", AOT_COMPILE: "1"},
+            {"block_size": 32},
+        ),
         (True, {}, {}, {}),
     ],
 )
-def test_on_cpus_what_the_user_did_not_set_is_set(monkeypatch, gpu, given, expected, told):
+def test_cpu_defaults_do_not_override_user_environment(
+    monkeypatch, gpu, user_variables, expected, engine_settings
+):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(os, "environ", environment := dict(given))
-    assert vllm.prepare_engine() == told
+    monkeypatch.setattr(os, "environ", environment := dict(user_variables))
+    assert vllm.prepare_engine() == engine_settings
     assert environment == expected

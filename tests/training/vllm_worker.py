@@ -1,6 +1,6 @@
-"""The process that test_vllm.py runs, for vLLM changes torch and the environment for good.
+"""Worker process of test_vllm.py: builds engines on the CPU, samples, and writes results as JSON.
 
-Builds engines on the CPU, samples with them, and writes what it found as JSON.
+It is a process of its own because vLLM changes torch and the environment permanently.
 """
 
 import json
@@ -17,37 +17,37 @@ from trl.generation.vllm_generation import VLLMGeneration
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
 from rapid.training.trl import vllm
-from tests.training.loops import digits_sum, weights
+from tests.training.loops import get_weights, text_sum_reward
 
 SEED, TEMPERATURE, TOKENS = 3, 0.7, 16
-# Longer than a block of vLLM's cache, which on CPUs is 32 tokens: there is something to share, and
-# after a change of weights something stale to use.
+# Longer than a block of vLLM's cache, 32 tokens on CPUs: there are blocks to share, and stale ones
+# after a change of weights.
 PROMPTS = [[(7 * i + shift) % 250 + 2 for i in range(200)] for shift in (0, 0, 1, 1)]
 
 
 def main(toy_model: Path, folder: Path) -> None:
-    trainer = build(toy_model, folder / "out")
-    found = {
+    trainer = build_vllm_trainer(toy_model, folder / "out")
+    results = {
         "dtype": str(vllm.engine_dtype(trainer.vllm_generation)),
         "seed": torch.initial_seed(),
-        "trained": train(trainer),
-        "resumed": resumed(trainer),
-        "tied": synced(trainer.vllm_generation),
-        "without the head": without_the_head(trainer.vllm_generation),
-        "cached": cached_tokens(trainer.vllm_generation),
-        "saved": saved(trainer, folder / "saved"),
+        "training": train_and_measure(trainer),
+        "resumed_exactly": is_resumed_exactly(trainer),
+        "tied": measure_sync(trainer.vllm_generation),
+        "sync_without_head": measure_sync_without_head(trainer.vllm_generation),
+        "cached_tokens": count_cached_tokens(trainer.vllm_generation),
+        "saved_model": check_saved_model(trainer, folder / "saved"),
     }
-    make_untied(toy_model, folder / "untied")
-    untied = engine(load(folder / "untied"))
-    found["untied"] = synced(untied)
+    save_untied_model(toy_model, folder / "untied")
+    untied_engine = build_engine(load_model(folder / "untied"))
+    results["untied"] = measure_sync(untied_engine)
     adapter = LoraConfig(target_modules=["embed_tokens", "q_proj"])
-    untied.model = get_peft_model(untied.model, adapter)
-    found["adapted"] = synced(untied)
-    (folder / "found.json").write_text(json.dumps(found))
+    untied_engine.model = get_peft_model(untied_engine.model, adapter)
+    results["adapted"] = measure_sync(untied_engine)
+    (folder / "results.json").write_text(json.dumps(results))
 
 
-def build(model: Path, folder: Path) -> RapidTrainer:
-    """A trainer with vLLM for two inference batches of four steps, each sampled in two parts."""
+def build_vllm_trainer(model: Path, folder: Path) -> RapidTrainer:
+    """Return a trainer with vLLM for two inference batches of four steps, sampled in two parts."""
     config = RapidConfig(
         str(folder),
         seed=SEED,
@@ -67,23 +67,23 @@ def build(model: Path, folder: Path) -> RapidTrainer:
         bf16=False,
         report_to=[],
         save_strategy="steps",
-        save_steps=3,  # within an inference batch, whose end they wait for
+        save_steps=3,  # due within an inference batch: the save waits for its end
         gradient_checkpointing=False,
         disable_tqdm=True,
     )
     return RapidTrainer(
-        load(model),
-        digits_sum,
+        load_model(model),
+        text_sum_reward,
         args=config,
         train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(16)]),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
     )
 
 
-def train(trainer: RapidTrainer) -> dict:
-    calls = watch_reloads(trainer.vllm_generation)
+def train_and_measure(trainer: RapidTrainer) -> dict:
+    reloads = watch_reloads(trainer.vllm_generation)
     trainer.train()
-    _, late, _ = trainer.last_pass
+    _, micro_batch, _ = trainer.last_pass
     return {
         "mismatch": [
             row["rapid/sampler_mismatch"]
@@ -91,107 +91,109 @@ def train(trainer: RapidTrainer) -> dict:
             if "rapid/sampler_mismatch" in row
         ],
         "seconds": dict(trainer.clock.seconds),
-        "syncs": len(calls),
-        "mu is the sampler's": torch.equal(late["behavior_logp"], late["sampler_logp"]),
+        "syncs": len(reloads),
+        "sampler_logp_used": torch.equal(micro_batch["behavior_logp"], micro_batch["sampler_logp"]),
     }
 
 
-def resumed(trainer: RapidTrainer) -> bool:
-    """Whether the run ends alike if it is resumed from its first checkpoint."""
-    expected = weights(trainer)
-    trainer._last_loaded_step = -1  # as in a process that has yet to sync
-    perturb(trainer.model)
+def is_resumed_exactly(trainer: RapidTrainer) -> bool:
+    """Return whether a run resumed from the first checkpoint ends with the same weights."""
+    expected = get_weights(trainer)
+    trainer._last_loaded_step = -1  # as in a process that has not synced yet
+    perturb_weights(trainer.model)
     trainer.train(str(Path(trainer.args.output_dir, "checkpoint-4")))
-    return torch.equal(weights(trainer), expected)
+    return torch.equal(get_weights(trainer), expected)
 
 
 def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
-    """Collects, for each call that loads weights, the names that it takes."""
-    runner, calls = vllm._runner(generation), []
+    """Return a list that collects the names of the weights of each call that loads some."""
+    runner, calls = vllm._model_runner(generation), []
     reload_weights = runner.reload_weights
 
-    def noted(weights):
-        for name, tensor in weights:
+    def iterate_noted(named_weights):
+        for name, tensor in named_weights:
             calls[-1].append(name)
             yield name, tensor
 
-    def watched(weights_iterator):
+    def reload_watched(weights_iterator):
         calls.append([])
-        reload_weights(weights_iterator=noted(weights_iterator))
+        reload_weights(weights_iterator=iterate_noted(weights_iterator))
 
-    runner.reload_weights = watched
+    runner.reload_weights = reload_watched
     return calls
 
 
-def synced(generation: VLLMGeneration) -> dict:
-    """What vLLM makes of other weights, whose cache still is of the old ones."""
-    vllm.mend_weight_sync(generation, PhaseClock())
+def measure_sync(generation: VLLMGeneration) -> dict:
+    """Return vLLM's mismatch before and after a sync of changed weights, and the calls it took."""
+    vllm.patch_weight_sync(generation, PhaseClock())
     calls = watch_reloads(generation)
-    perturb(generation.model)
-    stale = mismatch(generation)
+    perturb_weights(generation.model)
+    stale = measure_mismatch(generation)
     generation.sync_weights()
     return {
         "stale": stale,
-        "after": mismatch(generation),
-        "tensors of each call": [len(names) for names in calls],
+        "after": measure_mismatch(generation),
+        "tensors_per_call": [len(names) for names in calls],
         "tensors": len(list(generation.model.named_parameters())),
     }
 
 
-def perturb(model) -> None:
+def perturb_weights(model) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
 
 
-def mismatch(generation: VLLMGeneration) -> float:
-    """Mean |vLLM's log-probability - the model's| of the tokens that vLLM samples now."""
+def measure_mismatch(generation: VLLMGeneration) -> float:
+    """Return the mean |vLLM's log-probability - the model's| of tokens that vLLM samples now."""
     _, completions, sampled_logp, _ = generation.generate(PROMPTS, None, 2)
-    off = []
+    differences = []
     for prompt, completion, logp in zip(PROMPTS, completions, sampled_logp, strict=True):
         tokens = torch.tensor([*prompt, *completion])
         with torch.no_grad():
             logits = generation.model(input_ids=tokens[None]).logits[0, len(prompt) - 1 : -1]
         expected = torch.log_softmax(logits / TEMPERATURE, dim=-1)
         expected = expected.gather(1, tokens[len(prompt) :, None])  # (T, 1)
-        off.append((expected - torch.tensor(logp)).abs())
-    return torch.cat(off).mean().item()
+        differences.append((expected - torch.tensor(logp)).abs())
+    return torch.cat(differences).mean().item()
 
 
-def without_the_head(generation: VLLMGeneration) -> dict:
-    """The same sync, but for the step that packs a tied head again; then a whole one."""
+def measure_sync_without_head(generation: VLLMGeneration) -> dict:
+    """Return the mismatch after a sync that does not repack a tied head, and after a full one."""
     pack_heads, vllm._pack_heads = vllm._pack_heads, lambda model: None
-    perturb(generation.model)
+    perturb_weights(generation.model)
     generation.sync_weights()
-    stale = mismatch(generation)
+    stale = measure_mismatch(generation)
     vllm._pack_heads = pack_heads
     generation.sync_weights()
-    return {"stale": stale, "after": mismatch(generation)}
+    return {"stale": stale, "after": measure_mismatch(generation)}
 
 
-def cached_tokens(generation: VLLMGeneration) -> list[int]:
-    """Of each prompt, how many tokens vLLM did not compute."""
+def count_cached_tokens(generation: VLLMGeneration) -> list[int]:
+    """Return for each prompt how many tokens vLLM took from its cache."""
     generation.llm.reset_prefix_cache()
     prompts = [{"prompt_token_ids": prompt} for prompt in PROMPTS]
     return [output.num_cached_tokens for output in generation.llm.generate(prompts, use_tqdm=False)]
 
 
-def saved(trainer: RapidTrainer, folder: Path) -> dict:
+def check_saved_model(trainer: RapidTrainer, folder: Path) -> dict:
     trainer.save_model(str(folder))
-    again = engine(load(folder))
-    pairs = zip(again.model.parameters(), trainer.model.parameters(), strict=True)
+    engine = build_engine(load_model(folder))
+    pairs = zip(engine.model.parameters(), trainer.model.parameters(), strict=True)
     return {
-        "equal": all(torch.equal(one, other) for one, other in pairs),
-        "mismatch": mismatch(again),  # never synced: vLLM has read the folder
+        "equal": all(
+            torch.equal(loaded_weight, trained_weight) for loaded_weight, trained_weight in pairs
+        ),
+        "mismatch": measure_mismatch(engine),  # vLLM read the folder; nothing was synced
     }
 
 
-def load(folder: Path):
+def load_model(folder: Path):
     return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
 
-def engine(model) -> VLLMGeneration:
-    with vllm.engine_like_the_policy(SEED):
+def build_engine(model) -> VLLMGeneration:
+    with vllm.match_engine_to_policy(SEED):
         return VLLMGeneration(
             model,
             Accelerator(cpu=True),
@@ -201,8 +203,8 @@ def engine(model) -> VLLMGeneration:
         )
 
 
-def make_untied(model: Path, folder: Path) -> None:
-    config = load(model).config
+def save_untied_model(model: Path, folder: Path) -> None:
+    config = load_model(model).config
     config.tie_word_embeddings = False
     Qwen2ForCausalLM(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(model).save_pretrained(folder)

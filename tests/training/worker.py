@@ -1,6 +1,6 @@
-"""One of the processes of test_processes.py: loops on the toy model, from JSON to tensors.
+"""Worker process of test_processes.py: trains the toy model once for each entry of a JSON file.
 
-Each process writes, for each loop, its final weights and what its steps logged.
+Each process writes, for each entry, its final weights and what its steps logged.
 """
 
 import gc
@@ -17,43 +17,45 @@ without_vllm()
 from rapid import RapidTrainer  # noqa: E402
 from rapid.stages.train_process import without_shared_memory  # noqa: E402
 from rapid.training.micro_batches import select_local  # noqa: E402
-from tests.training.loops import ScriptedTrainer, build, weights  # noqa: E402
+from tests.training.loops import ScriptedTrainer, build_rapid_trainer, get_weights  # noqa: E402
 
 
-def count_rows(trainer) -> list[list[int]]:
-    """Collects, for each optimizer step, the completions of each micro-batch."""
+def record_rows(trainer) -> list[list[int]]:
+    """Return a list that collects, for each optimizer step, the rows of each micro-batch."""
     steps: list[list[int]] = []
-    step, loss = trainer.training_step, trainer.compute_loss
+    training_step, compute_loss = trainer.training_step, trainer.compute_loss
 
-    def watched_step(*args):
+    def count_step(*args):
         steps.append([])
-        return step(*args)
+        return training_step(*args)
 
-    def watched_loss(model, inputs, *others, **named):
+    def count_loss(model, inputs, *args, **kwargs):
         rows = select_local(inputs)["completion_ids"]
         if model.training:
             steps[-1].append(len(rows) if inputs["sequence_share"] else 0)
-        return loss(model, inputs, *others, **named)
+        return compute_loss(model, inputs, *args, **kwargs)
 
-    trainer.training_step, trainer.compute_loss = watched_step, watched_loss
+    trainer.training_step, trainer.compute_loss = count_step, count_loss
     return steps
 
 
 def main(loops: Path, model: Path, out: Path) -> None:
     for name, settings in json.loads(loops.read_text()).items():
-        kind = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
-        evaluated, resumed = settings.pop("evaluated", 0), settings.pop("resumed", None)
-        trainer = build(model, out / name, trainer=kind, dtype=torch.float32, **settings)
-        rows = count_rows(trainer)
-        trainer.train(resumed and str(out / resumed))
-        prompts = trainer.train_dataset.select(range(evaluated))
+        trainer_class = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
+        eval_prompts, resumed_from = settings.pop("evaluated", 0), settings.pop("resumed", None)
+        trainer = build_rapid_trainer(
+            model, out / name, trainer_class=trainer_class, dtype=torch.float32, **settings
+        )
+        rows = record_rows(trainer)
+        trainer.train(resumed_from and str(out / resumed_from))
+        prompts = trainer.train_dataset.select(range(eval_prompts))
         process = trainer.accelerator.process_index
         torch.save(
             {
-                "weights": weights(trainer),
+                "weights": get_weights(trainer),
                 "log": [row for row in trainer.state.log_history if "rapid/run" in row],
                 "rows": rows,
-                "evaluation": trainer.evaluate(prompts) if evaluated else {},
+                "evaluation": trainer.evaluate(prompts) if eval_prompts else {},
                 "completions": trainer.completions_sampled,
                 "processes": trainer.accelerator.num_processes,
             },

@@ -30,7 +30,7 @@ rule distill:
 
 
 rule demonstrate:
-    """Make demonstrations, a share of them with a mistake, in place of a teacher's."""
+    """Make demonstrations, some with a deliberate mistake, in place of a teacher's."""
     input:
         data=manifests_behind("demonstrate", "data"),
     output:

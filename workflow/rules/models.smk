@@ -54,7 +54,7 @@ rule pretrain:
 
 
 rule fetch:
-    """Have a published model as a local folder."""
+    """Download or convert a published model."""
     input:
         sources=sources_of("fetch"),
     output:

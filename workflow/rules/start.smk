@@ -21,7 +21,7 @@ def refuse_to_start_in_vain():
     else:
         checks = machine_checks.run_checks(PARAMS, is_local, too_large)
     if machine_checks.print_checks(checks):
-        raise WorkflowError("See MISSING above. With RAPID_PREFLIGHT=off jobs start all the same.")
+        raise WorkflowError("Requirements are MISSING, see above. RAPID_PREFLIGHT=off skips this check.")
 
 
 def start_fork_server():

@@ -11,7 +11,7 @@ from rapid.grading.pool import SteadyGrader
 
 
 class Math(Benchmark):
-    """The prompt says where the answer goes, because a base model does not know it."""
+    """MATH. The prompt says where the answer goes, since a base model does not know the format."""
 
     name = "math"
     label = "MATH"

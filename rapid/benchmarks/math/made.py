@@ -1,8 +1,8 @@
-"""Made questions of school mathematics, answered in written steps.
+"""Questions of school mathematics made from a seed, with solutions in written steps.
 
-Two-digit sums and differences are computed in columns, units first: each step is a fact about
-single digits. A solution may contain one slip: a wrong carry, the wrong operation, or a missing
-last step.
+Sums and differences of two-digit numbers are computed in columns, units first, so that each step is
+a fact about single digits. A slip is a mistake in a solution: a wrong carry, the wrong operation,
+or a missing last step.
 """
 
 import random
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rapid.benchmarks.base import Exercise
 from rapid.benchmarks.math.record import MathProblem
 
-CARRY, OPERATION, UNFINISHED = "carry", "operation", "unfinished"
+CARRY, OPERATION, UNFINISHED = "carry", "operation", "unfinished"  # kinds of slips
 SLIPS = (CARRY, OPERATION, UNFINISHED)
 
 NAMES = ("Ann", "Ben", "Eve", "Sam")
@@ -21,27 +21,27 @@ OBJECTS = ("pens", "books", "eggs", "cards")
 COLORS = ("red", "blue", "green", "white")
 UNKNOWNS = ("x", "y", "n", "t")
 
-Solve = Callable[[str], str]
+Solve = Callable[[str], str]  # writes a solution with a slip of this kind; "" for none
 
 
 class MadeQuestion(NamedTuple):
-    """A question, its answer, and a function that writes a solution with a slip ("" for none)."""
+    """A question, its answer, and a function that writes its solutions."""
 
-    subject: str
-    level: int
+    subject: str  # as in MATH
+    level: int  # difficulty, as in MATH: 1 to 5
     text: str
     answer: str
     write_solution: Solve
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
-    """Draw a question."""
+    """Draw a question whose problem has this id."""
     question = rng.choice([_draw_purchase, _draw_sale, _draw_boxes, _draw_chance, _draw_equation])(
         rng
     )
     correct = question.write_solution("")
     solutions_with_slip = (question.write_solution(slip) for slip in SLIPS)
-    correct_ending = _write_answer("", question.answer)  # some slips lead to the correct answer
+    correct_ending = _write_answer("", question.answer)  # a slip may have no effect on the answer
     mistakes = tuple(
         dict.fromkeys(text for text in solutions_with_slip if not text.endswith(correct_ending))
     )
@@ -140,12 +140,12 @@ def _draw_equation(rng: random.Random) -> MadeQuestion:
 
 
 def _draw_number(rng: random.Random) -> int:
-    """Draw a two-digit number, of few digits so that there are few facts to learn."""
+    """Draw a two-digit number. Few digits occur, so that a small model has few facts to learn."""
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
 def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """Return the steps of a + b < 100 in columns, and the sum; a slip makes the carry wrong."""
+    """Return the steps of a + b < 100 in columns, and the sum. A slip inverts the carry."""
     units = a % 10 + b % 10
     carry = (units >= 10) != slip
     tens = a // 10 + b // 10 + carry
@@ -155,7 +155,7 @@ def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
 
 
 def _write_subtraction(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """Return the steps of a - b > 0 in columns, and the difference; a slip forgets to borrow."""
+    """Return the steps of a - b > 0 in columns, and the difference. A slip inverts the borrow."""
     minuend = a % 10 + 10 * (a % 10 < b % 10)
     units = minuend - b % 10
     borrow = (minuend >= 10) != slip
@@ -166,4 +166,5 @@ def _write_subtraction(a: int, b: int, slip: bool = False) -> tuple[str, str]:
 
 
 def _write_answer(steps: str, answer: str) -> str:
+    """Return a solution that ends in the boxed answer."""
     return rf"{steps}The answer is $\boxed{{{answer}}}$."

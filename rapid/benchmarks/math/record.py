@@ -4,7 +4,7 @@ from rapid.benchmarks.base import Problem
 
 
 class MathProblem(Problem):
-    """A question whose completion ends in `\\boxed{answer}` (MATH)."""
+    """A question of MATH. `answer` is LaTeX; a completion ends in `\\boxed{answer}`."""
 
     id_field = "unique_id"
 

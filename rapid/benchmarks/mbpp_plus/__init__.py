@@ -1,4 +1,4 @@
-"""MBPP+: Python functions, graded by EvalPlus's inputs in a sandbox."""
+"""MBPP+: Python functions, run in a sandbox on EvalPlus's test inputs."""
 
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.mbpp_plus.made import draw
@@ -8,7 +8,7 @@ from rapid.grading.pool import SteadyGrader
 
 
 class MbppPlus(Benchmark):
-    """The prompt is the published one, a docstring with a description and an example call."""
+    """MBPP+. The prompt is the published one: a docstring with the task and an example call."""
 
     name = "mbpp_plus"
     label = "MBPP+"
@@ -18,8 +18,8 @@ class MbppPlus(Benchmark):
     verdict_seconds = 0.05
     hub = ("evalplus/mbppplus", "b2d74c91837c3f2a20c1299ae98133cbe7cfa077")
     walls = frozenset({"unsafe_sandbox"})
-    # The output of `python -m rapid.benchmarks.mbpp_plus.weak_tests` for release v0.1.0. It finds
-    # none in v0.2.0, the hub's.
+    # The output of `python -m rapid.benchmarks.mbpp_plus.weak_tests` for EvalPlus's release v0.1.0.
+    # The command finds none in v0.2.0, which is the hub's dataset.
     weak = {"Mbpp/115": "True, 1"}  # noqa: RUF012
     draw = staticmethod(draw)
 

@@ -1,8 +1,8 @@
-"""Made programming tasks: pick, change and sum up numbers of a list or words of a text.
+"""Programming tasks made from a seed, about the numbers in a list or the words in a text.
 
-Each function has three clauses: a filter of the elements, a change of each element, and a result.
-Some clauses have a common mistake: a comparison that is off by one, a forgotten empty list, a
-missing change. The base inputs are ordinary; the plus inputs reveal the mistakes.
+A function consists of three clauses: it filters the elements, changes each one, and computes a
+result. Most clauses have a common mistake: a comparison that is off by one, a forgotten empty list,
+a missing change. The base inputs are ordinary ones; the plus inputs reveal the mistakes.
 """
 
 import random
@@ -13,26 +13,26 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
 
 class Clause(NamedTuple):
-    """A part of a function: its words in the docstring and the name, its code, and a mistake."""
+    """A part of a function, with its description and a mistaken version."""
 
-    words: str
-    name: str
+    words: str  # in the description of the task
+    name: str  # in the function's name; "" for nothing
     code: str
-    mistake: str = ""  # empty if there is no common one
+    mistake: str = ""  # the code with a common mistake; "" if there is none
 
 
 class Domain(NamedTuple):
-    """A kind of elements: its name, the names of argument and element, and the iterable."""
+    """What the elements of the tasks are."""
 
-    elements: str
-    argument: str
-    element: str
-    iterable: str
+    elements: str  # in the description of the task
+    argument: str  # name of the function's argument
+    element: str  # name of the loop's variable
+    iterable: str  # expression that is looped over
 
 
 NUMBERS = Domain("numbers", "xs", "x", "xs")
 WORDS = Domain("words", "text", "w", "text.split()")
-LETTERS = "aeinrst"
+LETTERS = "aeinrst"  # of the words in texts
 
 
 def _number_filters(k: int) -> list[Clause]:
@@ -86,7 +86,7 @@ WORD_RESULTS = [LIST, COUNT, SORT, DOWN]
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
-    """Draw a function to write."""
+    """Draw a task whose problem has this id."""
     while True:
         about_numbers = rng.random() < 0.9
         if exercise := (_draw_numbers if about_numbers else _draw_words)(rng, id):
@@ -135,7 +135,10 @@ def _draw_words(rng: random.Random, id: str) -> Exercise | None:
 def _build_exercise(
     id: str, domain: Domain, clauses: tuple[Clause, ...], base: list, plus: list
 ) -> Exercise | None:
-    """Return the exercise; None if the inputs hide a mistake or the example's output is empty."""
+    """Build the exercise from its three clauses (filter, change, result) and its inputs.
+
+    Returns None if a mistake has no effect on these inputs, or if the example's output is empty.
+    """
     name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
     source = _write_source(name, domain, [clause.code for clause in clauses])
     base_input, plus_input = [[value] for value in base], [[value] for value in plus]
@@ -147,7 +150,7 @@ def _build_exercise(
             mistakes.append(_write_source(name, domain, codes))
     if any(_run_source(wrong, name, base_input + plus_input) == expected for wrong in mistakes):
         return None
-    if not expected[0]:  # nothing was found
+    if not expected[0]:  # the first base input is the example in the prompt
         return None
     filter, change, result = clauses
     example = f"assert {name}({base[0]!r}) == {expected[0]!r}"
@@ -166,16 +169,17 @@ def _build_exercise(
 
 
 def _write_source(name: str, domain: Domain, codes: list[str]) -> str:
+    """Return the function's source from the code of its filter, change and result."""
     test, element, result = codes
     elements = f"[{element} for {domain.element} in {domain.iterable} if {test}]"
     return f"def {name}({domain.argument}):\n    found = {elements}\n    return {result}\n"
 
 
 def _run_source(source: str, name: str, inputs: list[list]) -> list[Any]:
-    """Return the outputs of a function of this file's templates, or the types of its exceptions.
+    """Run a function that was made in this file, and return its outputs or types of exceptions.
 
-    Only the text of the templates above is run. Completions of models are run by `rapid.grading`
-    only, in its sandbox.
+    It is safe to run: the source consists of the templates above. Completions of models are run
+    only by `rapid.grading`, in its sandbox.
     """
     namespace: dict = {}
     exec(source, namespace)

@@ -1,7 +1,7 @@
-"""Converts the hub's rows of MBPP+ to those of EvalPlus's release.
+"""Converts rows of MBPP+ on the Hugging Face hub to the fields of EvalPlus's release.
 
-On the hub a task's inputs are in the source of a test program. The program is parsed and never run:
-inputs are literals, and the tested call names the function.
+On the hub, a task's inputs are in the source of a test program. The program is parsed and never
+run: the inputs are literals in it, and its call of `assertion` has the function's name.
 """
 
 import ast
@@ -13,10 +13,11 @@ from evalplus.data.mbpp import mbpp_serialize_inputs
 def from_hub(row: dict) -> dict:
     """Return the fields of a `CodeProblem`.
 
-    The hub does not say which inputs are MBPP's own: all are `base_input`, in their order.
+    The hub does not say which inputs are from MBPP and which EvalPlus added. So all are
+    `base_input`, in their order.
 
     Raises:
-        ValueError: its test program has an unexpected form; the message says what is missing.
+        ValueError: the test program has an unexpected form; the message says what is missing.
     """
     try:
         program = ast.parse(row["test"])
@@ -39,6 +40,7 @@ def from_hub(row: dict) -> dict:
 
 
 def _read_inputs(program: ast.Module) -> list:
+    """Return the literal that the program assigns to `inputs`."""
     for statement in program.body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "inputs":
             return ast.literal_eval(_ConstantReplacer().visit(statement.value))
@@ -46,7 +48,7 @@ def _read_inputs(program: ast.Module) -> list:
 
 
 def _find_tested_call(program: ast.Module) -> tuple[str, float]:
-    """Return the function and tolerance of `assertion(function(*inp), expected, tolerance)`."""
+    """Find `assertion(function(*inp), expected, tolerance)`; return the function and tolerance."""
     for node in ast.walk(program):
         match node:
             case ast.Call(
@@ -58,7 +60,7 @@ def _find_tested_call(program: ast.Module) -> tuple[str, float]:
 
 
 class _ConstantReplacer(ast.NodeTransformer):
-    """Replaces the names `inf` and `nan`, which are not literals, by numbers."""
+    """Replaces the names `inf` and `nan` by numbers, so that the inputs are literals."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in ("inf", "nan"):

@@ -2,14 +2,14 @@
 
     python -m rapid.benchmarks.mbpp_plus.weak_tests MbppPlus.jsonl.gz
 
-tries on each task, with the pipeline's grader and in its sandbox, functions that return a constant
-(`CONSTANTS`, and the outputs that the tests expect most often) or one of their arguments unchanged.
-It prints the tasks that accept one, and what they accept. The exit status is 1 where one of them is
-not in `MbppPlus.weak`.
+grades, for each task, functions that return a constant (one of `CONSTANTS`, or the output that the
+tests expect most often) or one of their arguments unchanged. It uses the pipeline's grader and its
+sandbox. It prints the tasks whose tests accept such a function, and what the function returns. The
+exit status is 1 if a printed task is not in `MbppPlus.weak`.
 
-Reinforcement learning would find such a program sooner than a solution. `rapid prepare` leaves the
-tasks of that list out of training. They stay among the test problems, where published results count
-them.
+Reinforcement learning would find such a program sooner than a solution. So `rapid prepare` leaves
+the tasks in `MbppPlus.weak` out of training. They stay among the test problems, because published
+results include them.
 """
 
 import ast
@@ -33,11 +33,12 @@ from rapid.grading.limits import CODE_MB
 from rapid.grading.pool import SteadyGrader
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
+# Values that a program may return whatever its arguments are.
 CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "set()", "0.0")
 
 
 def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
-    """Yield programs that ignore the task, each with the value that it returns, in words."""
+    """Yield programs that ignore the task: a description of what it returns, and the program."""
     for constant in dict.fromkeys([*CONSTANTS, *_most_frequent(reference.expected)]):
         yield constant, f"def {problem.entry_point}(*arguments):\n    return {constant}\n"
     for index in range(max(map(len, reference.inputs))):
@@ -46,23 +47,24 @@ def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tu
 
 
 def _most_frequent(outputs: list[Any]) -> list[str]:
-    """Return the most frequent outputs that can be written as literals; several if they tie."""
+    """Return the most frequent output as a literal, or several that are equally frequent."""
     counts = Counter(filter(None, map(_to_literal, outputs)))
     return [literal for literal, count in counts.items() if count == max(counts.values())]
 
 
 def _to_literal(output: Any) -> str | None:
+    """Return an output as a Python literal, or None if it cannot be written as one."""
     try:
         ast.literal_eval(repr(output))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None  # no plain data, not finite, or a number of over 4,300 digits
+        return None  # not plain data, not finite, or over 4,300 digits
     return repr(output)
 
 
 def find_weak_tasks(
     problems: list[CodeProblem], timeout: float, workers: int
 ) -> dict[str, list[str]]:
-    """Return the accepted programs of each task that accepts one of `generate_programs`."""
+    """Return the tasks whose tests accept a program of `generate_programs`, and what it returns."""
     references = References()
     with (
         Sandbox(CODE_MB) as sandbox,
@@ -89,19 +91,19 @@ def main(arguments: list[str] | None = None) -> int:
     command = "python -m rapid.benchmarks.mbpp_plus.weak_tests"
     parser = Parser(prog=command, description=__doc__.splitlines()[0])
     parser.add_argument("problems", type=Path, help="MBPP+ rows, .jsonl or .jsonl.gz")
-    parser.add_argument("--timeout", type=float, default=10.0, help="seconds for a program")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds per program")
     args = parser.parse_args(arguments)
     benchmark = MbppPlus()
     try:
         problems = read_problems(args.problems, benchmark)
     except FileNotFoundError:
-        parser.error(f"there is no file {args.problems}. EvalPlus publishes it: {RELEASES}")
+        parser.error(f"{args.problems} does not exist. Download it from EvalPlus: {RELEASES}")
     except BadInput as error:
         parser.error(str(error))
     weak = find_weak_tasks(list(problems.values()), args.timeout, os.cpu_count() or 1)
     for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
-    print(f"{len(weak)} of {len(problems)} tasks accept a constant or an argument")
+    print(f"the tests of {len(weak)} of {len(problems)} tasks accept a constant or an argument")
     return 0 if weak.keys() <= benchmark.weak.keys() else 1
 
 

@@ -1,4 +1,4 @@
-"""MiniF2F: Lean 4 theorems, to be proved after the prompt's `:= by` or in a block of their own."""
+"""MiniF2F: theorems in Lean 4. A completion continues the prompt's `:= by`, or is a whole block."""
 
 from collections.abc import Callable
 from random import Random
@@ -13,18 +13,20 @@ from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import SteadyGrader
 
-REHEARSED_THEOREMS = 16  # made theorems: enough to have V8 compile what proofs like these use
+# Theorems that are proved to warm up a grader: after these, V8 (node's JavaScript engine) has
+# compiled the functions of the WebAssembly Lean that such proofs use.
+REHEARSED_THEOREMS = 16
 
 
 class MiniF2F(Benchmark):
-    """Theorems, each with a header. Headers that import Mathlib need a native Lean with Mathlib."""
+    """Theorems with headers. A header that imports Mathlib needs a native Lean with Mathlib."""
 
     name = "minif2f"
     label = "MiniF2F"
     record = LeanProblem
     graded = "proofs"
     usual_timeout = 20.0
-    verdict_seconds = 2.0  # Mathlib's proofs take seconds
+    verdict_seconds = 2.0  # proofs that use Mathlib take seconds
     hub = ("cat-searcher/minif2f-lean4", "70a1249ce240667f6bcdd1ccd62f847f0e065d57")
     walls = frozenset({"unsafe_lean"})
     draw = staticmethod(draw)
@@ -33,9 +35,10 @@ class MiniF2F(Benchmark):
         return SteadyGrader(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
     def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
-        """Start Lean, elaborate made problems, and grade proofs and mistakes of other made ones.
+        """Start Lean, elaborate the problems' statements, and grade proofs of other made theorems.
 
-        Afterwards Lean is equally fast whether or not an earlier job has used the process.
+        Afterwards Lean is equally fast whether or not an earlier job has used the Lean process.
+        With problems that import Mathlib, Lean is only started.
         """
         if any(problem.header for problem in problems):
             super().rehearse(grader, problems)

@@ -1,9 +1,10 @@
-"""Made theorems of core Lean 4 over Nat and Int, each with a proof of one or two steps.
+"""Theorems made from a seed, in core Lean 4 over Nat and Int, with proofs of one or two steps.
 
-A proof needs numbers from its statement in the right places: a witness computed from an equation,
-or a property of a whole sequence, whose statement is about a distant element. Lean's automation
-finds neither: there are too many witnesses to try, and too many steps to the element. So no list of
-tactics such as `first | omega | grind | ...` proves them (tests/benchmarks/portmanteaus.py).
+A proof needs the numbers of its statement in the right places. It gives a witness that is computed
+from an equation, or proves a property of a whole sequence, of which the statement is about one
+distant element. Lean's automation cannot find such proofs: there are too many candidates for the
+witness, and too many steps to the element. So no fixed list of tactics such as
+`first | omega | grind | ...` proves one of the theorems (tests/benchmarks/universal_proofs.py).
 
 The mistakes are a wrong sign or operation, and swapped numbers.
 """
@@ -15,12 +16,12 @@ from rapid.benchmarks.base import Exercise
 from rapid.benchmarks.minif2f.record import LeanProblem
 
 VARIABLES = ("n", "x", "a", "k")
-POWER = (30, 99), (4, 5)  # base and exponent: the witnesses are above 80,000
-FAR = (20_000, 99_999)
+POWER = (30, 99), (4, 5)  # ranges of base and exponent: witnesses are above 80,000
+FAR = (20_000, 99_999)  # range of the distance to the element that a statement is about
 
 
 class MadeTheorem(NamedTuple):
-    """A theorem without its name, a proof of it, and attempts that fail."""
+    """A statement without the theorem's name, a proof, and mistaken proofs."""
 
     statement: str
     proof: str
@@ -28,7 +29,7 @@ class MadeTheorem(NamedTuple):
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
-    """Draw a theorem. Its name is the id."""
+    """Draw a theorem, whose name is the id."""
     theorem = rng.choice([_draw_witness, _draw_preimage, _draw_recurrence, _draw_period])(rng)
     statement = f"theorem {id} {theorem.statement} := by\n"
     problem = LeanProblem(name=id, formal_statement=statement)
@@ -37,13 +38,18 @@ def draw(rng: random.Random, id: str) -> Exercise:
 
 
 def _join_tactics(*tactics: str) -> str:
+    """Return the text of a proof, one indented tactic per line."""
     return "".join(f"  {tactic}\n" for tactic in tactics)
 
 
 def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
-    """Return a variable, both sides of an equation `m * x + a = b`, a proof, and two mistakes.
+    """Draw an equation `m * x + a = b` or `m * x - a = b` over Nat.
 
-    The numbers are natural: over Int, `simp +arith` solves such an equation.
+    Over Int, `simp +arith` would solve it.
+
+    Returns:
+        The variable, both sides of the equation, a proof that a solution exists, and two mistaken
+        proofs.
     """
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
@@ -60,18 +66,24 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
 
 
 def _draw_witness(rng: random.Random) -> MadeTheorem:
+    """Draw a theorem that an equation has a solution."""
     x, lhs, rhs, proof, *failures = _draw_equation(rng, "rfl")
     return MadeTheorem(f": ∃ {x} : Nat, {lhs} = {rhs}", proof, failures)
 
 
 def _draw_preimage(rng: random.Random) -> MadeTheorem:
+    """Draw a theorem that a linear function takes a value."""
     x, lhs, rhs, proof, *failures = _draw_equation(rng, "h₀ _")
     statement = f"(f : Nat → Nat) (h₀ : ∀ {x}, f {x} = {lhs}) : ∃ {x}, f {x} = {rhs}"
     return MadeTheorem(statement, proof, failures)
 
 
 def _draw_recurrence(rng: random.Random) -> MadeTheorem:
-    """Draw a recurrence of integers: its known value must not contradict the places before it."""
+    """Draw a theorem on an element of an arithmetic sequence of which one element is known.
+
+    The values are in Int. In Nat the known element might contradict the elements before it, which
+    would be negative.
+    """
     place, start, step = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     far = rng.randint(*FAR)
 
@@ -90,6 +102,7 @@ def _draw_recurrence(rng: random.Random) -> MadeTheorem:
 
 
 def _draw_period(rng: random.Random) -> MadeTheorem:
+    """Draw a theorem on an element of a periodic sequence of which one element is known."""
     place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     kind, far = rng.choice(("Nat", "Int")), rng.randint(*FAR)
 

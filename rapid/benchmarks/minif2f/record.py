@@ -9,22 +9,27 @@ from rapid.benchmarks.base import Problem
 
 
 class LeanProblem(Problem):
-    """A theorem to prove. `formal_statement` ends in `:= by`; `header` comes before it."""
+    """A theorem to prove.
+
+    `formal_statement` ends in `:= by`. `header` is the Lean code before it, such as
+    `import Mathlib`.
+    """
 
     id_field = "name"
 
     name: str = Field(validation_alias=AliasChoices("name", "id"))
     formal_statement: str = Field(
         validation_alias=AliasChoices("formal_statement", "statement"),
-        description="core-Lean rows call it statement",
+        description="may be called statement in a file, as name may be called id",
     )
     header: str = ""
-    split: str = ""
+    split: str = ""  # of the dataset; see rapid.benchmarks.published
     informal_prefix: str = Field("", description="the statement in words, as a Lean comment")
 
     @model_validator(mode="before")
     @classmethod
     def _add_informal_prefix(cls, row: Any) -> Any:
+        """Convert the column `informal_stmt` of some datasets to `informal_prefix`."""
         if isinstance(row, dict) and (words := row.get("informal_stmt")):
             return {"informal_prefix": f"/-- {words.strip()} -/\n", **row}
         return row
@@ -32,10 +37,11 @@ class LeanProblem(Problem):
     @field_validator("formal_statement")
     @classmethod
     def _end_with_by(cls, statement: str) -> str:
-        """Make a statement end in `:= by`; some datasets end it in `sorry`, or without a proof."""
-        stated = re.sub(r"\s*(:=\s*)?(\bby\s*)?(\bsorry\s*)?\Z", "", statement)
-        return statement if statement.rstrip().endswith(":= by") else f"{stated} := by\n"
+        """Make a statement end in `:= by`. In some datasets it ends in `sorry` or has no `:=`."""
+        bare = re.sub(r"\s*(:=\s*)?(\bby\s*)?(\bsorry\s*)?\Z", "", statement)
+        return statement if statement.rstrip().endswith(":= by") else f"{bare} := by\n"
 
     @property
     def content(self) -> str:
+        """Return the statement without the theorem's name."""
         return self.formal_statement.replace(self.name, "", 1)

@@ -1,1 +1,1 @@
-"""MBPP+ and other Python functions: run in a sandbox, compared outside of it."""
+"""Grader of Python functions (MBPP+): runs them in a sandbox, compares outputs outside of it."""

@@ -1,8 +1,9 @@
 """Grades Python functions: runs them in the sandbox and compares outputs outside of it.
 
-The expected outputs are those of the problem's reference solution, run once in the same sandbox.
-They never enter it again: a completion gets the inputs alone, and what it returns is plain data by
-the time it is compared. Knowing no expected output, it can forge nothing but a wrong answer.
+The expected outputs come from the problem's reference solution, which is run once in the same
+sandbox. They stay in the grader: a completion gets the inputs only, and its outputs reach the
+grader as plain data. So a hostile completion can return false outputs, but does not know the right
+ones. `oracle` has the rules by which an output counts as right.
 """
 
 import json
@@ -21,12 +22,14 @@ class CodeGrader:
     """Grades completions of `Function`s. A context manager; threads that share it take turns.
 
     Args:
-        timeout: wall-clock seconds for one completion, all its inputs together; more where the
-            reference solution is slow (`Reference.time_limit`).
-        memory_mb: address space of one completion, 1e6 bytes.
-        layer: the walls to use (`sandbox.LAYERS`); None for the strongest that works here.
-        references: shared with other graders, so that each is run once.
-        unsafe: whether to grade where no layer of walls works.
+        timeout: wall-clock seconds for one completion on all inputs together. Problems with a slow
+            reference solution get more time (`Reference.time_limit`).
+        memory_mb: address space of one completion, in 1e6 bytes.
+        layer: how completions are walled off from the machine, one of `sandbox.LAYERS`; None for
+            the strongest layer that works on this machine.
+        references: the expected outputs, shared with other graders so that each reference solution
+            is run once. By default the grader has its own.
+        unsafe: whether to grade without walls if no layer works on this machine.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class CodeGrader:
         self._references = references or References()
 
     def __enter__(self) -> Self:
-        """Start the sandbox, which logs its walls; raise SandboxError where there can be none."""
+        """Start the sandbox, which logs its walls. Raise SandboxError if no layer works."""
         self._sandbox.__enter__()
         return self
 
@@ -50,17 +53,18 @@ class CodeGrader:
         self._sandbox.__exit__(*error)
 
     def walls(self) -> str:
-        """Return the walls that stand around a completion, in words."""
+        """Describe what separates a completion from the machine."""
         return self._sandbox.walls()
 
     def prepare(self, problem: Function) -> None:
-        """Find the reference solution's outputs; raise BadProblem as `grade` does."""
+        """Run the reference solution for its outputs. Raise BadProblem as `grade` does."""
         self._references.find(problem, self._sandbox)
 
     def grade(self, problem: Function, completion: str) -> Verdict:
-        """Grade the program in a completion (`runner.program` finds it, in the sandbox).
+        """Grade the program in a completion; `runner.program` finds it, inside the sandbox.
 
-        Inputs run in order, the base ones first, until an output is wrong.
+        The function is called with one input after another until an output is wrong: first with
+        the inputs of MBPP (`base_input`), then with those that EvalPlus added (`plus_input`).
 
         Raises:
             BadProblem: the problem has no inputs or its reference solution fails.
@@ -80,14 +84,17 @@ class CodeGrader:
 
 @dataclass
 class _Comparison:
-    """Compares a completion's outputs as they come in. They may be anything."""
+    """Compares a completion's outputs, as they arrive, with the expected ones.
+
+    The lines come from hostile code and may be anything.
+    """
 
     reference: Reference
-    right: int = 0  # outputs so far, all of them right
-    failure: str | None = None
+    right_count: int = 0  # outputs that were compared and are right
+    failure: str | None = None  # the verdict's reason once something is wrong
 
     def receive(self, line: bytes) -> bool:
-        """Take one line from the child. Return whether more should follow."""
+        """Compare the output in one line from the child. Return whether to read another line."""
         if encoding.count_values(line) > self.reference.value_limit:
             self.failure = verdicts.WRONG_ANSWER
             return False
@@ -101,20 +108,28 @@ class _Comparison:
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             self.failure = verdicts.CRASHED  # not a line that our runner writes
             return False
-        reference, index = self.reference, self.right
+        reference, index = self.reference, self.right_count
         call, expected = reference.inputs[index], reference.expected[index]
         atol = reference.tolerances[index]
         if not oracle.agrees(reference.entry_point, call, output, expected, atol):
             self.failure = verdicts.WRONG_ANSWER
             return False
-        self.right += 1
-        return self.right < len(reference.expected)
+        self.right_count += 1
+        return self.right_count < len(reference.expected)
 
     def reason(self, ending: str) -> str:
-        """Return the verdict's reason, given how the job ended."""
+        """Return the verdict's reason.
+
+        Args:
+            ending: how the job ended: a constant of `sandbox`, such as STOPPED.
+        """
         return (self.failure or verdicts.PASSED) if ending == STOPPED else _ENDINGS[ending]
 
 
-# A child may say why it failed. That it passed, or was not graded, is not for it to say.
+# The reasons that a child may give for its failure. The grader alone decides whether it passed or
+# ran out of time. Reasons that do not count as the completion's (`infrastructure`) are not
+# selected.
 _CHILD_REASONS = verdicts.select_reasons("code", but={verdicts.PASSED, verdicts.TIMEOUT})
+# Reasons by the ending of a job that `receive` did not stop. FLOODED: one output was far longer
+# than every expected output, so it is wrong.
 _ENDINGS = {ENDED: verdicts.CRASHED, TIMED_OUT: verdicts.TIMEOUT, FLOODED: verdicts.WRONG_ANSWER}

@@ -1,9 +1,12 @@
-"""When an output counts as right: EvalPlus's rules for MBPP+, on plain data.
+"""Decides whether an output is right, by EvalPlus's rules for MBPP+.
 
-The lists of special problems and their formulas are EvalPlus's own. The order of the rules follows
-`evalplus.eval.unsafe_execute` (0.3.1), which cannot be called itself, because it compares in the
-process that runs the completion. Two rules differ, for tasks that were in release v0.1.0 only:
-EvalPlus accepts any output of `are_equivalent`, and 0 from `sum_div` for every number.
+Outputs are plain data here; no code of a completion runs. The lists of special tasks and their
+formulas are imported from EvalPlus. The rules and their order follow
+`evalplus.eval.unsafe_execute` (0.3.1). That function cannot be used, because it compares in the
+process that runs the completion.
+
+Two rules differ from EvalPlus's, for tasks that only release v0.1.0 has: EvalPlus accepts every
+output of `are_equivalent`, and the output 0 of `sum_div` for every number.
 """
 
 import math
@@ -17,19 +20,20 @@ from evalplus.eval import is_floats
 from rapid.grading.code.runner import encoding
 from rapid.grading.grader import BadProblem
 
-RELATIVE_TOLERANCE = 1e-07
-FLOAT_TOLERANCE = 1e-6  # where the problem sets none and expects floats
+RELATIVE_TOLERANCE = 1e-07  # of floats, if an absolute tolerance is set too
+FLOAT_TOLERANCE = 1e-6  # absolute, if the problem sets none and expects floats
 _NUMBERS = int | float | complex
 
 
 def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
-    """Return the inputs as the function takes them.
+    """Return the inputs with the types that the function takes.
 
-    MBPP+ stores tuples, sets and complex numbers as JSON. Problems of other origin (a `task_id`
-    that is not "Mbpp/" and a number) are left as they are.
+    JSON has no tuples, sets or complex numbers; for each task of MBPP+, EvalPlus knows which lists
+    to convert. The inputs of other problems (whose `task_id` is not "Mbpp/" and a number) are
+    returned unchanged.
 
     Raises:
-        BadProblem: the task of MBPP+ with this name has other inputs.
+        BadProblem: the conversion of the MBPP+ task with this id does not fit these inputs.
     """
     if not re.fullmatch(r"Mbpp/\d+", task_id):
         return inputs
@@ -42,14 +46,15 @@ def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
 
 
 def is_set(entry_point: str) -> bool:
-    """Return whether outputs are compared as sets, whatever iterable holds their items."""
+    """Return whether outputs of this function are converted to sets and compared as sets."""
     return entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS
 
 
 def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
-    """Return the absolute tolerance of each comparison.
+    """Return the absolute tolerance for each expected output.
 
-    As in EvalPlus, the first expected float turns the tolerance on for all inputs after it too.
+    As in EvalPlus: if `atol` is 0, the tolerance is FLOAT_TOLERANCE from the first expected float
+    on, for the outputs after it too, whatever their types.
     """
     all_tolerances = []
     for value in expected:
@@ -60,7 +65,13 @@ def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
 
 
 def agrees(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
-    """Return whether `output` is right for this call; both sides are plain data."""
+    """Return whether `output` is right for this call. Both outputs are plain data.
+
+    Args:
+        entry_point: name of the function.
+        inputs: the call's arguments.
+        atol: absolute tolerance of floats.
+    """
     try:
         if _is_exact(entry_point, inputs, output, expected, atol):
             return True
@@ -68,13 +79,13 @@ def agrees(entry_point: str, inputs: list, output: Any, expected: Any, atol: flo
             return False
         return _is_close(output, expected, atol)
     except (TypeError, ValueError, ArithmeticError, RecursionError):
-        return False  # of a kind that cannot be compared, so not equal
+        return False  # these types cannot be compared, so they are not equal
 
 
 def _is_close(output: Any, expected: Any, atol: float) -> bool:
-    """Return what numpy's `allclose` returns, for equal shapes alone.
+    """Return what numpy's `allclose` returns, but False if the shapes differ.
 
-    numpy would stretch one shape to the other, and build an array of gigabytes from a few strings.
+    numpy would broadcast the shapes, and could build an array of gigabytes from a few strings.
     """
     if isinstance(expected, list | tuple):
         return (
@@ -89,25 +100,27 @@ def _is_close(output: Any, expected: Any, atol: float) -> bool:
 
 
 def _is_exact(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
-    """Return whether an output is the expected one, or right by the rule of its problem."""
+    """Return whether an output equals the expected one, or is right by a rule for its task."""
     if isinstance(expected, encoding.Digest):
         return output == expected
     if is_set(entry_point):
         return set(encoding.check_hashable(output)) == set(expected)
     if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
-        finds = output if isinstance(output, bool) else output is not None
-        return finds == (expected is not None)
+        # Searches: only whether something was found is compared, and not what.
+        has_found = output if isinstance(output, bool) else output is not None
+        return has_found == (expected is not None)
     if output == expected:
         return True
-    # "All divisors" are the smaller ones in these tasks' own examples, and not in the references.
+    # In the examples of the next two tasks "all divisors" excludes the number itself; in their
+    # reference solutions it does not. Both readings are right.
     if entry_point == "are_equivalent":  # Mbpp/164
         first, second = map(_proper_divisors_sum, inputs)
         return output == (first == second)
     if entry_point == "sum_div":  # Mbpp/295
         return output == _proper_divisors_sum(*inputs)
-    if entry_point == "surface_Area":  # Mbpp/581: two readings of "height"
+    if entry_point == "surface_Area":  # Mbpp/581: "height" can be read in two ways
         return abs(output - special._surface_Area(*inputs)) <= atol
-    if entry_point == "digit_distance_nums":  # Mbpp/558: digits aligned right or left
+    if entry_point == "digit_distance_nums":  # Mbpp/558: digits are aligned on the right or left
         return output == special._digit_distance_nums(*inputs)
     return False
 

@@ -1,4 +1,4 @@
-"""The outputs of a problem's reference solution, with which its completions are compared."""
+"""Expected outputs: runs a problem's reference solution, once, in the sandbox."""
 
 import json
 import threading
@@ -14,11 +14,15 @@ from rapid.grading.grader import BadProblem, Problem
 
 
 class Function(Problem, Protocol):
-    """A function to write. Each input is the list of the call's positional arguments."""
+    """A problem whose completion is a Python function.
 
-    task_id: str  # EvalPlus restores the inputs of some tasks by it
-    entry_point: str
-    canonical_solution: str
+    `base_input` and `plus_input` are lists of calls, and a call is the list of its positional
+    arguments. `atol` is the absolute tolerance of floats, 0 if the problem sets none.
+    """
+
+    task_id: str  # decides how EvalPlus restores tuples and sets from JSON
+    entry_point: str  # name of the function
+    canonical_solution: str  # the reference solution, a program
     base_input: list[list[Any]]
     plus_input: list[list[Any]]
     atol: float
@@ -26,32 +30,35 @@ class Function(Problem, Protocol):
 
 @dataclass(frozen=True)
 class Reference:
-    """A problem's inputs and expected outputs, in order, and the limits of a completion."""
+    """A problem's inputs and expected outputs, in the same order, and limits for completions."""
 
     entry_point: str
     inputs: list[list[Any]]
-    calls: str  # the inputs as JSON
+    calls: str  # the inputs, encoded as JSON
     expected: list[Any]
-    tolerances: list[float]
-    line_limit: int  # bytes of one output
-    value_limit: int  # numbers, strings and containers of one output
-    seconds: float  # that the reference took, all inputs together
+    tolerances: list[float]  # absolute, one per expected output
+    line_limit: int  # maximum bytes of one output
+    value_limit: int  # maximum numbers, strings and containers in one output
+    seconds: float  # wall-clock time of the reference solution on all inputs
 
     def time_limit(self, timeout: float) -> float:
-        """Return the seconds for a completion: more than `timeout` where the reference is slow."""
+        """Return the wall-clock seconds that a completion may take.
+
+        `timeout`, or a multiple of the reference solution's time if that is more.
+        """
         seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
         return max(timeout, seconds)
 
 
 class References:
-    """The references of a run, each found once, in the sandbox of whoever needs it first.
+    """The references of a run. Each is computed once, in the sandbox of the grader that asks first.
 
-    Safe to share between threads; those that need the same one wait for it.
+    Safe to share between threads. Threads that ask for the same reference wait for the first.
     """
 
     def __init__(self) -> None:
         self._references: dict[str, Reference] = {}
-        self._locks: dict[str, threading.Lock] = {}
+        self._locks: dict[str, threading.Lock] = {}  # both by the problem's digest
 
     def find(self, problem: Function, sandbox: Sandbox) -> Reference:
         """Return the reference of a problem; raise BadProblem as `run_reference` does."""
@@ -62,7 +69,7 @@ class References:
 
 
 def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
-    """Run a problem's reference solution on all inputs, the base ones first.
+    """Run a problem's reference solution on all inputs, `base_input` first.
 
     Raises:
         BadProblem: the problem has no inputs or its reference solution fails.
@@ -97,8 +104,8 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
         calls=calls,
         expected=expected,
         tolerances=oracle.tolerances(expected, problem.atol),
-        # A right output is about as long as the expected one. To read and compare takes the
-        # grader's own time and memory, so an output must have bounds.
+        # An output is read and compared outside the sandbox, in the grader's time and memory, so
+        # its size is limited. A right output is about as long as the expected one.
         line_limit=limits.CODE_LINE_BYTES + 16 * max(map(len, lines)),
         value_limit=limits.CODE_VALUES + 2 * max(map(encoding.count_values, lines)),
         seconds=seconds,

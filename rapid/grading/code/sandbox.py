@@ -1,20 +1,22 @@
-"""Runs hostile Python with nothing in its reach: the grader's side of `runner`.
+"""Runs hostile Python programs in a sandbox. This is the grader's side; `runner` is the other side.
 
-One runner process serves many jobs, each in a child of its own that lives as long as the job. The
-runner starts behind the strongest layer of walls that this system grants:
+One runner process serves many jobs. It forks a child for each job, which ends with the job. The
+runner is started in the strongest layer that works on this machine:
 
 - "bwrap": bubblewrap around the runner;
-- "namespaces": the same Linux namespaces, which the runner makes itself;
-- "filters": the kernel's filters around each child, Landlock and seccomp together.
+- "namespaces": the same Linux namespaces, made by the runner itself;
+- "filters": filters in the kernel around each child, Landlock and seccomp together.
 
-Behind each of them no file but Python's own, no network and no process of the host is in a child's
-reach. A machine that has none of them grades nothing, unless the caller accepts that:
+In each of these layers a child cannot reach the network, the host's processes, or any file but
+those of Python itself. If no layer works, nothing is graded, unless the caller accepts this one
+(`unsafe`):
 
-- "limits": limits on resources and, for root, a user without rights. A completion may read files
-  and the environment of the grader's user, and may signal his processes.
+- "limits": limits on resources and, if the grader runs as root, a user without rights. A completion
+  can read files and the environment of the grader's user, and can send signals to that user's
+  processes.
 
-In every layer the child is limited in time, memory and output, and starts neither processes nor
-threads, and the filters that the kernel has stand too. `Sandbox.walls` says what stands.
+In every layer the child is limited in time, memory and output, cannot start processes or threads,
+and gets those of the two filters that the kernel has. `Sandbox.walls` describes what is in force.
 """
 
 import contextlib
@@ -40,21 +42,22 @@ from rapid.grading.worker import LineReader, LineTooLong, Worker
 
 log = logging.getLogger(__name__)
 
-LAYERS = ("bwrap", "namespaces", "filters")  # what counts as walls, strongest first
+LAYERS = ("bwrap", "namespaces", "filters")  # strongest first
 UNSAFE_LAYER = "limits"
 
-# How a job ended: by its receiver, by itself, by the clock, or by a line that was too long.
+# How a job ended: `receive` returned False; the child ended; the time was up; a line was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
-# The runner's socket is descriptor 3: of the first three, bubblewrap's own processes keep copies,
-# which may be within a completion's reach.
+# Moves the socket to the grader from standard input to file descriptor 3. bubblewrap's processes
+# keep copies of descriptors 0 to 2, and a completion may be able to reach those processes.
 _WITH_SOCKET = ["/bin/sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh"]
 _RUNNER = Path(__file__).resolve().with_name("runner")
-_PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix  # of no virtual one
+# The Python installation itself, not a virtual environment.
+_PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix
 
 
-# What a trial job tries before a layer is trusted: to import from Python's library, and to read
-# files that are not in it.
+# The trial job that tests a layer before it is used. It must be able to import from Python's
+# library, and unable to read files outside of it.
 _TRIAL = """
 import colorsys, os
 def f(paths):
@@ -71,14 +74,14 @@ def f(paths):
 ADVICE = (
     "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
     "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
-    "kernel.apparmor_restrict_unprivileged_userns), or take a kernel with Landlock (Linux 5.13) "
-    "and seccomp. To grade without walls: --unsafe-sandbox of rapid grade, grading.unsafe_sandbox "
-    "in params.yaml"
+    "kernel.apparmor_restrict_unprivileged_userns), or use a kernel with Landlock (Linux "
+    "5.13) and seccomp. To grade without a sandbox: --unsafe-sandbox of rapid grade, "
+    "grading.unsafe_sandbox in params.yaml"
 )
 
 
 class SandboxError(GraderDied):
-    """No layer of walls can be put up here."""
+    """No layer of the sandbox works on this machine."""
 
 
 def encode_job(
@@ -87,27 +90,29 @@ def encode_job(
     """Return a job for `Sandbox.run`.
 
     Args:
-        calls: JSON, a list of encoded argument lists.
-        as_sets: whether to answer with the set of what each output holds, an iterator too.
-        is_completion: whether `code` is a text with a program in it, and not a program to run as it
-            is.
+        code: the program, or a completion with a program in it.
+        entry_point: name of the function to call.
+        calls: JSON, a list of encoded argument lists (`runner.encoding`).
+        as_sets: whether to convert each output, also an iterator, to a set.
+        is_completion: whether `code` is a completion in which the program has to be found.
     """
-    # Put together as text, since `calls` is the same, and long, for all completions of a problem.
+    # Joined as text: `calls` is long and the same for all completions of a problem.
     fields = {"code": code, "entry_point": entry_point, "as_sets": as_sets}
     job = json.dumps(fields | {"is_completion": is_completion})
     return f'{job[:-1]}, "calls": {calls}}}'.encode()
 
 
 class Sandbox:
-    """A runner behind walls. A context manager; safe to share between threads, which take turns.
+    """A runner in a layer. A context manager; safe to share between threads, which take turns.
 
     Args:
-        memory_mb: address space of one job, 1e6 bytes, some 30 of which Python itself takes.
-        layer: one of `LAYERS`; None for the strongest that works here.
-        unsafe: whether to run without walls too, behind `UNSAFE_LAYER`, where no layer works.
-        guarded: whether Python's guard is on, which names forbidden actions.
-        filtered: whether the kernel's filters are on, as far as it has them. Both are off only in
-            tests that attack the walls behind them.
+        memory_mb: address space of one job in 1e6 bytes, about 30 of which Python itself takes.
+        layer: one of `LAYERS`; None for the strongest layer that works on this machine.
+        guarded: whether the guard in Python (`runner.isolation.install_guard`) is on, which raises
+            an exception for forbidden actions.
+        filtered: whether the kernel's filters are on, as far as the kernel has them. `guarded` and
+            `filtered` are False only in tests that attack the walls behind guard and filters.
+        unsafe: whether to run in `UNSAFE_LAYER`, without walls, if no layer works.
     """
 
     def __init__(
@@ -125,10 +130,10 @@ class Sandbox:
         self.filtered = filtered
         self._lock = threading.Lock()
         self._runner: Worker | None = None
-        self._hello: dict = {}
+        self._hello: dict = {}  # the runner's first message: which of the walls it could put up
 
     def __enter__(self) -> Self:
-        """Start the runner; raise SandboxError where no layer works, or not the one asked for."""
+        """Start the runner. Raise SandboxError if no layer works, or not the one asked for."""
         self._start()
         level = logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO
         log.log(level, "code sandbox: %s", self.walls())
@@ -138,47 +143,49 @@ class Sandbox:
         self._stop()
 
     def walls(self) -> str:
-        """Return the walls that stand around a job, in words. The sandbox must have started."""
+        """Describe what separates a job from the machine. The sandbox must have started."""
         files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
-        files_open = "no file but Python's library, numpy and pandas"
-        enclosed = f"no network, no host process, {files_open} (read-only)"
+        library_only = "no file but Python's library, numpy and pandas"
+        enclosed = f"no network, no host process, {library_only} (read-only)"
         user = self._hello["user"]
-        whose = "the grader's own files" if user == os.geteuid() else "files that all may read"
+        readable = "the grader's own files" if user == os.geteuid() else "files that all may read"
         open_to = [
-            files_open if files else f"{whose} in reach",
+            library_only if files else f"{readable} in reach",
             "no socket, no signal" if calls else "the network in reach",
         ]
         description = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
-            "filters": f"no namespaces: {files_open}, no socket, no signal",
+            "filters": f"no namespaces: {library_only}, no socket, no signal",
             "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
         }
         divided = "a process namespace each" if self._hello["divided"] else "a session each"
         user_name = "the grader's user" if user == os.geteuid() else "another user"
         rights = f"as {user_name}, without capabilities"
         resources = f"{self.memory_mb} MB, no child process, no thread, no file written"
-        stand = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
-        switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in stand.items())
+        is_on = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
+        switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in is_on.items())
         return "; ".join([description[self.layer], divided, rights, resources, switches])
 
     def run(
         self, job: bytes, timeout: float, receive: Callable[[bytes], bool], line_limit: int
     ) -> str:
-        """Run one job and hand each line that it answers to `receive`, until that returns False.
+        """Run one job. Pass each line that the child sends to `receive`, until it returns False.
 
         The lines come from hostile code: they may be anything.
 
         Args:
             job: from `encode_job`.
             timeout: wall-clock seconds, from the start of the child to the last line.
-            line_limit: bytes; a longer line ends the job.
+            receive: takes one line without its newline; returns whether to read another one.
+            line_limit: maximum bytes of a line; a longer line ends the job.
 
         Returns:
-            How it ended: STOPPED, ENDED, TIMED_OUT or FLOODED.
+            How the job ended: STOPPED, ENDED, TIMED_OUT or FLOODED.
 
         Raises:
-            GraderDied: the runner died over the job, or had died and (SandboxError) does not start.
+            GraderDied: the runner died during the job. SandboxError, a subclass: it had died
+                before, and cannot be started again.
         """
         with self._lock:
             if self._runner is None or not self._runner.lives:
@@ -187,7 +194,7 @@ class Sandbox:
             try:
                 return self._run(job, timeout, receive, line_limit, self.guarded)
             except BaseException:
-                self._stop()  # mid-job: only a new runner is in a known state
+                self._stop()  # the runner may be in the middle of the job: start a new one
                 raise
 
     def _run(
@@ -201,22 +208,22 @@ class Sandbox:
             with child_end:
                 socket.send_fds(self._runner.connection, [request], [child_end.fileno()])
             job_socket.settimeout(max(0.001, deadline - time.monotonic()))
-            # A child may die before it has read all; what it answered is still to be read.
+            # A child may die before it has read the whole job. Its answers are still to be read.
             with contextlib.suppress(ConnectionError):
                 job_socket.sendall(encoding.LENGTH.pack(len(job)) + job)
             ending = _read_lines(LineReader(job_socket, line_limit), deadline, receive)
-        # With the socket closed, the child is ended.
+        # The job's socket is closed now, so the runner ends the child and replies.
         reply = self._runner.ask(b"", limits.CODE_REPLY_SECONDS)
         if len(reply) != encoding.REPLY.size:
             self._stop()
             if ending in (STOPPED, FLOODED):
-                return ending  # what the child answered decides, whatever became of the runner
+                return ending  # the child's answers are enough for a verdict
             raise GraderDied("the sandbox's runner died, or does not respond")
         timed_out, _status = encoding.REPLY.unpack(reply)
         return TIMED_OUT if ending == ENDED and timed_out else ending
 
     def _start(self) -> None:
-        """Start a runner behind `layer`, or behind the first layer that works."""
+        """Start a runner in `self.layer`, or in the first layer that works."""
         failures = []
         layers = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
         for layer in layers if self.layer is None else {self.layer}.intersection(layers):
@@ -227,18 +234,18 @@ class Sandbox:
                 self._stop()
                 failures.append(f"{layer}: {error}")
             else:
-                self.layer = layer  # for good: a restart must not weaken the walls
+                self.layer = layer  # a later restart must not fall back to a weaker layer
                 return
         raise SandboxError(
-            f"nothing can be walled off from completions here ({'; '.join(failures)}). {ADVICE}"
+            f"completions cannot be sandboxed here ({'; '.join(failures)}). {ADVICE}"
         )
 
     def _launch(self, layer: str) -> None:
-        """Start a runner behind this layer, or raise SandboxError with the last line it printed."""
+        """Start a runner in this layer. Raise SandboxError with the last line that it printed."""
         with tempfile.TemporaryFile() as errors:
             self._runner = Worker(
                 limit_memory(_build_command(layer), self.memory_mb + limits.CODE_RUNNER_MB),
-                # Sets print in the same order, and numpy tries no threads.
+                # Hashes are fixed, so sets print in the same order; numpy starts no threads.
                 env={"PYTHONHASHSEED": "0", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1"},
                 cwd="/",
                 stderr=errors,
@@ -249,11 +256,16 @@ class Sandbox:
                 self._stop()
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()
-                # Of a traceback the error.
+                # The last line of a traceback is the error.
                 raise SandboxError(lines[-1] if lines else "the runner did not start") from None
 
     def _try_walls(self, layer: str) -> None:
-        """Raise SandboxError unless a job without the guard runs and can read nothing outside."""
+        """Run the trial job, without the guard in Python, to test the layer.
+
+        Raises:
+            SandboxError: the trial job failed, could read a file outside of Python's library, or
+                the layer "filters" lacks one of its two filters.
+        """
         names = {"Files": "Landlock", "SystemCalls": "seccomp"}
         missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
         if layer == "filters" and missing:
@@ -278,10 +290,14 @@ class Sandbox:
 
 
 def _read_lines(reader: LineReader, deadline: float, receive: Callable[[bytes], bool]) -> str:
-    """Hand on lines until there are enough; raise TimeoutError after `deadline` (`monotonic`)."""
+    """Pass lines to `receive` until it returns False, and return how the job ended.
+
+    Raises:
+        TimeoutError: the deadline, a time of `time.monotonic`, has passed.
+    """
     try:
         while receive(reader.read_line(deadline)):
-            pass  # the receiver's time counts too
+            pass  # the deadline includes the time that `receive` takes
     except EOFError:
         return ENDED
     except LineTooLong:
@@ -290,12 +306,12 @@ def _read_lines(reader: LineReader, deadline: float, receive: Callable[[bytes], 
 
 
 def _build_command(layer: str) -> list[str]:
-    """Return the command line that starts a runner behind this layer, or raise SandboxError."""
+    """Return the command line that starts a runner in this layer, or raise SandboxError."""
     paths = _readable_paths()
     hidden, shared = _find_packages(paths), _shared_packages()
     settings = {"layer": layer, "paths": paths, "hidden": hidden, "shared": shared}
     settings["resources"] = limits.CODE_RESOURCES
-    # No site packages, no environment, no bytecode written.
+    # -S, -s, -P: no installed packages and no modules from the working directory. -B: no bytecode.
     runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_RUNNER), json.dumps(settings)]
     if layer != "bwrap":
         return [*_WITH_SOCKET, *runner]
@@ -304,7 +320,8 @@ def _build_command(layer: str) -> list[str]:
         raise SandboxError("bwrap is not on PATH")
     command = [bwrap, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
     command += ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    # What the runner needs to divide its children from each other; they have none of it.
+    # The runner needs these capabilities to put each child into namespaces of its own and to change
+    # its user. A child drops them all.
     command += ["--cap-add", "CAP_SYS_ADMIN"]
     if os.geteuid() == 0:
         for capability in ("CAP_SETUID", "CAP_SETGID", "CAP_KILL"):
@@ -315,22 +332,23 @@ def _build_command(layer: str) -> list[str]:
     command += _bind_paths(library)
     for path in hidden:
         command += ["--perms", "0755", "--tmpfs", path]
-    command += _bind_paths([*shared, runner_folder])  # which may lie in these
+    command += _bind_paths([*shared, runner_folder])  # after `hidden`: they may lie in its folders
     for path in (*hidden, "/"):
         command += ["--remount-ro", path]
     return [*_WITH_SOCKET, *command, "--chdir", "/", *runner]
 
 
 def _bind_paths(paths: list[str]) -> list[str]:
-    """Return bubblewrap's arguments that put paths into the box."""
-    # It would make the folders above them unreadable to all but their owner.
+    """Return bubblewrap's arguments that make these paths readable in the sandbox."""
+    # The parent folders are made explicitly: bubblewrap would make them readable by their owner
+    # only.
     above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
     dirs = [word for folder in sorted(above) for word in ("--perms", "0755", "--dir", folder)]
     return dirs + [word for path in paths for word in ("--ro-bind", path, path)]
 
 
 def _readable_paths() -> list[str]:
-    """Return the paths that Python needs: interpreter, its library, C libraries; last `runner`."""
+    """Return the paths that Python needs: interpreter, library, C libraries. `runner` is last."""
     candidates = [
         _PYTHON,
         f"{_PREFIX}/lib",
@@ -343,7 +361,8 @@ def _readable_paths() -> list[str]:
 def _find_packages(paths: list[str]) -> list[str]:
     """Return the folders of installed packages below these paths.
 
-    Completions may use few of them, and this project with its problems may be in one.
+    They are hidden from completions, except for a few packages (`_shared_packages`): this project,
+    with its problems, may be installed there.
     """
     return [
         str(folder)

@@ -1,17 +1,18 @@
 /-!
-The checker for a native Lean, in two processes that talk to their owner in lines of JSON. The first
-part of it is Export.lean.
+The checker for a native Lean: two processes that exchange lines of JSON with their owner. The first
+part of the program is Export.lean.
 
     lean --run Checker.lean author
     lean --run Checker.lean judge
 
-The author elaborates a proof, and with it whatever code the proof makes Lean run; then it exports
-as data what the proof added. Nothing that it says is believed. The judge never sees the text of a
-proof. It elaborates the statement, reads the export, and gives each constant to its kernel on top
-of the header's. Which axioms they rest on it works out itself.
+The author elaborates a proof, which may make Lean run code of the proof. Then it exports the
+elaborated proof as data. Nothing that it says is believed. The judge never sees the text of a
+proof. It elaborates the statement and reads the export. Its kernel checks each constant, in the
+environment after the header. The judge itself finds the axioms that the constants depend on.
 
-Both import the header first: {"header"} -> {"ready", "why"}. Then each request has an "id" and gets
-an answer {"id", "why", "messages"}. Raw bytes follow a line that has "bytes".
+Both processes first import the header: {"header"} -> {"ready", "why"}. After that each request has
+an "id" and gets an answer {"id", "why", "messages"}. A line with "bytes" is followed by so many
+bytes.
 
     author   {"name", "statement", "proof"} -> "elaborated", with "bytes", or a verdicts.py reason
     judge    {"name", "statement"} -> "stated" or "bad statement"
@@ -23,17 +24,18 @@ namespace RapidChecker
 
 /-! ## Elaborating -/
 
-/-- With these a proof makes Lean run code of its own. To refuse them saves time, no more. -/
+/-- Words by which a proof makes Lean run its code. Refusing them saves time; security does not
+depend on it. -/
 def codeWords : List String :=
   ["native_decide", "native", "run_tac", "by_elab", "unsafe", "include_str", "@["]
 
-/-- Of these an option's value may consist, besides words and literals. -/
+/-- The kinds of syntax that the value of an option may consist of, besides words and literals. -/
 def literalKinds : List Name := [nullKind, ``Parser.Term.structInst, ``Parser.Term.structInstFields,
   ``Parser.Term.structInstField, ``Parser.Term.structInstFieldDef, ``Parser.Term.optEllipsis,
   ``Parser.Term.anonymousCtor, ``Parser.Term.app, ``Parser.Term.paren, ``«term[_]»]
 
-/-- Whether nothing has to be computed for a term: numbers, texts, structures and lists of them, and
-constructors such as `.all` and `.pos [1]`. -/
+/-- Whether a term needs no evaluation: numbers, texts, structures and lists of these, constructors
+such as `.all` and `.pos [1]`. -/
 partial def isLiteral : Syntax → Bool
   | .missing => false
   | .atom .. => true
@@ -42,8 +44,8 @@ partial def isLiteral : Syntax → Bool
     kind == ``Parser.Term.dotIdent || kind == ``Parser.Term.structInstLVal
       || (isLitKind kind || literalKinds.contains kind) && parts.toList.all isLiteral
 
-/-- Why a command may not be elaborated, in its order: a line for each code word, and for each option
-of a tactic that is computed. -/
+/-- The reasons not to elaborate a command: a line for each word in `codeWords`, and for each option
+of a tactic whose value is not a literal. -/
 partial def refusals (stx : Syntax) : String := match stx with
   | .missing => ""
   | .atom _ word => if codeWords.contains word then s!"uses {word}\n" else ""
@@ -55,20 +57,21 @@ partial def refusals (stx : Syntax) : String := match stx with
         && !isLiteral stx[3] then "an option's value is computed\n"
     else parts.toList.foldl (fun before part => before ++ refusals part) ""
 
-/-- Which command this is: `theorem`, or `(open in theorem)` in full. -/
+/-- The kind of a command, such as theorem; for `open ... in theorem` both kinds. -/
 partial def formOf (stx : Syntax) : Name :=
   if stx.isOfKind ``Parser.Command.in then
     .str (formOf stx[0] ++ formOf stx[2]) "in"
   else if stx.isOfKind ``Parser.Command.declaration then stx[1].getKind
   else stx.getKind
 
-/-- The first command of a text. `isWhole`: nothing is left of the text after it. -/
+/-- The first command of a text. `isWhole` is whether there is no text after the command. -/
 structure Parsed where
   input : Parser.InputContext
   stx : Syntax
   messages : MessageLog
   isWhole : Bool
 
+/-- Parse the first command of a text, after the header. -/
 def parse (base : Command.State) (text : String) : Parsed :=
   let input := Parser.mkInputContext text "proof.lean"
   let scope := base.scopes.head!
@@ -80,7 +83,7 @@ def parse (base : Command.State) (text : String) : Parsed :=
   let isWhole := rest.isOfKind ``Parser.Command.eoi && !restMessages.hasErrors
   { input, stx, messages, isWhole }
 
-/-- Elaborate a command after the header: the environment, and all messages. -/
+/-- Elaborate a command after the header. Return the environment and all messages. -/
 def elaborate (base : Command.State) (parsed : Parsed) : IO (Environment × MessageLog) := do
   let state ← IO.mkRef { base with messages := {} }
   let commandContext : Command.Context :=
@@ -89,7 +92,8 @@ def elaborate (base : Command.State) (parsed : Parsed) : IO (Environment × Mess
   let after ← state.get
   return (after.env, parsed.messages ++ after.messages)
 
-/-- Write the constants, not the header's, that `used` rest on, each after those that it uses. -/
+/-- Export the constants that these names depend on and that the header does not have, each after
+the constants that it uses. -/
 partial def writeConstants (header : Kernel.Environment) (env : Environment) :
     List Name → NameSet → Write NameSet
   | [], written => return written
@@ -103,16 +107,18 @@ partial def writeConstants (header : Kernel.Environment) (env : Environment) :
 
 /-! ## Author and judge -/
 
+/-- The answer to a request, with the text of an export if there is one. -/
 structure Answer where
   why : String
   messages : List String := []
   text? : Option String := none
 
+/-- The messages of a log as texts. -/
 def shown (log : MessageLog) : IO (List String) := log.toList.mapM fun message => do
   return s!"line {message.pos.line}: {← message.data.toString}"
 
-/-- Elaborate a proof and export what it added. What its statement has by itself, such as an
-attribute or `open ... in`, is refused in no proof of it. -/
+/-- Elaborate a proof and export the result. What the statement itself contains, such as an
+attribute or `open ... in`, is not held against the proof. -/
 def author (base : Command.State) (name : Name) (statement proof : String) : IO Answer := do
   let parsed := parse base (statement ++ proof)
   let stated := parse base (statement ++ " sorry")
@@ -135,13 +141,13 @@ def author (base : Command.State) (name : Name) (statement proof : String) : IO 
   | .ok ((), writer) => return { why := "elaborated", messages, text? := writer.text }
   | .error why => return { why := "forbidden", messages := [why] }
 
-/-- What is to be proved: a theorem without its value, and a reader that knows what the statement
-added to the header, such as the function of a `match`. -/
+/-- What is to be proved: the theorem without its value, and a reader that has the constants which
+the statement adds, such as the function of a `match`. -/
 structure Goal where
   head : ConstantVal
   reader : Reader
 
-/-- Elaborate a statement, with `sorry` for its proof. Throws why it is none. -/
+/-- Elaborate a statement, with `sorry` for its proof. Return the messages if it is not accepted. -/
 def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement : String) :
     IO (Except (List String) Goal) := do
   let parsed := parse base (statement ++ " sorry")
@@ -164,7 +170,7 @@ def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement :
                   stated := statedNames } }
   return prepare.mapError fun why => [why]
 
-/-- Read an export and have the kernel check it. -/
+/-- Read an export and have the kernel check that it proves the goal. -/
 def judge (goal : Goal) (trusted : NameSet) (text : String) : Except String NameSet := do
   let read : Read Unit := do
     readLines 1 (text.splitOn "\n")
@@ -173,14 +179,16 @@ def judge (goal : Goal) (trusted : NameSet) (text : String) : Except String Name
   let ((), reader) ← read.run { goal.reader with trusted }
   return reader.trusted
 
+/-- Maximum number of messages in an answer. -/
 def maxMessages : Nat := 5
+/-- Maximum length of a message. -/
 def maxCharacters : Nat := 500
 
-/-- Before the header's commands: otherwise an unknown name in a statement, such as one of
-Mathlib's, is a variable, and what is to be proved is another statement. -/
+/-- A command before those of the header. Without it, an unknown name in a statement, such as a name
+of Mathlib, would be a variable, and another statement would be proved. -/
 def firstCommand : String := "set_option autoImplicit false"
 
-/-- Import and elaborate the header. Throws its first error. -/
+/-- Import the modules of the header and elaborate its commands. Throws the first error. -/
 def importHeader (text : String) : IO Command.State := do
   let input := Parser.mkInputContext (text ++ "\n") "header.lean"
   let (header, parser, messages) ← Parser.parseHeader input
@@ -192,12 +200,12 @@ def importHeader (text : String) : IO Command.State := do
     if message.severity matches .error then throw <| .userError (← message.data.toString)
   return state
 
-/-- What a judge keeps from one request to the next. -/
+/-- What a judge keeps between requests: goals by name and statement, and `Reader.trusted`. -/
 structure Memory where
   goals : Std.TreeMap String Goal := {}
   trusted : NameSet := {}
 
-/-- The judge's answer to a statement and, where there is one, an export. -/
+/-- The judge's answer to a statement, or to an export if there is one. -/
 def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement : String)
     (text? : Option String) : IO Answer := do
   let cache ← memory.get
@@ -219,6 +227,7 @@ def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement 
 def fieldOf (request : Json) (field : String) : IO String :=
   IO.ofExcept (request.getObjValAs? String field)
 
+/-- Read so many bytes, after those in `before`. -/
 partial def readBytes (stream : IO.FS.Stream) (count : Nat) (before : ByteArray) :
     IO ByteArray := do
   if before.size ≥ count then return before
@@ -226,7 +235,8 @@ partial def readBytes (stream : IO.FS.Stream) (count : Nat) (before : ByteArray)
   if chunk.isEmpty then throw (.userError "the request ends early")
   readBytes stream count (before ++ chunk)
 
-/-- Answer one request. The bytes that belong to it are read first, whatever comes of them. -/
+/-- Answer one request. If it has bytes, they are read in any case, so that the next line is a
+request. -/
 def serveOne (role : String) (base : Command.State) (memory : IO.Ref Memory) (request : Json) :
     IO Answer := do
   let name ← fieldOf request "name"
@@ -238,6 +248,7 @@ def serveOne (role : String) (base : Command.State) (memory : IO.Ref Memory) (re
   | some text => answerJudge base memory name statement text
   | none => return { why := "forbidden", messages := ["the export is no UTF-8"] }
 
+/-- Write an answer as a line of JSON, and the export that follows it. -/
 def send (fields : List (String × Json)) (text : String := "") : IO Unit := do
   let stdout ← IO.getStdout
   stdout.putStr ((Json.mkObj fields).compress ++ "\n" ++ text)
@@ -248,7 +259,7 @@ partial def serveAll (role : String) (base : Command.State) (memory : IO.Ref Mem
   let line ← (← IO.getStdin).getLine
   if line.isEmpty then return
   let request ← IO.ofExcept (Json.parse line)
-  IO.setNumHeartbeats 0 -- the kernel counts them from the process's start
+  IO.setNumHeartbeats 0 -- otherwise heartbeats add up over all requests
   let answer ←
     try serveOne role base memory request
     catch error => pure { why := "crashed", messages := [toString error] }
@@ -259,6 +270,7 @@ partial def serveAll (role : String) (base : Command.State) (memory : IO.Ref Mem
     ("messages", Json.arr short.toArray), ("bytes", toJson text.utf8ByteSize)] text
   serveAll role base memory
 
+/-- Import the header, then answer requests. -/
 def serve (role : String) : IO Unit := do
   let header ← fieldOf (← IO.ofExcept (Json.parse (← (← IO.getStdin).getLine))) "header"
   let base ←

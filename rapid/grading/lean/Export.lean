@@ -1,18 +1,21 @@
 import Lean
 /-!
-The export of a proof: the first part of the checker for a native Lean, of which Checker.lean is the
-second. launch.py joins them, since `lean --run` takes one file.
+Writes and reads the export of a proof: an elaborated proof as text. This is the first part of the
+checker for a native Lean; Checker.lean is the second. install.py joins the two files, because
+`lean --run` takes one file. wasm/export.js describes the same format for the WebAssembly Lean.
 
-A line is a JSON array without spaces. It stands for a name, a level, an expression or a constant,
-and refers to earlier lines of a kind by their number in it. Names and levels are counted from 1: 0
-is the anonymous name, and the level zero. What the kernel does not look at is left out: metadata,
-and the names and kinds of bound variables. The last line gives the value of the theorem.
+Each line is a JSON array without spaces. It defines a name, a level, an expression or a constant,
+and refers to earlier lines by their number among the lines of their kind. Names and levels are
+counted from 1 (0 is the anonymous name, and the level zero), expressions from 0. The export leaves
+out what the kernel ignores: metadata, and the names and kinds of bound variables. The last line
+refers to the value of the theorem.
 -/
 open Lean Elab
 
 namespace RapidChecker
 
-/-- An item of a line: a word of lower-case letters or digits, in quotes; a number; numbers. -/
+/-- An item of a line: a word of lower-case letters or digits, in quotes; a number; a list of
+numbers. -/
 inductive Item where
   | word (text : String)
   | num (value : Nat)
@@ -22,12 +25,13 @@ instance : Coe String Item := ⟨.word⟩
 instance : Coe Nat Item := ⟨.num⟩
 instance : Coe (List Nat) Item := ⟨.nums⟩
 
+/-- The text of an item in a line. -/
 def Item.show : Item → String
   | .word text => s!"\"{text}\""
   | .num value => toString value
   | .nums values => s!"[{",".intercalate (values.map toString)}]"
 
-/-- The constants that a constant mentions. -/
+/-- The names of the constants that the type and value of a constant mention. -/
 def usesOf (constant : ConstantInfo) : List Name :=
   let ofType := constant.type.getUsedConstants.toList
   match constant with
@@ -38,28 +42,31 @@ def usesOf (constant : ConstantInfo) : List Name :=
 
 /-! ### Writing -/
 
-/-- What may be referred to by a number. -/
+/-- An object with a line of its own, to which other lines can refer. -/
 inductive Node where
   | name (value : Name)
   | level (value : Level)
   | expression (value : Expr)
   deriving BEq, Hashable
 
+/-- An export that is being written, and the next number of each kind. -/
 structure Writer where
   text : String := ""
-  /-- The nodes that were written, with their numbers, by their hashes. -/
+  /-- By hash: the nodes that were written, with their numbers. -/
   written : Std.TreeMap UInt64 (List (Node × Nat)) := {}
   names : Nat := 1
   levels : Nat := 1
   expressions : Nat := 0
 
-/-- Writes to an export, or throws why there can be none. -/
+/-- An action that writes to an export. It throws if something cannot be exported. -/
 abbrev Write := StateT Writer (Except String)
 
+/-- Append a line. -/
 def writeLine (items : List Item) : Write Unit := modify fun writer =>
   { writer with text := writer.text ++ s!"[{",".intercalate (items.map (·.show))}]\n" }
 
-/-- Return the number of `node`, which gets a line of `items` unless it has one. -/
+/-- Return the number of `node`. If it was not written yet, write its line, which has these `items`.
+-/
 def numbered (node : Node) (items : Write (List Item)) : Write Nat := do
   if let some number := ((← get).written.getD (hash node) []).lookup node then return number
   writeLine (← items)
@@ -72,6 +79,7 @@ def numbered (node : Node) (items : Write (List Item)) : Write Nat := do
   set { writer with written := writer.written.insert (hash node) ((node, number) :: same) }
   return number
 
+/-- The characters of a text as numbers. -/
 def codePoints (text : String) : List Nat := text.toList.map (·.toNat)
 
 partial def writeName (name : Name) : Write Nat := match name with
@@ -103,7 +111,8 @@ partial def writeExpression : Expr → Write Nat
     | .proj name index inner => return ["proj", ← writeName name, index, ← writeExpression inner]
     | _ => throw "a term with a hole"
 
-/-- The first word of a constant's line and its last items, if a theorem may add one of its kind. -/
+/-- The first word of a constant's line and its last items. `none` if a proof may not add a constant
+of this kind. -/
 def kindOf? : ConstantInfo → Option (String × List Item)
   | .defnInfo { hints := .opaque, .. } => some ("def", ["opaque"])
   | .defnInfo { hints := .abbrev, .. } => some ("def", ["abbrev"])
@@ -112,6 +121,7 @@ def kindOf? : ConstantInfo → Option (String × List Item)
   | .opaqueInfo _ => some ("opaque", [])
   | _ => none
 
+/-- Write the line of a constant, after those of its parts. -/
 def writeConstant (constant : ConstantInfo) : Write Unit := do
   let some value := constant.value? (allowOpaque := true) | throw "adds what has no value"
   let some (kind, hints) := kindOf? constant | throw "adds what is no theorem"
@@ -119,17 +129,19 @@ def writeConstant (constant : ConstantInfo) : Write Unit := do
     :: .nums (← constant.levelParams.mapM writeName) :: .num (← writeExpression constant.type)
     :: .num (← writeExpression value) :: hints)
 
+/-- Write the last line, with the value of the theorem. -/
 def writeProof (value : Expr) : Write Unit := do writeLine ["proof", ← writeExpression value]
 
-/-! ### Reading: whatever is not exactly of this form is refused -/
+/-! ### Reading: everything that does not have exactly this form is refused -/
 
+/-- Read a number at the beginning of a text; return it and the rest of the text. -/
 def readNumber (text : List Char) : Except String (Nat × List Char) := do
   let (digits, rest) := text.span (·.isDigit)
   if digits matches '0' :: _ :: _ then throw "a number that begins with 0"
   let some value := (String.ofList digits).toNat? | throw "no number"
   return (value, rest)
 
-/-- Read what `read` reads, with commas between, to a closing bracket. -/
+/-- Read items with `read`, with commas between them, up to a closing bracket. -/
 partial def readList {α : Type} (read : List Char → Except String (α × List Char))
     (text : List Char) (before : Array α) : Except String (List α × List Char) := do
   let (item, rest) ← read text
@@ -138,6 +150,7 @@ partial def readList {α : Type} (read : List Char → Except String (α × List
   | ']' :: rest => return ((before.push item).toList, rest)
   | _ => throw "a list without an end"
 
+/-- Read an item at the beginning of a text; return it and the rest of the text. -/
 def readItem : List Char → Except String (Item × List Char)
   | '"' :: rest => match rest.span fun c => c.isDigit || c.isLower with
     | (word, '"' :: rest) => return (String.ofList word, rest)
@@ -150,22 +163,27 @@ def readItem : List Char → Except String (Item × List Char)
     let (value, rest) ← readNumber text
     return (value, rest)
 
+/-- Read the items of a line. -/
 def readLine (text : String) : Except String (List Item) := do
   let '[' :: rest := text.toList | throw "no array"
   let (items, []) ← readList readItem rest #[] | throw "more behind an array"
   return items
 
-/-- Above this Lean's terms do not hold the number of a bound variable. -/
+/-- The largest number of a bound variable that Lean's terms can hold. -/
 def maxBoundVariable : Nat := 1048574
+/-- The largest depth of a level. -/
 def maxLevelDepth : Nat := 1000
+/-- The largest number in a name, an index of a field, or a hint. -/
 def maxNumber : Nat := 2147483647
+/-- The kernel's limit of work for one declaration. -/
 def kernelHeartbeats : USize := 200000000
+/-- The axioms that a proof may use. -/
 def trustedAxioms : List Name := [``propext, ``Classical.choice, ``Quot.sound]
-/-- With these the kernel would run compiled code. -/
+/-- Constants by which the kernel would run compiled code. -/
 def refusedConstants : List Name := [``Lean.reduceBool, ``Lean.reduceNat]
 
-/-- What these mean is built into the kernel, whatever their definition says. Where the header lacks
-one, an export that declared it would have the kernel say two things about it. -/
+/-- The kernel has built-in rules for these constants, whatever their definitions are. If the header
+lacks one, an export must not declare it: its definition could contradict the built-in rules. -/
 def builtInConstants : List Name :=
   [`Nat, `Nat.zero, `Nat.succ, `Nat.add, `Nat.sub, `Nat.mul, `Nat.div, `Nat.mod, `Nat.gcd, `Nat.pow,
     `Nat.log2, `Nat.beq, `Nat.ble, `Nat.land, `Nat.lor, `Nat.xor, `Nat.shiftLeft, `Nat.shiftRight,
@@ -173,23 +191,25 @@ def builtInConstants : List Name :=
     `String.mk, `String.ofList, `Eq, `Eq.refl, `Quot, `Quot.mk, `Quot.lift, `Quot.ind,
     `Lean.reduceBool, `Lean.reduceNat, `eagerReduce]
 
+/-- What was read of an export, by number, and the environments. -/
 structure Reader where
   names : Array Name := #[.anonymous]
   levels : Array Level := #[.zero]
   expressions : Array Expr := #[]
   /-- The environment after the header. -/
   header : Kernel.Environment
-  /-- The header's constants that rest on nothing but `trustedAxioms`, as far as is known. -/
+  /-- Constants of the header that were found to depend on no axioms but `trustedAxioms`. -/
   trusted : NameSet
-  /-- The statement's own constants: an export may repeat them, which changes nothing. -/
+  /-- The constants that the statement adds. An export may repeat them, which has no effect. -/
   stated : NameSet := {}
-  /-- The header's environment with the constants that were read. -/
+  /-- The environment after the header, with the constants that were read. -/
   kernel : Kernel.Environment := header
   proof : Option Expr := none
 
-/-- Reads an export, or throws what is wrong with it. -/
+/-- An action that reads from an export. It throws if the export is wrong. -/
 abbrev Read := StateT Reader (Except String)
 
+/-- The object with this number. -/
 def item {α : Type} (items : Array α) (number : Nat) : Read α := do
   let some item := items[number]? | throw s!"there is no number {number}"
   return item
@@ -198,10 +218,12 @@ def readName (number : Nat) : Read Name := do item (← get).names number
 def readLevel (number : Nat) : Read Level := do item (← get).levels number
 def readExpression (number : Nat) : Read Expr := do item (← get).expressions number
 
+/-- Throw if a number exceeds its limit. -/
 def atMost (limit value : Nat) : Read Nat := do
   if value > limit then throw s!"{value} is above {limit}"
   return value
 
+/-- The text of these code points, which must be Unicode scalar values. -/
 def readText (points : List Nat) : Read String := do
   for point in points do
     unless point < 0xD800 || (0xDFFF < point && point < 0x110000) do throw "no character"
@@ -217,8 +239,10 @@ def addLevel (level : Level) : Read Unit := do
 def addExpression (expression : Expr) : Read Unit := modify fun reader =>
   { reader with expressions := reader.expressions.push expression }
 
-/-- Add to `trusted` what `names` rest on in the header, or throw what may not be rested on. Other
-names are the kernel's to know. A loop: a library is too deep to recurse. -/
+/-- Add to `trusted` the constants of the header that `names` depend on. Throw if one of them is an
+axiom or a constant that may not be used. Names that the header does not have are left to the
+kernel. This is a loop over a list, because the definitions of a library are too deep for recursion.
+-/
 partial def trustedWith (header : Kernel.Environment) (trusted : NameSet) :
     List Name → Except String NameSet
   | [] => .ok trusted
@@ -232,10 +256,12 @@ partial def trustedWith (header : Kernel.Environment) (trusted : NameSet) :
         else if refusedConstants.contains name then .error s!"uses {name}"
         else trustedWith header (trusted.insert name) (usesOf constant ++ others)
 
+/-- Check that these names depend only on what may be used (`trustedWith`). -/
 def trust (names : List Name) : Read Unit := do
   let reader ← get
   set { reader with trusted := ← trustedWith reader.header reader.trusted names }
 
+/-- Have the kernel check a declaration and add it to the environment. -/
 def declare (declaration : Declaration) (name : Name) : Read Unit := do
   let reader ← get
   if reader.stated.contains name then return
@@ -244,12 +270,14 @@ def declare (declaration : Declaration) (name : Name) : Read Unit := do
   | .ok kernel => set { reader with kernel }
   | .error _ => throw s!"the kernel refuses {name}"
 
+/-- The reducibility hint of a definition. -/
 def readHints : Item → Read ReducibilityHints
   | .word "opaque" => return .opaque
   | .word "abbrev" => return .abbrev
   | .num height => return .regular (← atMost maxNumber height).toUInt32
   | _ => throw "no hints"
 
+/-- Declare the constant of a line. -/
 def declareConstant (kind : String) (name : Nat) (levels : List Nat) (type value : Nat)
     (hints := ReducibilityHints.opaque) : Read Unit := do
   let name ← readName name
@@ -262,6 +290,7 @@ def declareConstant (kind : String) (name : Nat) (levels : List Nat) (type value
   | "opaque" => declare (.opaqueDecl { head with value, isUnsafe := false, all := [name] }) name
   | _ => throw "a line of no known form"
 
+/-- Read the items of one line. -/
 def readEntry (items : List Item) : Read Unit := do
   if (← get).proof.isSome then throw "more after the proof"
   match items with
@@ -303,7 +332,7 @@ def readEntry (items : List Item) : Read Unit := do
     modify fun reader => { reader with proof := some value }
   | _ => throw "a line of no known form"
 
-/-- Read an export, split at the ends of its lines. `number`: of its first line. -/
+/-- Read an export that was split into lines. `number` is that of the first line, for messages. -/
 def readLines (number : Nat) : List String → Read Unit
   | [] => throw "a line without an end"
   | [""] => return

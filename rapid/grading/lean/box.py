@@ -1,11 +1,12 @@
-"""A box of bubblewrap for a native Lean: no network, no home, no process but its own.
+"""Runs a native Lean in a sandbox of bubblewrap: no network, no home, no processes but its own.
 
-It is also a program, which stands between Lean and its owner:
+This module is also a program, the parent process of bubblewrap:
 
     python box.py COMMAND...
 
-runs `COMMAND`, of bubblewrap, with a filter of system calls as file descriptor `FILTER`. It stays,
-since bubblewrap ends with the thread that started it, and an owner's threads come and go.
+It runs bubblewrap's command line COMMAND with a filter of system calls (seccomp) in file descriptor
+`FILTER`, and waits. The grader does not start bubblewrap directly, because bubblewrap ends with the
+thread that started it, and a grader's thread may end earlier.
 """
 
 import errno
@@ -16,16 +17,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-FILTER = 3
+FILTER = 3  # file descriptor
+# Paths of the system that Lean needs.
 SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # bpf.py is there
+RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the folder of bpf.py
 
-CLONE_THREAD = 0x0001_0000
-CLONE3 = 435  # its flags are out of a filter's sight; without it, C libraries use clone
-HIGHEST = 0x3FFF_FFFF  # above are the calls of the x32 interface
+CLONE_THREAD = 0x0001_0000  # the flag of clone that makes a thread
+# A filter cannot see the flags of clone3. So clone3 fails with ENOSYS, and C libraries use clone.
+CLONE3 = 435
+HIGHEST = 0x3FFF_FFFF  # higher numbers are calls of the x32 interface, which are refused
 
-# By os.uname().machine: the numbers of clone and of what is refused.
-# Threads are allowed, processes are not: Lean starts none.
+# By os.uname().machine: the number of clone, and those of the calls that are refused. Threads are
+# allowed and processes are not, since Lean starts no processes.
 CALLS = {
     # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup
     "x86_64": (56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),
@@ -34,14 +37,18 @@ CALLS = {
 
 
 class NoBox(RuntimeError):
-    """There can be no box here. The message says why."""
+    """The sandbox cannot be made on this machine. The message says why."""
 
 
 def box_command(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
-    """Return the command line that runs `program` in a box, where it can read only `readable`.
+    """Return the command line that runs `program` in a sandbox.
+
+    Args:
+        program: a command line.
+        readable: the paths that the program can read, besides the system's libraries.
 
     Raises:
-        NoBox: bubblewrap is missing, or this kernel's seccomp filters are of another machine.
+        NoBox: bubblewrap is missing, or there is no filter for this kind of machine.
     """
     if os.uname().machine not in CALLS:
         raise NoBox(f"no filter of system calls is written for {os.uname().machine}")
@@ -53,12 +60,12 @@ def box_command(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     command += ["--cap-drop", "ALL", "--seccomp", str(FILTER)]
     command += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", *binds]
     command += ["--remount-ro", "/", "--chdir", "/", "--", *program]
-    # No site packages, nothing read from the environment.
+    # -I and -S: Python reads no environment variables and no installed packages.
     return [sys.executable, "-I", "-S", str(Path(__file__).resolve()), *command]
 
 
 def assemble_filter(machine: str) -> bytes:
-    """Return the filter of system calls in the kernel's language."""
+    """Return the filter of system calls for a kind of machine (`os.uname().machine`)."""
     sys.path.append(RUNNER)
     import bpf
 
@@ -74,14 +81,15 @@ def assemble_filter(machine: str) -> bytes:
 
 
 def main(command: list[str]) -> int:
-    """Run bubblewrap to its end. Returns its exit status."""
+    """Run bubblewrap and return its exit status; 128 + the signal if a signal ended it."""
     import resource
 
-    reading, writing = os.pipe()  # which holds all of it
+    # The pipe's buffer is larger than the filter, so that writing does not block.
+    reading, writing = os.pipe()
     os.write(writing, assemble_filter(os.uname().machine))
     os.close(writing)
     os.dup2(reading, FILTER)
-    # What is written in the box takes up memory.
+    # Files in the sandbox would be in memory, beyond Lean's limit: allow none.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     status = subprocess.call(command, pass_fds=[FILTER])

@@ -1,9 +1,10 @@
-"""Checks Lean proofs with two processes: an author that elaborates them, and a judge that decides.
+"""Checks Lean proofs with two processes: an author elaborates a proof, and a judge decides.
 
-A proof is hostile text, and elaborating it may run its code. The author therefore only exports the
-elaborated proof as data, and nothing that it says is believed. The judge never sees the text: it
-elaborates the benchmark's statement, reads the export and has its kernel check it. Both have a
-minimal environment. Their answers carry a secret number that a proof cannot guess.
+A proof is hostile text, and elaborating it may run code in it. So the author's word counts for
+nothing: it only exports the elaborated proof as data. The judge never sees the text of a proof. It
+elaborates the benchmark's statement, reads the export, and has its own kernel check that the export
+proves the statement. Both processes have a minimal environment. Each answer repeats a secret number
+of the request, which a proof cannot guess.
 """
 
 import threading
@@ -26,35 +27,40 @@ from rapid.grading.verdicts import Verdict
 
 
 class BadStatement(BadProblem):
-    """Lean does not accept the statement to be proved: the problem is at fault, not the proof."""
+    """Lean does not accept the problem's statement. The proof is not to blame."""
 
 
 class LeanChecker:
     """Checks proofs one after another. Safe to share between threads.
 
-    WRONG_ANSWER: Lean reports an error. UNPARSABLE: not one theorem up to the end of the text.
-    FORBIDDEN: `sorry`, an axiom, what the kernel refuses, an oversized text or one with NUL.
-    MEMORY: an oversized proof term.
+    Reasons of its verdicts, besides passed, timeout and crashed:
+
+    - wrong_answer: Lean reports an error.
+    - unparsable: statement and proof are not exactly one theorem.
+    - forbidden: `sorry`, an axiom, a term that the kernel refuses, a text that is too long or has a
+      NUL character.
+    - memory: the proof term is too large.
 
     Args:
-        timeout: seconds of wall-clock time a proof.
-        header: what stands before every statement: imports, `open`, `set_option`. The WebAssembly
-            Lean has the core library only.
-        backend: the Lean to use; that of `ensure_lean()` if None.
-        unsafe: let a native Lean run without walls where there are none (docs/security.md).
+        timeout: wall-clock seconds per proof.
+        header: the code before every statement: imports, `open`, `set_option`. The WebAssembly Lean
+            has only the core library.
+        backend: the Lean to use; None for that of `ensure_lean()`.
+        unsafe: whether a native Lean may run without walls (docs/security.md).
     """
 
     def __init__(
         self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
         if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}, which is no time")
+            raise ValueError(f"timeout is {timeout}; allowed: greater than 0")
         self.timeout = timeout
         self.header = header
         self.backend = backend
         self.unsafe = unsafe
         self._processes: dict[str, LeanProcess] = {}  # by role
-        self._stated: set[tuple[str, str]] = set()  # statements that both have elaborated
+        # Names and statements that both processes have elaborated.
+        self._stated: set[tuple[str, str]] = set()
         self._turn = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -64,7 +70,7 @@ class LeanChecker:
         self.stop()
 
     def start(self) -> Self:
-        """Start Lean, or raise LeanUnavailable, and return while it gets ready."""
+        """Start Lean and return without waiting until it is ready. Raises LeanUnavailable."""
         with self._turn:
             self._start()
         return self
@@ -74,34 +80,36 @@ class LeanChecker:
 
         Raises:
             LeanUnavailable: Lean does not start, or does not accept the header.
-            GraderDied: something outside keeps ending it.
+            GraderDied: Lean is killed from outside again and again.
         """
         with self._turn:
             return max(self._ready(role).seconds for role in ANSWERS)
 
     @property
     def answered(self) -> int:
-        """Return how many proofs both processes had seen when they got ready."""
+        """Return how many proofs both processes have checked for earlier jobs."""
         return min(process.answered for process in self._processes.values())
 
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
-        """Judge `proof` as the continuation of `statement`, which ends in `:=` or `:= by`.
+        """Check `proof` as the continuation of `statement`, which ends in `:=` or `:= by`.
 
-        The two are joined as they are; where no space is between them, by a line break.
+        The two texts are joined, with a line break if there is no space between them.
 
         Args:
-            name: that of the theorem, as Lean knows it after `statement`.
-            timeout: seconds for this proof; None for those of every proof.
+            name: the theorem's name, with its namespace if `statement` opens one.
+            statement: the benchmark's statement.
+            proof: the proof of a completion.
+            timeout: seconds for this proof; None for the timeout of the checker.
 
         Raises:
             BadStatement: Lean does not accept the statement.
             LeanUnavailable: Lean does not start.
-            GraderDied: a process died at this proof; the next proof gets another one.
+            GraderDied: a process was killed during this proof. The next proof gets a new process.
         """
         proof = proof.replace("\r\n", "\n").replace("\r", "\n")
         try:
             size = len(proof.encode())
-        except UnicodeEncodeError:  # half a surrogate pair: no text at all
+        except UnicodeEncodeError:  # half a surrogate pair, which is not text
             return verdicts.verdict(verdicts.UNPARSABLE)
         if "\0" in proof or size > limits.LEAN_PROOF_BYTES:
             return verdicts.verdict(verdicts.FORBIDDEN)
@@ -111,10 +119,10 @@ class LeanChecker:
             return verdicts.verdict(self._check(name, statement, proof, timeout or self.timeout))
 
     def state(self, name: str, statement: str) -> None:
-        """Have a statement elaborated, for which its first proof would wait otherwise.
+        """Elaborate a statement in advance, so that its first proof need not wait for it.
 
         Raises:
-            BadStatement: Lean does not accept it.
+            BadStatement: Lean does not accept the statement.
             LeanUnavailable: Lean does not start.
             GraderDied: a process died.
         """
@@ -122,7 +130,7 @@ class LeanChecker:
             self._state({"name": name, "statement": statement})
 
     def stop(self) -> None:
-        """End the processes, if there are any; a borrowed one goes back to its owner."""
+        """End the processes. A borrowed process goes back to its owner."""
         with self._turn:
             for process in self._processes.values():
                 if not process.is_borrowed:
@@ -135,22 +143,25 @@ class LeanChecker:
         for role in ANSWERS:
             self._ready(role)
         deadline = time.monotonic() + timeout
-        # An author may leave the kernel to the judge. Where the judge refuses, a proof may have had
-        # another way to go on, or be mistaken: then it is the author's own kernel that says so.
+        # The author first elaborates without its own kernel, to save time: the judge's kernel
+        # checks the proof anyway. If the judge refuses the proof, the author elaborates it again
+        # with its kernel. Then a tactic such as `first` can go on with its next alternative when
+        # the kernel refuses one, and a mistaken proof gets the reason wrong_answer from the author.
         for is_checked in (False, True):
             request = goal | {"proof": proof, "checked": is_checked}
             answer, export = self._ask("author", request, deadline - time.monotonic())
             if answer.why == ELABORATED:
                 answer, _ = self._ask("judge", goal, deadline - time.monotonic(), export)
+            # Without an export the author itself has refused the proof.
             if answer.why != verdicts.FORBIDDEN or not export:
                 break
         return answer.why
 
     def _state(self, goal: dict[str, str]) -> None:
-        """Have both processes elaborate a statement with `sorry` for its proof.
+        """Have both processes elaborate a statement, with `sorry` for its proof.
 
-        The judge says whether it is one. Of the author no more is believed than that it ended: if
-        it does not, whatever the reason, it would fail at every proof.
+        The judge decides whether the statement is accepted. The author must only finish, with any
+        answer: if it does not, it would fail at every proof of this statement.
         """
         name, statement = goal.values()
         if (name, statement) in self._stated:
@@ -166,17 +177,19 @@ class LeanChecker:
         self._stated.add((name, statement))
 
     def _require_end(self, role: str, answer: Answer, name: str) -> None:
+        """Raise GraderDied if a process did not finish elaborating the statement of this name."""
         if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
-            self._stop(role)  # the next question goes to one that has seen no proof
+            self._stop(role)  # the next request goes to a new process, which has seen no proof
             died = f"the {role} of {self.backend} did not elaborate {name}: {answer.why}"
             raise GraderDied(died)
 
     def _ask(
         self, role: str, request: dict, timeout: float, export: bytes | None = None
     ) -> tuple[Answer, bytes]:
-        """Return the answer of a process and its export.
+        """Send a request to a process; return its answer and its export.
 
-        It is asked once more where it ended itself: twice, and it is the proof's doing.
+        If the process ends by itself the request is repeated once with a new process. If that ends
+        too, the proof is the cause, and the answer is `crashed`.
         """
         for is_last in (False, True):
             try:
@@ -191,7 +204,7 @@ class LeanChecker:
                     raise GraderDied(died) from None
                 if is_last:
                     return Answer(why=verdicts.CRASHED), b""
-            except BaseException:  # an interrupted caller must not leave an answer for the next one
+            except BaseException:  # a late answer must not reach the next caller
                 self._stop(role)
                 raise
             else:
@@ -201,7 +214,7 @@ class LeanChecker:
         return answer, own_export
 
     def _ready(self, role: str) -> LeanProcess:
-        """Return a process that is ready: one that died since its last answer is replaced."""
+        """Return a process that is ready. A process that has died is replaced."""
         for _ in range(limits.LEAN_STARTS):
             self._start()
             process = self._processes[role]
@@ -216,10 +229,11 @@ class LeanChecker:
                 return process
             self._stop(role)
         raise GraderDied(
-            f"the {role} of {self.backend} was ended {limits.LEAN_STARTS} times before a question"
+            f"the {role} of {self.backend} died {limits.LEAN_STARTS} times before it could answer"
         )
 
     def _start(self) -> None:
+        """Borrow or start the processes that are missing."""
         self.backend = self.backend or ensure_lean()
         for role in ANSWERS:
             if role not in self._processes:

@@ -1,24 +1,25 @@
-"""Find the proof in a model's text.
+"""Finds the proof in a completion.
 
-A model answers with tactics, with a term after `:=`, or with the whole theorem, bare or in a fenced
-block, with imports and prose around. Here all of these become one thing: the text that follows the
-`:=` of the statement. The statement that a model repeats, and all that it writes before, is never
-used; the checker has its own. Questions to Lean behind a proof, such as `#check`, are left out.
-Nothing here decides whether a proof is one.
+A model may write tactics, a term after `:=`, or the whole theorem, with or without a fenced block,
+imports and prose. `readings` converts all of these to the text that follows the `:=` of the
+statement. If the model repeats the statement, its copy and the text before are dropped, because the
+checker uses the statement of the benchmark. Commands that ask Lean something after a proof, such as
+`#check`, are dropped too. Whether the text is a proof is not decided here.
 """
 
 import re
 from collections.abc import Iterator
 from itertools import accumulate, islice
 
-# A block opens with a line of its own or, with no more than a language, at the end of a line of
-# prose. It ends with as long a fence of the same kind, which may also stand behind its last line.
+# A fenced block. The opening fence is a line of its own, or is at the end of a line of prose with
+# at most a language after it. The closing fence has the same characters and length; it is a line of
+# its own or at the end of the last line.
 _FENCE = re.compile(
     r"(?:^[ \t]*(`{3,})[^\n`]*|^[ \t]*(~{3,})[ \t]*\w*[ \t\r]*|(?<=[^\s`])[ \t]*(`{3,})\w*[ \t\r]*)"
     r"(?:\n|\Z)(?P<text>.*?)(?P<end>^[ \t]*(?:\1|\2|\3)|(?:\1|\3)[ \t\r]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_QUESTION = re.compile(r"#[a-z_]+(?!\S)")  # a command that declares nothing: #check, #print, #eval
+_QUESTION = re.compile(r"#[a-z_]+(?!\S)")  # commands that declare nothing: #check, #print, #eval
 _TOP_LEVEL = re.compile(r"^\S", re.MULTILINE)
 _DECLARATION = re.compile(
     r"^[ \t]*(?:@\[[^]\n]*][ \t]*)?(?:(?:private|protected|noncomputable|local)[ \t]+)*"
@@ -33,21 +34,29 @@ _OPENING = re.compile(r"\s*(?::=|(?=by\b))")
 
 
 def stated(formal_statement: str) -> str:
-    """Return a statement up to its last `:=`, behind which `by` or `by sorry` may stand."""
+    """Return a statement up to its last `:=`, without `by` or `by sorry` after it."""
     ends = [match.end() for match in _ASSIGNMENT.finditer(_blank_comments(formal_statement))]
     return formal_statement[: ends[-1]] if ends else formal_statement
 
 
 def readings(name: str, statement: str, completion: str) -> list[str]:
-    """Return the texts that may follow `statement` if `completion` proves it, likeliest first.
+    """Return the possible proofs in a completion, likeliest first.
 
-    The last fenced block that holds the theorem of this name counts, else the last. Where one is
-    never closed its fence may end the proof, which is then the text before all fences. There are
-    two readings of tactics where the first line alone is not indented: the line may have lost its
-    indentation, which stood in the prompt or was stripped with the space around the text.
+    A proof is returned as the text that follows `statement`. It is taken from the last fenced block
+    that states the theorem, or else from the last block.
+
+    There are several readings in two cases:
+
+    - A block is never closed. Then its fence may be the end of a proof before it, so the text
+      before all fences is a reading too.
+    - Only the first line of the tactics is not indented. It may have lost its indentation, because
+      that was in the prompt, or because the completion was stripped. So the proof is returned as it
+      is, and with this line indented.
 
     Args:
+        name: the theorem's name.
         statement: from `stated`.
+        completion: a model's text.
     """
     fences = [*_FENCE.finditer(completion)]
     blocks = [fence["text"] for fence in reversed(fences) if fence["text"].strip()]
@@ -63,7 +72,7 @@ def readings(name: str, statement: str, completion: str) -> list[str]:
 
 
 def uses_lemmas(name: str, completion: str, proof: str) -> bool:
-    """Return whether a proof names what `completion` declares beside its theorem."""
+    """Return whether a proof uses a name that the completion declares besides the theorem."""
     declarations = _DECLARATION.finditer(_blank_comments(completion))
     declared = {match[1].rstrip(".") for match in declarations} - {name}
     words = (word.split(".") for word in _WORD.findall(_blank_comments(proof)))
@@ -71,9 +80,10 @@ def uses_lemmas(name: str, completion: str, proof: str) -> bool:
 
 
 def _after_statement(name: str, statement: str, text: str) -> str | None:
-    """Return what follows the theorem's statement in `text`; None where it does not state it.
+    """Return what follows the theorem's statement in `text`; None if it does not state the theorem.
 
-    Statements hold `:=` too, in binders and `let`: as many in the text as in the problem's.
+    A statement may contain `:=` itself, in binders and `let`. So the end of the statement in `text`
+    is after as many `:=` as there are in `statement`.
     """
     code = _blank_comments(text)
     if (start := _end_of_name(name, code)) is None:
@@ -85,9 +95,9 @@ def _after_statement(name: str, statement: str, text: str) -> str | None:
 
 
 def _end_of_name(name: str, code: str) -> int | None:
-    """Return where the name of this theorem ends in code that states it, else None.
+    """Return the index at which the theorem's name ends in `theorem NAME`; None without that.
 
-    Its components may stand in « ».
+    The components of the name may be in « ».
     """
     components = (part.strip("«»") for part in re.findall("«[^»]*»|[^.«»]+", name))
     pattern = r"\.".join(f"«?{re.escape(component)}»?" for component in components)
@@ -96,7 +106,7 @@ def _end_of_name(name: str, code: str) -> int | None:
 
 
 def _without_questions(text: str) -> str:
-    """Return `text` up to the questions to Lean that it ends with."""
+    """Return `text` without commands such as `#check` at its end."""
     code, end = _blank_comments(text), len(text)
     for start in reversed([match.start() for match in _TOP_LEVEL.finditer(code)]):
         if not _QUESTION.match(code, start):
@@ -106,13 +116,16 @@ def _without_questions(text: str) -> str:
 
 
 def _keep_column(text: str, index: int) -> str:
-    """Return `text` from there on, on a new line but in the same column, which matters."""
+    """Return `text` from `index` on, on a new line, in the same column.
+
+    The column matters because Lean's syntax depends on indentation.
+    """
     column = index - (text.rfind("\n", 0, index) + 1)
     return "\n" + " " * column + text[index:]
 
 
 def _read_proofs(text: str) -> Iterator[str]:
-    """Yield the readings of a text that is a term or tactics."""
+    """Yield the readings of a text without a statement: a term after `:=`, or tactics."""
     text = _without_questions(text)
     if opening := _OPENING.match(_blank_comments(text)):
         yield _keep_column(text, opening.end())
@@ -121,7 +134,7 @@ def _read_proofs(text: str) -> Iterator[str]:
 
 
 def _indent_variants(tactics: str) -> Iterator[str]:
-    """Yield the tactics as they are, and with the first line as far indented as the others."""
+    """Yield the tactics, and again with the first line indented if it alone is not indented."""
     yield tactics
     lines = [line for line in tactics.splitlines() if line.strip()]
     first, *rest = [len(line) - len(line.lstrip()) for line in lines] or [0]
@@ -130,7 +143,7 @@ def _indent_variants(tactics: str) -> Iterator[str]:
 
 
 def _blank_comments(text: str) -> str:
-    """Return `text` with blanks for comments and strings, each character where it was."""
+    """Return `text` with spaces in place of comments and strings. Indices stay the same."""
     pieces, position = [], 0
     while hidden := _HIDDEN.search(text, position):
         end = _comment_end(text, hidden.end()) if hidden[0] == "/-" else hidden.end()
@@ -140,7 +153,7 @@ def _blank_comments(text: str) -> str:
 
 
 def _comment_end(text: str, position: int) -> int:
-    """Return where the comment ends whose `/-` ends at `position`; comments hold comments."""
+    """Return the end of the comment whose `/-` ends at `position`. Comments may be nested."""
     depth = 1
     for edge in _COMMENT_EDGE.finditer(text, position):
         depth += 1 if edge[0] == "/-" else -1

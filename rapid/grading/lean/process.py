@@ -1,4 +1,4 @@
-"""One Lean process: JSON lines in, JSON lines out."""
+"""A Lean process, an author or a judge (see `checker`), to which the grader sends JSON lines."""
 
 import atexit
 import contextlib
@@ -18,39 +18,38 @@ from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 
+# Exit statuses of a Lean that was killed: without box.py, and with it. A proof can also make an
+# author exit with the second status.
 KILLED = -signal.SIGKILL
-EXITED = 128 + signal.SIGKILL  # what the box makes of that; a proof in an author may say it, too
+EXITED = 128 + signal.SIGKILL
 
-# Beside reasons of verdicts.py:
-ELABORATED = "elaborated"  # the author has an export
-STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or not
-# The time is the caller's to tell.
+# Answers besides the reasons of verdicts.py.
+ELABORATED = "elaborated"  # the author has elaborated the proof and exported it
+STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or does not
+# A process cannot report a timeout: the grader measures the time.
 REFUSALS = verdicts.select_reasons("lean", but={verdicts.PASSED, verdicts.TIMEOUT})
-ANSWERS: dict[Role, set[str]] = {  # what each may say
+ANSWERS: dict[Role, set[str]] = {  # the answers that each role may give
     "author": REFUSALS | {ELABORATED},
     "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
 }
 
 
 class Ready(BaseModel, strict=True):
-    """The first line, and the answer to `renew`: whether Lean has the header, and why not.
-
-    `answered` counts the requests before.
-    """
+    """The first line of a process, and its answer to `renew`."""
 
     id: str = ""
-    ready: bool
-    why: str = ""
-    answered: int = 0
+    ready: bool  # whether Lean has imported the header
+    why: str = ""  # why it has not
+    answered: int = 0  # proofs that the process has elaborated or passed for earlier jobs
 
 
 class Answer(BaseModel, strict=True):
-    """The line that answers a request. `bytes` of an export follow it."""
+    """The line that answers a request. `bytes` is the size of the export that follows the line."""
 
     id: str = ""
-    why: str
-    messages: list[str] = []
-    megabytes: float = 0.0
+    why: str  # one of `ANSWERS`
+    messages: list[str] = []  # from Lean
+    megabytes: float = 0.0  # memory of the process, 0 if it does not say
     bytes: int = Field(0, ge=0, le=limits.LEAN_EXPORT_BYTES)
 
 
@@ -58,9 +57,9 @@ Line = TypeVar("Line", bound=BaseModel)
 
 
 class ProcessDied(Exception):
-    """The process ended without an answer, or broke the protocol.
+    """The process ended without an answer, or violated the protocol.
 
-    `was_killed` says whether something outside ended it, such as Linux for want of memory.
+    `was_killed` is whether it was killed from outside, for example by Linux when memory ran out.
     """
 
     def __init__(self, how: str, was_killed: bool = False):
@@ -69,36 +68,40 @@ class ProcessDied(Exception):
 
 
 class LeanProcess(Worker):
-    """A Lean with the header in it, as author or as judge.
+    """A Lean process that has imported a header, as author or as judge.
 
-    A process that is forked from its owner can borrow it (standby.py): it asks as the owner would,
-    but cannot see how Lean ended.
+    A process that is forked from the owner can borrow this one (standby.py). The borrower can send
+    requests as the owner does, but cannot see the exit status of Lean.
 
     Args:
-        backend: the Lean.
-        header: what stands before every statement.
-        role: `author` or `judge`.
+        backend: the Lean to start.
+        header: the code before every statement, such as imports.
+        role: "author" or "judge".
         unsafe: whether a native Lean may run without walls.
-        waits: whether it does nothing until `renew`, so that its work is on a borrower's cores.
+        waits: whether the process waits for `renew` before it imports the header, so that it does
+            its work on the CPU cores of the borrower.
 
     Raises:
-        LeanUnavailable: it cannot be started here.
+        LeanUnavailable: the process cannot be started on this machine.
     """
 
     def __init__(
         self, backend: Backend, header: str, role: Role, unsafe: bool = False, waits: bool = False
     ):
-        self.seconds: float | None = None  # from start to ready
-        self.answered = 0  # requests before it was ready
+        self.seconds: float | None = None  # from start to ready; None until it is ready
+        self.answered = 0  # proofs for earlier jobs, when it got ready
         self._answers = ANSWERS[role]
+        # `_killed`: exit statuses that mean the process was killed from outside.
         self._role, self._killed = role, {KILLED, EXITED}
-        self._renewal = ""  # what the line that it is ready refers to
+        self._renewal = ""  # id of the last `renew`, which its answer repeats
         self._started = time.monotonic()
         self._backend = backend
         self._header = header
         plan = plan_launch(backend, header, role, unsafe)
         self._scratch = plan.scratch
-        guarded, self._lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
+        # The pipe for the guard in launch.py, which ends Lean when this process ends for any
+        # reason.
+        guarded, self._lifeline = os.pipe()
         try:
             super().__init__(
                 plan.command,
@@ -116,15 +119,23 @@ class LeanProcess(Worker):
 
     @property
     def lives(self) -> bool:
-        """Return whether the process has not ended. A proof may have made it speak unasked."""
+        """Return whether the process runs.
+
+        Unlike in the base class, a readable socket does not mean that it has ended: a proof can
+        make Lean print something.
+        """
         return super().lives if self.is_borrowed else self.poll() is None
 
     def serves(self, backend: Backend, header: str) -> bool:
-        """Return whether it was started with this header."""
+        """Return whether this process has this backend and this header."""
         return (self._backend, self._header) == (backend, header)
 
     def renew(self) -> None:
-        """Have it import the header, or put its memory back; `wait_ready` waits for that."""
+        """Have the process import the header, or put its memory back to the state after the header.
+
+        `wait_ready` waits for it. A process with more than `limits.LEAN_LENT_MB` of memory ends
+        instead.
+        """
         self.seconds, self._started = None, time.monotonic()
         self._renewal = secrets.token_hex(16)
         request = {"header": self._header, "renew": self._renewal}
@@ -135,7 +146,7 @@ class LeanProcess(Worker):
 
         Raises:
             LeanUnavailable: Lean does not start or does not accept the header.
-            ProcessDied: something outside ended it.
+            ProcessDied: the process was killed from outside.
         """
         if self.seconds is not None:
             return
@@ -154,17 +165,26 @@ class LeanProcess(Worker):
         if not answer.ready:
             raise LeanUnavailable(explain_failed_start(self._backend, self._header, answer.why))
         self.seconds, self.answered = time.monotonic() - self._started, answer.answered
-        if self._role == "author":  # from now on it reads proofs
+        # From now on an author reads proofs, which can make it exit with the status EXITED.
+        if self._role == "author":
             self._killed = {KILLED}
 
     def request(
         self, request: dict, timeout: float, export: bytes | None = None
     ) -> tuple[Answer, bytes]:
-        """Send one request, with an export, and wait for its answer and the export in it.
+        """Send a request and wait for the answer.
+
+        Args:
+            request: the fields of the request, without its id.
+            timeout: seconds.
+            export: bytes to send after the request: a proof for the judge.
+
+        Returns:
+            The answer, and the export that follows the answer (b"" without one).
 
         Raises:
-            TimeoutError: no answer within `timeout` seconds.
-            ProcessDied: and there will be none.
+            TimeoutError: there is no answer within `timeout` seconds.
+            ProcessDied: the process has ended or violates the protocol.
         """
         deadline = time.monotonic() + timeout
         secret = secrets.token_hex(16)
@@ -173,13 +193,13 @@ class LeanProcess(Worker):
         answer = self._read(
             Answer, deadline, lambda line: line.id == secret and line.why in self._answers
         )
-        # There is one question at a time: nothing else was to be said.
+        # Bytes after the export are dropped. There is one request at a time, so a proof wrote them.
         return answer, self._read_or_die(lambda: self._reader.read_bytes(answer.bytes, deadline))
 
     def end(self, patience: float = 0.0) -> None:
         """End the process and all that it started."""
         atexit.unregister(self.end)
-        if self.returncode is not None:  # it ended before, and its guard may still be there
+        if self.returncode is not None:  # it ended by itself; its guard may still run
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         super().end(patience)
@@ -188,9 +208,10 @@ class LeanProcess(Worker):
             self._scratch.unlink(missing_ok=True)
 
     def _describe_death(self) -> ProcessDied:
-        """Return how the process ended; one that has closed its output may well live on."""
+        """Return how the process ended. It may still run if it has only closed its output."""
         if self.is_borrowed:
-            return ProcessDied("its owner knows how", was_killed=True)  # asked again, on a new one
+            # The exit status is not known here. `was_killed` makes the caller repeat the request.
+            return ProcessDied("its owner knows how", was_killed=True)
         try:
             status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:
@@ -201,11 +222,11 @@ class LeanProcess(Worker):
         self, message: dict, export: bytes = b"", timeout: float = limits.LEAN_START_SECONDS
     ) -> None:
         self.connection.settimeout(max(0.001, timeout))
-        with contextlib.suppress(ConnectionError):  # reading says that it died
+        with contextlib.suppress(ConnectionError):  # the next read reports the death
             self.connection.sendall(json.dumps(message).encode() + b"\n" + export)
 
     def _read(self, kind: type[Line], deadline: float, is_wanted: Callable[[Line], bool]) -> Line:
-        """Return the first line that is a wanted one; what a proof prints is passed over."""
+        """Return the first line that is a wanted answer. Lines that a proof prints are skipped."""
         while True:
             line = self._read_or_die(lambda: self._reader.read_line(deadline))
             with contextlib.suppress(ValidationError):
@@ -213,6 +234,7 @@ class LeanProcess(Worker):
                     return answer
 
     def _read_or_die(self, read: Callable[[], bytes]) -> bytes:
+        """Return what `read` returns; raise ProcessDied if the socket is closed."""
         try:
             return read()
         except EOFError:

@@ -1,20 +1,25 @@
-"""`rapid lean-setup`: install Lean and see whether it judges rightly."""
+"""The command `rapid lean-setup`: installs Lean and tests whether it judges correctly."""
 
 from typing import TextIO
 
 from rapid.grading.lean.checker import LeanChecker
 from rapid.grading.lean.install import KINDS, MATHLIB_ADVICE, Backend, LeanUnavailable, ensure_lean
 
+# A true statement with a proof, and a false one with a proof that avoids the author's kernel check.
 TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
 FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")
 
 
 def set_up_lean(stream: TextIO) -> int:
-    """Install Lean and print how it judges a truth and a falsehood; return the exit status."""
+    """Install Lean, let it judge a true and a false statement, and return the exit status.
+
+    Args:
+        stream: where the report is printed.
+    """
     try:
         backend = ensure_lean(compares_all=True)
         judgements, seconds = [], []
-        for _ in range(2):  # the first start may leave an image of its memory to the second
+        for _ in range(2):  # the second start may use the image of memory that the first one wrote
             with LeanChecker(timeout=60, backend=backend) as lean:
                 seconds.append(lean.wait_ready())
                 judgements += [lean.check("t", *TRUE).reward, lean.check("t", *FALSE).reward]
@@ -37,7 +42,7 @@ def set_up_lean(stream: TextIO) -> int:
 
 
 def start_mathlib(backend: Backend, unsafe: bool = False) -> None:
-    """Raise LeanUnavailable where problems whose header imports Mathlib cannot be graded."""
+    """Start Lean with Mathlib. Raise LeanUnavailable if that fails."""
     header = "import Mathlib\n"
     with LeanChecker(timeout=60, header=header, backend=backend, unsafe=unsafe) as lean:
         lean.wait_ready()

@@ -1,7 +1,9 @@
-"""The Lean processes that the fork server lends to its jobs: an author and a judge for each.
+"""The Lean processes that the fork server lends to its jobs: an author and a judge for each job.
 
-Their memory is put back before the next job has them. The functions that V8 has compiled for one
-job are there for the next, and so are the statements that the judge has elaborated.
+`rapid.grading.standby` describes lending, `checker` the two roles. Before the next job gets the
+processes, Lean's memory is put back to its state after the header. The next job profits from the
+functions that V8 (node's JavaScript engine) has compiled, and from the statements that the judge
+has elaborated.
 """
 
 import functools
@@ -12,24 +14,30 @@ from rapid.grading.lean.launch import Role
 from rapid.grading.lean.process import ANSWERS, LeanProcess
 from rapid.grading.standby import Standby
 
-HEADER = ""  # of made theorems; those of Mathlib need a native Lean, which starts for each job
+# The header of made theorems, which is empty. Theorems of Mathlib need a native Lean, which is not
+# lent: each job starts its own.
+HEADER = ""
 
 STANDBY = Standby(lambda role: LeanProcess(_backend(), HEADER, role, waits=True), [*ANSWERS])
 
 
 def lend() -> Callable[[bool], None] | None:
-    """Lend a pair to the job that is forked next, as `Standby.lend`; None without such a Lean."""
+    """Lend a pair to the job that is forked next, as `Standby.lend`.
+
+    Returns None if the WebAssembly Lean is not installed, or a native Lean is used instead.
+    """
     backend = _backend()
     return STANDBY.lend() if backend is not None and backend.kind == "wasm" else None
 
 
 @functools.cache
 def _backend() -> Backend | None:
+    """Return the Lean of this machine, looked for once in a process."""
     return find_lean()
 
 
 def borrow(role: Role, backend: Backend, header: str) -> LeanProcess | None:
-    """Return the process of this role that was lent to this job, if it serves this header."""
+    """Return the process of this role that was lent to this job; None if it does not fit."""
     if process := STANDBY.borrow(role, lambda process: process.serves(backend, header)):
         process.renew()
     return process

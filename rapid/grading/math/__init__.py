@@ -1,1 +1,1 @@
-"""MATH: the last \\boxed{} of a completion, compared with the known answer."""
+"""Grader of mathematical answers: compares the last \\boxed{} with the known answer."""

@@ -1,6 +1,7 @@
-"""Grades mathematical answers: the last \\boxed{} of a completion against the known answer.
+"""Grades mathematical answers: compares the last \\boxed{} of a completion with the known answer.
 
-A worker process, which can be killed, reads and compares them: rapid/grading/math/worker.
+The comparison runs in a worker process (rapid/grading/math/worker), which can be killed if it takes
+too long.
 """
 
 import json
@@ -19,6 +20,7 @@ from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
 
+# Environment variables that the worker gets.
 _PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
@@ -27,10 +29,11 @@ _TOKEN = re.compile(r"[0-9a-zA-Z]|\\[a-zA-Z]+")
 
 
 def last_boxed(text: str) -> str | None:
-    """Return what the last \\boxed{} holds, stripped; None without one.
+    """Return the content of the last \\boxed{}, stripped; None if there is none.
 
-    Braces nest; without them a box holds the one token that follows, as in TeX. A last box that is
-    never closed holds no answer: earlier ones do not count. Without any \\boxed, \\fbox counts.
+    Braces in the content are matched. As in TeX, the content of a \\boxed without braces is the
+    next token. If the last \\boxed{ is never closed the result is None; earlier ones are not used.
+    If there is no \\boxed, the last \\fbox is used.
     """
     boxes = list(_BOX.finditer(text))
     boxes = [box for box in boxes if box[1] == "boxed"] or boxes
@@ -59,7 +62,7 @@ class MathGrader:
     """Grades completions of `Question`s. A context manager; threads that share it take turns.
 
     Args:
-        timeout: seconds to read and compare one answer.
+        timeout: seconds to parse and compare one answer.
     """
 
     def __init__(self, timeout: float):
@@ -68,34 +71,38 @@ class MathGrader:
         self._worker: Worker | None = None
 
     def __enter__(self) -> Self:
-        """Start the worker, or borrow one; raise GraderDied where it does not start."""
+        """Start the worker, or borrow one from the fork server (`rapid.grading.standby`).
+
+        Raises:
+            GraderDied: the worker does not start.
+        """
         self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._worker is not None and self._worker.is_borrowed:
-            self._worker = None  # it goes back to its owner
+            self._worker = None  # the fork server takes it back
         self._end(limits.MATH_GRACE_SECONDS)
 
     def walls(self) -> str:
-        return ""  # an answer is read and never run
+        return ""  # an answer is parsed, and no code in it is run
 
     def prepare(self, problem: Question) -> None:
-        """Do nothing: a known answer is read in no time."""
+        """Do nothing: there is no slow work to do in advance."""
 
     def grade(self, problem: Question, completion: str) -> Verdict:
-        """Grade a completion by its last box.
+        """Grade the answer in the last \\boxed{} of a completion.
 
-        A problem without an answer (MATH has two) is passed by nothing.
+        If the problem has no known answer (two problems of MATH), every answer is wrong.
 
         Raises:
-            GraderDied: the worker died over the answer, or does not start again.
+            GraderDied: the worker died while it compared, or cannot be started again.
         """
         answer = last_boxed(completion)
         if not answer:
             return verdicts.verdict(verdicts.NO_ANSWER)
         gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)
-        if gold and answer == gold:  # whatever the grammar makes of it
+        if gold and answer == gold:  # also if the grammar cannot parse them
             return verdicts.verdict(verdicts.PASSED)
         if not gold:
             return verdicts.verdict(verdicts.WRONG_ANSWER)
@@ -105,11 +112,16 @@ class MathGrader:
             try:
                 return verdicts.verdict(self._compare(gold, answer, problem.problem))
             except BaseException:
-                self._end()  # or the reply to this question would be taken for the next one's
+                # Otherwise a late reply could be taken for the reply to the next request.
+                self._end()
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
-        """Ask the worker, or another one if it has died; raise GraderDied if it dies of this."""
+        """Return the reason of the verdict from the worker, which is replaced if it has died.
+
+        Raises:
+            GraderDied: the worker, or the process in it that compares, died during this request.
+        """
         if self._worker is None or not self._worker.lives:
             self._end()
             self._start()
@@ -119,17 +131,18 @@ class MathGrader:
         if not reply:
             raise GraderDied("the math worker died, or does not respond")
         if reply == verdicts.INFRASTRUCTURE:
-            raise GraderDied("somebody killed the process that compares answers")
+            raise GraderDied("the process that compares answers was killed")
         return reply
 
     def _start(self) -> None:
-        for package in ("lark", "sympy"):  # said here: the worker is asked for a verdict only
+        # Checked here for a clear error: the worker has no way to report a missing package.
+        for package in ("lark", "sympy"):
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named '{package}'", name=package)
         for get_worker in (
             lambda: STANDBY.borrow("worker"),
             _start_worker,
-        ):  # a lent one may have died
+        ):  # start one if none is lent, or the lent one has died
             self._worker = get_worker()
             if self._worker is None:
                 continue
@@ -139,24 +152,25 @@ class MathGrader:
         raise GraderDied("the math worker did not start; its message is above")
 
     def _end(self, patience: float = 0.0) -> None:
-        """End the worker, which ends its child, however busy, when the connection closes."""
+        """Close the connection and wait: the worker then kills its child and ends."""
         if self._worker is not None:
             self._worker.end(patience)
             self._worker = None
 
 
 def _start_worker() -> Worker:
+    """Start a worker. It does not inherit the environment, which may hold secrets."""
     command = [sys.executable, "-P", str(_WORKER), str(limits.MATH_BYTES)]
-    # No secrets. sympy's order of terms follows the seed of hashes.
     environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
-    environment["PYTHONHASHSEED"] = "0"
+    environment["PYTHONHASHSEED"] = "0"  # sympy's order of terms depends on the seed of hashes
     return Worker(limit_memory(command, limits.MATH_MB), env=environment)
 
 
-STANDBY = Standby(lambda _: _start_worker(), ["worker"])  # what the fork server lends to its jobs
+# The workers that the fork server lends to jobs.
+STANDBY = Standby(lambda _: _start_worker(), ["worker"])
 
 
 def _to_plain_line(answer: str) -> str:
-    """Return an answer on one line, without dollar signs and the end of its sentence."""
+    """Return an answer on one line, without dollar signs and a final punctuation mark."""
     line = " ".join(re.sub(r"(?<!\\)\$|\\displaystyle(?![a-zA-Z])", "", answer).split())
     return re.sub(r"(?<!\\)[.,;]$", "", line)

@@ -1,33 +1,35 @@
-"""Everything that bends TRL, and which of its behaviours forces each bend.
+"""Changes to TRL's and transformers' behaviour that RapidTrainer needs.
 
-A method that is overridden says in its docstring why. docs/architecture.md says what each file is
-for. Here are the names of TRL's that the code depends on, and the import of vLLM.
+The docstring of each overridden method says what TRL does and why it is changed. This module lists
+TRL's names that the code depends on, and has two patches for the time before TRL is used.
+docs/architecture.md says what each file is for.
 
-tests/training/test_trl.py compares all of it with the TRL that is installed. This module imports
-nothing of TRL: `without_vllm` has to come first.
+tests/training/test_trl.py compares these names with the installed TRL. This module must not import
+TRL, because `without_vllm` has to be called before TRL is imported.
 """
 
 from functools import cache
 
-# Columns of the batch that `_generate_and_score_completions` returns, and their names here, where
-# log-probabilities have the names of their policies.
-COLUMNS = {
+# Columns of the batch that TRL's `_generate_and_score_completions` returns, and their names in this
+# project, where the name of a column of log-probabilities begins with the policy.
+BATCH_COLUMNS = {
     **{name: name for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")},
     "tool_mask": "tool_mask",
     "ref_per_token_logps": "reference_logp",
     "sampling_per_token_logps": "sampler_logp",
 }
-# All that TRL's own loss gets of a micro-batch.
+# Columns that TRL's own loss reads from a micro-batch.
 LOSS_COLUMNS = {
-    **COLUMNS,
+    **BATCH_COLUMNS,
     "advantages": "advantages",
     "old_per_token_logps": "behavior_logp",
     "importance_sampling_ratio": "importance_sampling_ratio",
 }
-# Columns of what this trainer does not train on.
+# Columns that are refused: images, on which this trainer does not train.
 REFUSED_COLUMNS = ("pixel_values",)
 
-# Fields with which GRPOConfig shapes GRPOTrainer's loss, and that no other objective has.
+# Fields of GRPOConfig that shape GRPOTrainer's own loss only. Every other objective (an algorithm
+# of `rapid.algorithms`) makes these decisions itself.
 DECIDED_BY_THE_OBJECTIVE = (
     "loss_type",
     "importance_sampling_level",
@@ -58,24 +60,24 @@ DECIDED_BY_THE_OBJECTIVE = (
 
 
 def without_vllm() -> None:
-    """Keep TRL from importing vLLM, which takes seconds, where transformers does the sampling.
+    """Keep TRL from importing vLLM; for runs in which transformers samples.
 
-    TRL imports vLLM together with GRPOTrainer, wherever it is installed.
+    TRL imports vLLM together with GRPOTrainer if vLLM is installed, and the import takes seconds.
     """
     import trl.import_utils as trl_imports
 
     trl_imports.is_vllm_available = lambda *_, **__: False
 
 
-def remember_packages() -> None:
-    """Let accelerate remember which packages are installed.
+def cache_package_lookups() -> None:
+    """Cache accelerate's test whether a package is installed.
 
-    It asks whenever it unwraps a model, and reads a package's metadata each time: milliseconds, as
-    long as it takes to sample a token of many completions.
+    accelerate runs this test whenever it unwraps a model, and reads the package's metadata each
+    time. That takes milliseconds, as long as sampling one token of many completions.
     """
     from accelerate.utils import imports
 
-    # Another accelerate may look otherwise: it is slower then, and no less right.
-    look = getattr(imports, "_is_package_available", None)
-    if look and not hasattr(look, "cache_info"):
-        imports._is_package_available = cache(look)
+    # Another version of accelerate may lack this private function. It then stays slow but correct.
+    is_available = getattr(imports, "_is_package_available", None)
+    if is_available and not hasattr(is_available, "cache_info"):
+        imports._is_package_available = cache(is_available)

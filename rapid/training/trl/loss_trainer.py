@@ -1,4 +1,8 @@
-"""GRPOTrainer's own loss, of the micro-batches that an optimizer step is cut into."""
+"""GRPOTrainer's own loss (objective "trl"), computed on RapidTrainer's micro-batches.
+
+A micro-batch is the completions of one forward and backward pass. A mini-batch is the data of one
+optimizer step, and is run in one or more micro-batches: see `rapid.training.micro_batches`.
+"""
 
 import math
 from typing import Any
@@ -13,39 +17,42 @@ from rapid.training.batches import Batch, loss_mask
 from rapid.training.head import patch_head
 from rapid.training.trl import LOSS_COLUMNS
 
-# Losses that are means over the tokens of a step; the others are means over its completions.
+# Values of TRL's loss_type whose loss is a mean over the tokens of a step. The losses of all other
+# types are means over its completions.
 OVER_TOKENS = ("bnpo", "cispo", "dapo", "vespo")
 
 
 class TrlLossTrainer(GRPOTrainer):
-    """GRPOTrainer, whose loss is of a micro-batch of `rapid.training.micro_batches`."""
+    """GRPOTrainer that computes its loss on a micro-batch of `rapid.training.micro_batches`."""
 
     model: PreTrainedModel
     current_gradient_accumulation_steps: Any
-    _micro_batch: Batch | None = None  # whose loss is computed
-    _logp: Tensor  # (N, T), its log pi, without gradient
+    _micro_batch: Batch | None = None  # the one whose loss is being computed
+    _logp: Tensor  # (N, T), log pi of the last micro-batch, without gradient
 
     def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return log pi of each token of a micro-batch, (N, T), and entropies."""
+        """Return log pi of each token of a micro-batch, and the entropies, (N, T) both."""
         raise NotImplementedError
 
     def _compute_trl_loss(self, model, micro_batch: Batch, tokens: Tensor | int) -> Tensor:
-        """Return GRPOTrainer's loss of a micro-batch; those of a step sum to the step's.
+        """Return GRPOTrainer's loss of a micro-batch. The losses of a step's micro-batches add up.
 
-        TRL runs a fixed number of micro-batches of one size, and divides means over one by that
-        number. Here it divides by the inverse of the share that one is of its mini-batch: of the
-        tokens, where the loss is a mean over tokens, else of the completions. What TRL takes per
-        micro-batch (the entropies' mean and quantile, the experts' balance) stays so.
+        TRL computes the mean over a micro-batch and divides it by the number of micro-batches in a
+        step, as all have the same size. Here sizes differ. Therefore that number is set to the
+        inverse of the micro-batch's share of its mini-batch: its share of the tokens if the loss is
+        a mean over tokens, else of the completions. What TRL computes per micro-batch (mean and
+        quantile of the entropies, the balance of experts) is still computed per micro-batch.
 
-        It divides sums over tokens by `num_items_in_batch`, those of the inference batch, over its
-        steps: by the mean over these, not by the tokens of this step. That is left as it is.
+        Some of TRL's losses divide a sum over tokens by the tokens of the inference batch
+        (`num_items_in_batch`) over its number of steps: by the mean tokens per step, not by the
+        tokens of this step. This is left as in TRL.
 
-        For metrics it gathers a number for each completion, and expects as many in all
-        processes. Missing ones are NaN, of which it takes no notice.
+        For metrics TRL gathers one number per completion and expects equally many in each process.
+        Here a process with fewer completions adds NaN, which TRL's means ignore.
 
         Args:
-            tokens: of the inference batch, in all processes. In evaluation, where there is none,
-                they are those of the batch.
+            tokens: number of tokens in the inference batch, over all processes. In evaluation it is
+                ignored: the tokens of the evaluation batch are counted.
         """
         self._micro_batch = micro_batch
         columns = LOSS_COLUMNS.items()
@@ -72,11 +79,13 @@ class TrlLossTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, **named
     ):
-        """Return log pi and entropies for the loss as for other objectives; the rest as TRL does.
+        """Return log pi and entropies, (N, T), and the experts' auxiliary loss, or None for it.
 
-        TRL would compute a prompt once for each completion, and count padding where positions are
-        absolute: log pi would not be that of the sampler. It asks for entropies in its loss only.
-        The balance of experts is over all tokens that they saw, so that no prompt can be shared.
+        For its loss, which is the only call that asks for entropies, TRL would run each prompt once
+        per completion. For models with absolute positions TRL also counts padding as positions, so
+        that log pi would differ from the sampler's. `_log_pi` does neither. TRL's code is kept for
+        all other calls, and for the auxiliary loss, which is over all tokens that the experts see:
+        then no prompt may be shared.
         """
         is_whole = not named.get("compute_entropy") or named.get("compute_aux_loss")
         if self._micro_batch is None or is_whole:

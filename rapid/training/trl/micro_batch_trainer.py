@@ -1,6 +1,7 @@
-"""A Trainer that runs several micro-batches in an optimizer step, smaller ones if memory runs out.
+"""A Trainer that runs several micro-batches per optimizer step, smaller ones if memory runs out.
 
-transformers runs one in a step, and accumulates gradients over several of its steps.
+A micro-batch is one forward and backward pass. transformers' Trainer runs one per `training_step`,
+and accumulates gradients over several calls. Here one call runs all micro-batches of a step.
 """
 
 import logging
@@ -18,14 +19,15 @@ from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory, re
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-COUNTERS = ("_total_train_tokens", "_entropy_window_stats")  # of TRL's, in each forward pass
+# Attributes that TRL updates in each forward pass, and that a repeated pass would count twice.
+TRL_COUNTERS = ("_total_train_tokens", "_entropy_window_stats")
 
 
 class MicroBatchTrainer(Trainer):
-    """A Trainer whose step is several micro-batches. `halvings` is how often they were halved."""
+    """A Trainer that runs several micro-batches per optimizer step."""
 
     _metrics: dict[str, Any]
-    halvings = 0
+    halvings = 0  # how often the limit of micro-batches was halved because memory ran out
     _largest = 0  # rows of the largest micro-batch of a step
 
     @property
@@ -33,14 +35,15 @@ class MicroBatchTrainer(Trainer):
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
     def _backpropagate(self, model, micro_batch, *, last: bool, **named) -> Tensor:
-        """Add the gradient of a micro-batch to the others of its step, and return its loss.
+        """Add the gradient of a micro-batch to the step's gradient, and return its loss.
 
-        accelerate counts backward passes to know when processes exchange gradients. Here they do so
-        in the last one of a step only, whichever it is. DeepSpeed does so in each; it would divide
-        by accumulation steps.
+        accelerate decides by a count of backward passes when processes exchange gradients. Here
+        they exchange them in the last micro-batch of a step only. DeepSpeed exchanges them in each,
+        and would also divide the loss by gradient_accumulation_steps, which is switched off.
 
         Args:
-            named: arguments of `compute_loss`.
+            last: whether this is the last micro-batch of its optimizer step.
+            named: further arguments of `compute_loss`.
         """
         deepspeed = self._uses_deepspeed
         self.accelerator.gradient_state._set_sync_gradients(last)
@@ -53,12 +56,15 @@ class MicroBatchTrainer(Trainer):
     def _retry_smaller(
         self, work: Callable[[], Result], forget: Callable[[], None] = lambda: None
     ) -> Result:
-        """Return what some work does, with micro-batches halved each time that memory runs out.
+        """Return `work()`, called again with halved micro-batches each time that memory runs out.
 
-        Not in one of several processes: the others wait for what it exchanges with them.
+        With several processes the error is raised instead: the other processes would wait for this
+        one in an exchange of gradients.
 
         Args:
-            forget: undoes what a part of the work has done, but for what is counted for the log.
+            work: runs micro-batches of a size that depends on `halvings`.
+            forget: discards the results of the interrupted work. Counts for the log are restored by
+                this method.
         """
         counts = self._copy_counts()
         while True:
@@ -74,23 +80,23 @@ class MicroBatchTrainer(Trainer):
             self.halvings += 1
             if self.halvings == 1:
                 logger.warning(
-                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are halved "
-                    "until they fit, and the gradient stays what it is. Set a smaller "
-                    "micro_batch_size (in params.yaml micro_batch), or %r, to have it decided "
-                    "before the first step. This is said once.",
+                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are "
+                    "halved until they fit, which does not change the gradient. Set a "
+                    "smaller micro_batch_size (micro_batch in params.yaml), or %r to "
+                    "find the size before the first step. This warning is given once.",
                     self.state.global_step + 1,
                     self._largest,
                     AUTO,
                 )
 
     def _copy_counts(self) -> dict[str, Any]:
-        """Return what TRL counts in each forward pass: metrics, tokens, a window of entropies."""
+        """Copy what TRL changes in each forward pass: metrics, tokens, a window of entropies."""
         metrics = {name: list(values) for name, values in self._metrics["train"].items()}
-        counters = {name: copy(vars(self)[name]) for name in COUNTERS if name in vars(self)}
+        counters = {name: copy(vars(self)[name]) for name in TRL_COUNTERS if name in vars(self)}
         return {"metrics": metrics, "counters": counters}
 
     def _restore_counts(self, counts: dict[str, Any]) -> None:
-        """Go back to what `_copy_counts` returned."""
+        """Restore what `_copy_counts` returned."""
         self._metrics["train"].clear()
         self._metrics["train"].update({n: list(v) for n, v in counts["metrics"].items()})
         vars(self).update({name: copy(value) for name, value in counts["counters"].items()})
@@ -102,15 +108,21 @@ class MicroBatchTrainer(Trainer):
         parameters: Sequence[Tensor],
         advice: str,
     ) -> int:
-        """Return how many rows of full length memory allows in a micro-batch, in every process.
+        """Return how many rows of full length fit in a micro-batch, in every process.
+
+        Args:
+            attempt, at_most: see `rapid.training.memory.find_largest_batch`.
+            parameters: the parameters that are trained.
+            advice: end of the error message.
 
         Raises:
-            MemoryError: not one, in this process or in another.
+            MemoryError: in this process or another, not even one row fits.
         """
-        # From the second micro-batch of a step on there are gradients, and later Adam's state.
+        # Hold gradients while trying, as from the second micro-batch of a step on. Memory of Adam's
+        # state, which the first step allocates, is reserved below.
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 0.0)
-        count, problem = 0, "not one completion fits in another process"
+        count, problem = 0, "in another process not even one completion fits"
         try:
             count = find_largest_batch(
                 attempt, at_most, self.accelerator.device, self._optimizer_bytes(parameters)
@@ -125,17 +137,22 @@ class MicroBatchTrainer(Trainer):
         return count
 
     def _try_backward(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
-        """Run backward as a step does, but where gradients would go to other processes."""
+        """Run a backward pass without an exchange of gradients with other processes."""
         if self.accelerator.num_processes == 1:
             loss.backward()
             return
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         if checkpointing.get("use_reentrant"):
-            raise ValueError("use_reentrant=True with 'auto' in several processes: leave it unset")
+            raise ValueError(
+                "use_reentrant=True does not work with 'auto' in several processes: leave it unset"
+            )
         torch.autograd.grad(loss, parameters, allow_unused=True)
 
     def _optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
-        """Return what an Adam will take in its first step; DeepSpeed's has taken it before."""
+        """Return the bytes that Adam's state will take in the first step, if it is not allocated.
+
+        DeepSpeed allocates it beforehand.
+        """
         is_adam = "adam" in str(self.args.optim).lower()
         if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):
             return 0.0

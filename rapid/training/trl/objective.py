@@ -1,6 +1,6 @@
-"""GRPOTrainer's own loss as an objective: which settings ask for it, and what else they mean then.
+"""GRPOTrainer's own loss as the objective "trl": when it is chosen, and the defaults it brings.
 
-It is no algorithm of the paper: params.yaml and the registry do not know it.
+"trl" is an objective of RapidConfig only, and neither in params.yaml nor in `rapid.algorithms`.
 """
 
 import logging
@@ -12,7 +12,7 @@ from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 logger = logging.getLogger(__name__)
 
 
-class TrlsLoss(Algorithm):
+class TrlLoss(Algorithm):
     """GRPOTrainer's loss, with TRL's advantages: see `rapid.training.trl.loss_trainer`."""
 
     name = "trl"
@@ -20,11 +20,12 @@ class TrlsLoss(Algorithm):
     scale_rewards = "group"
 
 
-TRL = TrlsLoss()
-# Fields of GRPOConfig that shape this loss; the first four have a meaning for others too.
-FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *DECIDED_BY_THE_OBJECTIVE)
-# Values other than the default that ask for nothing: they are what RAPID does.
-AS_RAPID = {
+TRL = TrlLoss()
+# Fields of GRPOConfig that shape GRPOTrainer's loss; other objectives have the first four as well.
+TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *DECIDED_BY_THE_OBJECTIVE)
+# Values of these fields that do not choose "trl", though they differ from TRL's default: RAPID
+# trains in the same way.
+SAME_AS_RAPID = {
     "scale_rewards": ("none", False),
     "router_aux_loss_coef": (0,),
     "vllm_importance_sampling_correction": (False,),
@@ -32,7 +33,7 @@ AS_RAPID = {
 
 
 def objectives() -> dict[str, Algorithm]:
-    """Return what RapidTrainer can be told to do, by name: the RL algorithms, and this loss."""
+    """Return the allowed objectives of RapidConfig by name: the RL algorithms, and "trl"."""
     algorithms = {
         name: algorithm for name, algorithm in ALGORITHMS.items() if not algorithm.imitates
     }
@@ -40,21 +41,22 @@ def objectives() -> dict[str, Algorithm]:
 
 
 def explicit_trl_settings(config) -> dict[str, object]:
-    """Return the settings of GRPOTrainer's loss that were written out, or are not its defaults.
+    """Return the settings that choose GRPOTrainer's loss, by name.
 
-    None, and what RAPID does anyway, ask for nothing.
+    These are the `TRL_LOSS_FIELDS` that the user passed, or that differ from their default, except
+    for None and the values in `SAME_AS_RAPID`.
     """
     fields = config.__dataclass_fields__
-    values = {name: getattr(config, name) for name in FIELDS}
+    values = {name: getattr(config, name) for name in TRL_LOSS_FIELDS}
     return {
         name: value
         for name, value in values.items()
         if (value != fields[name].default or (name in config.explicit and value is not None))
-        and value not in AS_RAPID.get(name, ())
+        and value not in SAME_AS_RAPID.get(name, ())
     }
 
 
-def take_objective(config) -> None:
+def resolve_objective(config) -> None:
     """Set the objective where it is None: RAPID, unless settings ask for GRPOTrainer's own loss."""
     if config.objective is not None:
         return
@@ -62,26 +64,27 @@ def take_objective(config) -> None:
     config.objective = TRL.name if settings else RAPID.name
     if settings:
         logger.warning(
-            "This trains with GRPOTrainer's own loss (objective='trl'), not with RAPID's, because "
-            "these settings shape it: %s. Leave them out to train with RAPID; set "
-            "objective='trl' to be told no more.",
+            "This trains with GRPOTrainer's own loss (objective='trl'), not with "
+            "RAPID's, because these settings shape it: %s. Remove them to train with "
+            "RAPID, or set objective='trl' to silence this warning.",
             ", ".join(f"{name}={value!r}" for name, value in settings.items()),
         )
 
 
-def take_defaults(config) -> None:
-    """Set what the objective decides where it is None. With TRL's loss these are TRL's defaults.
+def resolve_defaults(config) -> None:
+    """Replace None in fields whose default depends on the objective. For "trl": TRL's defaults.
 
-    Dropout is the exception: with H > 1 log pi and log mu would be of different networks.
+    An exception is disable_dropout, which is True with H > 1 (several optimizer steps per inference
+    batch) for "trl" too: with dropout, log pi and log mu would come from different networks.
     """
-    is_trls_loss = config.objective == TRL.name
-    names = {True: "group", False: "none"}  # as TRL has it
+    is_trl_loss = config.objective == TRL.name
+    names = {True: "group", False: "none"}  # as TRL reads a bool
     config.scale_rewards = names.get(config.scale_rewards, config.scale_rewards)
     decided = {
         "scale_rewards": config.algorithm.scale_rewards,
-        "disable_dropout": not is_trls_loss or config.H > 1,
-        "vllm_importance_sampling_correction": is_trls_loss,
-        "router_aux_loss_coef": None if is_trls_loss else 0.0,  # None is the model's own
+        "disable_dropout": not is_trl_loss or config.H > 1,
+        "vllm_importance_sampling_correction": is_trl_loss,
+        "router_aux_loss_coef": None if is_trl_loss else 0.0,  # None is the model's own
     }
     for name, value in decided.items():
         if getattr(config, name) is None:

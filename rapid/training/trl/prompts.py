@@ -1,4 +1,4 @@
-"""Prompts as GRPOTrainer renders and tokenizes them, looked at before anything is sampled."""
+"""Checks prompts, as GRPOTrainer renders and tokenizes them, before completions are sampled."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,10 @@ from rapid.training.refusals import refuse_prompts
 
 
 class CheckedPrompts(GRPOTrainer):
-    """GRPOTrainer, which would leave prompts that it cannot sample from to the model."""
+    """GRPOTrainer that refuses prompts from which the model cannot sample.
+
+    GRPOTrainer itself passes such prompts on to the model.
+    """
 
     processing_class: Any
     chat_template_kwargs: dict
@@ -21,9 +24,9 @@ class CheckedPrompts(GRPOTrainer):
 
     @override
     def _tokenize_prompts(self, prompts):
-        """Refuse prompts of which nothing can be sampled, and warn of what a chat template drops.
+        """Tokenize prompts; refuse empty and too long ones, and warn of keys that a template drops.
 
-        TRL does neither.
+        TRL checks neither.
         """
         tokenized = super()._tokenize_prompts(prompts)
         refuse_prompts(prompts, tokenized[0], model_config(self.model))

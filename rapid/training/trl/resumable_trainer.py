@@ -1,6 +1,8 @@
-"""Checkpoints from which a run goes on exactly: what Trainer's own do not hold.
+"""Checkpoints from which a run resumes exactly.
 
-Those hold weights, optimizer, schedule, logs, and the states of random generators.
+Trainer's checkpoints hold weights, optimizer, schedule, logs and the states of random generators.
+This adds what else the next inference batch depends on: position in the data, counts, settings and
+the state of the training loop.
 """
 
 import json
@@ -15,36 +17,45 @@ from typing_extensions import override
 
 from rapid.training.trl.saving_trainer import SavingTrainer
 
+# Settings that must be the same when a run is resumed; H and n_step are RapidConfig's.
 SIZES = ("H", "n_step", "num_generations", "world_size")
 
 
 class ResumableTrainer(SavingTrainer, GRPOTrainer):
-    """GRPOTrainer whose checkpoints hold all that the next inference batch depends on."""
+    """GRPOTrainer whose checkpoints hold everything that the next inference batch depends on.
+
+    Attributes:
+        completions_sampled: by this process, in training.
+        verdicts: how often the grader of this process gave each verdict, if the grader counts them.
+    """
 
     args: GRPOConfig
     _logs: dict[str, Any]
 
     def __init__(self, *args, **named):
-        self._sampler: Any = None  # of training prompts
-        self._loaded: dict[str, Any] = {}  # what `_save_rng_state` saved
+        self._sampler: Any = None  # sampler of training prompts
+        self._loaded: dict[str, Any] = {}  # state from the checkpoint, until it is restored
         super().__init__(*args, **named)
-        self.completions_sampled = 0  # by this process
-        self.verdicts: Counter[str] = Counter()  # of this process's grader, where one is given
+        self.completions_sampled = 0
+        self.verdicts: Counter[str] = Counter()
 
     def loop_state(self) -> dict[str, Any]:
-        """Return what the training loop keeps from one inference batch to the next.
+        """Return the state that the training loop keeps between inference batches.
 
-        Values are tensors and numbers, in lists, tuples and dicts.
+        Values are None, numbers and tensors, in lists, tuples and dicts.
         """
         raise NotImplementedError
 
     def load_loop_state(self, state: dict[str, Any]) -> None:
-        """Take over what `loop_state` returned in the run that is resumed; {} begins a new run."""
+        """Restore the return value of `loop_state`; {} resets the state for a new run."""
         raise NotImplementedError
 
     @override
     def _get_train_sampler(self, dataset=None):
-        """Keep TRL's sampler, whose first order is that of the first epoch in a resumed run too."""
+        """Keep a reference to TRL's sampler of training prompts.
+
+        In a resumed run too, its first order is that of epoch 0: see `_init_training_state`.
+        """
         self._sampler = super()._get_train_sampler(dataset)
         return self._sampler
 
@@ -52,12 +63,13 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     def _init_training_state(
         self, max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
     ):
-        """Return the epoch that a run begins with and the step there, and set the sampler to it.
+        """Return the epoch and the step in it with which a run begins, and advance the sampler.
 
-        Trainer counts as if no epoch had ended early, and as if a stream had one epoch only.
+        Trainer computes both from the number of steps. That is wrong if an epoch ended early, or if
+        a stream of prompts was read several times. Here they come from the checkpoint.
 
         Raises:
-            ValueError: the run would not go on as it was going to.
+            ValueError: the run cannot be resumed exactly from this checkpoint.
         """
         epoch, step = super()._init_training_state(
             max_steps, num_update_steps_per_epoch, num_train_epochs, resume_from_checkpoint, trial
@@ -68,12 +80,12 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             if not self.args.ignore_data_skip:
                 epoch, step = self._loaded["position"]
         if getattr(self._sampler, "shuffle", False):
-            for _ in range(epoch):
+            for _ in range(epoch):  # draw and drop the orders of the epochs that are over
                 torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
         return epoch, step
 
     def _position(self) -> tuple[int, int]:
-        """Return the epoch of the next step, and how many were taken in it."""
+        """Return the epoch of the next step, and the number of steps taken in that epoch."""
         stream = isinstance(self.train_dataset, IterableDataset)
         loader: Any = self.callback_handler.train_dataloader
         steps = self.state.max_steps if stream else len(loader)
@@ -82,10 +94,11 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
 
     @override
     def _save_rng_state(self, output_dir):
-        """Save, beside the states of random generators, what else the next step depends on."""
+        """Save the states of random generators, and what else the next step depends on."""
         super()._save_rng_state(output_dir)
         metrics = {name: [*values] for name, values in self._metrics["train"].items()}
-        logs = [  # the log's columns, by one name or two
+        # TRL's table of completions: columns, or dicts of columns, such as those of rewards.
+        logs = [
             (name, key, [*column])
             for name, part in self._logs.items()
             for key, column in (part if isinstance(part, dict) else {"": part}).items()
@@ -117,7 +130,11 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         self.load_loop_state(state["loop"])
 
     def _load(self, checkpoint: str) -> dict[str, Any]:
-        """Return what `_save_rng_state` saved, if the run can go on with it."""
+        """Return what `_save_rng_state` saved.
+
+        Raises:
+            ValueError: the file is missing, or the settings of this run do not fit.
+        """
         file, problem = self._file(checkpoint), ""
         state: dict[str, Any] = {}
         if file.is_file():
@@ -127,15 +144,15 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:
             problem = (
-                f"there is no {file.name}: save_only_model, fewer processes, another trainer or an "
-                "earlier version"
+                f"it has no {file.name}: it was saved with save_only_model, fewer "
+                "processes, another trainer or an earlier version"
             )
         if self.args.sync_ref_model:
-            problem = "the reference model that sync_ref_model has moved is not saved"
+            problem = "it does not contain the reference model, which sync_ref_model changes"
         if problem:
             raise ValueError(
-                f"{checkpoint} cannot be resumed: {problem}. Change that, or begin a new run with "
-                "the checkpoint as its model"
+                f"{checkpoint} cannot be resumed: {problem}. Change that, or start a new "
+                "run with the checkpoint as its model"
             )
         return state
 

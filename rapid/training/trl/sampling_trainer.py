@@ -1,7 +1,8 @@
-"""GRPOTrainer without its loop: it still samples, grades, evaluates and logs.
+"""GRPOTrainer without its training loop: sampling, grading, evaluation and logging.
 
-RapidTrainer builds on it and knows nothing of TRL's ways. A method with @override is GRPOTrainer's
-or transformers' Trainer's, which call it; its docstring says what they do without.
+RapidTrainer is a subclass and does not depend on TRL's internals itself. GRPOTrainer or
+transformers' Trainer call the methods marked @override; the docstring of each says what TRL or
+Trainer would do instead. Terms (inference batch, H, chunk, log mu): see `rapid.training`.
 """
 
 import inspect
@@ -30,13 +31,13 @@ from rapid.training.caches import sees_padding
 from rapid.training.clock import AfterOptimizer, PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
-from rapid.training.forward import patch_adaption_prompts
+from rapid.training.forward import patch_adaption_prompt_adapter
 from rapid.training.generation import Decoder, decoding
 from rapid.training.micro_batches import Chunk, take_shard
 from rapid.training.notices import Notices
 from rapid.training.processes import gather_batch
 from rapid.training.refusals import (
-    TEXT,
+    TEXT_ONLY_ERROR,
     FiniteWeights,
     check_rollouts,
     describe_sample,
@@ -47,16 +48,16 @@ from rapid.training.refusals import (
 )
 from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
-from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
+from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.resumable_trainer import ResumableTrainer
-from rapid.training.trl.vllm import engine_like_the_policy, mend_weight_sync
+from rapid.training.trl.vllm import match_engine_to_policy, patch_weight_sync
 
 
 class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, CheckedPrompts):
-    """GRPOTrainer without its loop. Arguments are GRPOTrainer's, with a `RapidConfig`.
+    """GRPOTrainer without its training loop. Arguments are the same, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
     """
@@ -66,21 +67,21 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
     train_dataset: Any
     num_generations: int
     num_generations_eval: int
-    _rewards_per_func: Tensor  # (N, functions), of all processes
+    _rewards_per_func: Tensor  # (N, reward functions), rows of all processes
 
     def __init__(self, model, reward_funcs, args, *arguments, **named):
         bound = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *arguments, **named)
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
-        remember_packages()
-        with engine_like_the_policy(args.seed):
+        cache_package_lookups()  # before accelerate unwraps a model for the first time
+        with match_engine_to_policy(args.seed):
             super().__init__(model, reward_funcs, args, *arguments, **named)
         self.reward_func_names = distinct_names(self.reward_func_names)
-        patch_adaption_prompts(self.model)
+        patch_adaption_prompt_adapter(self.model)
         if args.disable_dropout:
             remove_dropout(self.model)
-        self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
-        self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
+        self._examples: list[dict] = []  # dataset rows of the batch being sampled
+        self._sampled_logp: list[Tensor] = []  # log mu, (T,), of each completion of that batch
         self._sampler_check = SamplerCheck()
         self._streamed: StreamedRewards | None = None
         if args.grading_workers:
@@ -89,38 +90,37 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
                 args.grading_workers,
                 lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
             )
-        self._optimizer_phase = (
-            ExitStack()
-        )  # from the last micro-batch to the end of the optimizer's step
+        # Open from the last micro-batch of a step until the optimizer has stepped.
+        self._optimizer_phase = ExitStack()
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         self.add_callback(FiniteWeights())
-        self.notices = Notices(args, self.accelerator.is_main_process)
+        self.notices = Notices(args, self.accelerator.is_main_process)  # warnings of a run
         self.add_callback(self.notices)
         if self.rollout_func is not None:
             self.rollout_func = check_rollouts(self.rollout_func)
         if self.use_vllm:
-            mend_weight_sync(self.vllm_generation, self.clock)
+            patch_weight_sync(self.vllm_generation, self.clock)
 
     @cached_property
     def clock(self) -> PhaseClock:
-        """The seconds of each phase; also of a trainer that was made without `__init__`."""
+        """The clock of phases. Created on first use, so that it exists without `__init__` too."""
         return PhaseClock()
 
     @property
     def same_prompts(self) -> bool:
-        """Return whether all completions of a group have one prompt.
+        """Return whether all completions of a group have the same prompt.
 
-        An environment may say something else in each, and a `rollout_func` may make its own.
+        An environment or a `rollout_func` may change the prompt of each completion.
         """
         return self.rollout_func is None and self.environment_factories is None
 
     @property
     def group_size(self) -> int:
-        """N_group: completions of a prompt, in training or in evaluation."""
+        """N_group: completions per prompt, of training or evaluation by the model's mode."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
     def add_metrics(self, values: dict[str, float]) -> None:
-        """Log these with the others: TRL logs the means of what `_metrics` has collected."""
+        """Add metrics to TRL's `_metrics`, of which TRL logs the mean over the logging interval."""
         log = self._metrics["train" if self.model.training else "eval"]
         for name, value in values.items():
             log[name].append(value)
@@ -137,11 +137,11 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         is_training=False,
         dataloader_key=None,
     ):
-        """Load this process's part of an inference batch, however it is cut into steps.
+        """Return a dataloader whose batches are this process's part of an inference batch.
 
-        TRL loads per_device_train_batch_size * steps_per_generation rows, more than there are where
-        n_step is no multiple of the processes. And it loads them anew in each of the H steps, and
-        moves them to the device: here rows are kept meanwhile, and moved once they are needed.
+        TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
+        not a multiple of the number of processes. TRL also decodes the same rows again in each of
+        the H steps and moves them to the device. Here they are kept, and moved for sampling only.
         """
         if is_training:
             size = self.args.H * self.args.n_step
@@ -158,7 +158,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Load whole groups for `predict`; of a stream TRL loads each prompt once."""
+        """Repeat each prompt of a stream for its group in `predict`, where TRL loads it once."""
         if isinstance(test_dataset, IterableDataset):
             return self.get_eval_dataloader(test_dataset)
         return super().get_test_dataloader(test_dataset)
@@ -167,15 +167,14 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     @override
     def _prepare_inputs(self, generation_batch):
-        """Return the graded completions of an evaluation's batch, whose loss TRL then asks for.
+        """Return the graded completions of an evaluation batch, on which TRL computes the loss.
 
-        In training TRL would shuffle completions and buffer slices of them; there `training_step`
-        asks for samples itself. TRL cuts an evaluation's batch where a process is full. Where that
-        cuts groups, all processes take the loss of the whole batch, and run their part of it.
-        TRL's own loss is of each completion by itself.
+        Only evaluation calls this: `training_step` samples without TRL's shuffled buffer. The rows
+        of a process may end within a group, and losses other than TRL's need whole groups. Then
+        each process gets all completions and computes the loss of all, but runs only its own rows.
         """
         batch = super()._prepare_inputs(generation_batch)
-        if not self.args.trls_loss:
+        if not self.args.uses_trl_loss:
             rows = len(batch["completion_ids"])
             if rows % self.group_size:
                 batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
@@ -190,52 +189,55 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
     def _reference_logp(self, chunk: Chunk) -> Tensor:
         """Return log-probabilities of a chunk, (N, T), under the policy before training.
 
-        An adapter is left out; one that was trained before has a copy, which TRL calls "ref".
+        A policy with an adapter has no reference model. Its reference is the base model alone, or
+        with a copy of the adapter that TRL names "ref", if the adapter was already trained.
         """
         reference: Any = self.ref_model
-        without: AbstractContextManager = nullcontext()
+        reference_adapter: AbstractContextManager = nullcontext()
         if reference is None:
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
-            without = use_adapter(model, "ref" if "ref" in model.peft_config else None)
-        with torch.no_grad(), without:
+            reference_adapter = use_adapter(model, "ref" if "ref" in model.peft_config else None)
+        with torch.no_grad(), reference_adapter:
             return self._score_chunk(reference, chunk)
 
     def _score_chunk(self, model, chunk: Chunk) -> Tensor:
-        """Return log pi of each token of a chunk, (N, T), without gradient."""
+        """Return log pi of each token of a chunk under `model`, (N, T)."""
         raise NotImplementedError
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
-        """Return the completions of these prompts, with `rewards` and `accuracy`, (N,), as sampled.
+        """Sample and grade a completion for each row of `inputs`; TRL returns advantages.
 
-        TRL returns advantages. A reward is NaN where no function graded a completion. TRL would
-        make a forward pass of all completions for log mu, unless gradient_accumulation_steps is a
-        multiple of steps_per_generation: unless it samples anew for each optimizer step. To correct
-        vLLM's it always does, here in parts of `micro_batch_size`. With beta it would make another,
-        of the reference. What a `rollout_func` returns beside completions TRL writes into the
-        dataset's rows, which the completions of a group may share: each gets a copy.
+        Returns:
+            `BATCH_COLUMNS`, `rewards` (N,), the weighted sums of reward functions, NaN where none
+            graded, and `accuracy` (N,), the first function's rewards, 0 where it returned None.
         """
+        # TRL writes a rollout_func's columns into rows, which the completions of a group share.
         inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
         self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
         if self._streamed:
             self._streamed.forget()
         args = self.args
+        # TRL makes forward passes for log mu, unless these two settings are equal, and for the
+        # reference, if beta is not 0. They are made later, and only where they are needed.
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_generation)
+        # Rows of the forward pass that TRL makes anyway, to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
         at = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
         note = note_on_error(at + describe_sample(inputs[0].get("prompt")))
         with self.clock.phase("other"), note, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if sampled.keys() & REFUSED_COLUMNS:
-            raise ValueError(TEXT)
-        columns = LOSS_COLUMNS if self.args.trls_loss else COLUMNS
+            raise ValueError(TEXT_ONLY_ERROR)
+        columns = LOSS_COLUMNS if self.args.uses_trl_loss else BATCH_COLUMNS
         batch = {column: sampled[name] for name, column in columns.items() if name in sampled}
         if self.rollout_func is not None:
-            batch.pop("sampler_logp", None)  # of whatever policy, or zeros because TRL wants some
-        if self._sampled_logp:  # (N, T); the sampler may have gone on beyond the ends
+            # A rollout_func may sample from another policy, or return zeros to satisfy TRL.
+            batch.pop("sampler_logp", None)
+        if self._sampled_logp:  # cut to the width of ids: the sampler may go on beyond the ends
             logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
             batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))
-        rewards = self._rewards_per_func  # (N, functions), of all processes
+        rewards = self._rewards_per_func  # (N, reward functions), rows of all processes
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
         weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
         first = self.accelerator.process_index * len(inputs)
@@ -243,15 +245,14 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         batch["rewards"], batch["accuracy"] = weighted[local], rewards[local, 0].nan_to_num()
         self.completions_sampled += len(inputs)
         self._sampler_check.run(self, batch)
-        if not self.args.trls_loss:
+        if not self.args.uses_trl_loss:
             self._log_advantages(weighted)
         return batch
 
     def _log_advantages(self, rewards: Tensor) -> None:
-        """Show the objective's advantages in the table of completions, as these were sampled.
+        """Put the objective's on-policy advantages in the logged table, in place of TRL's.
 
-        `rewards` (N,) are of all processes. TRL's advantages are those of its own loss. A group
-        that was not graded has none.
+        `rewards` (N,) are of all processes. The advantages of a group without rewards are 0.
         """
         columns = {"rewards": rewards, "accuracy": rewards}
         graded = batches.mark_graded(columns, self.group_size)
@@ -265,7 +266,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     @override
     def _generate(self, prompts):
-        """Count TRL's sampling, from prompts to completions as texts, to its phase."""
+        """Count the time of TRL's sampling, from prompts to texts, as the phase "sampling"."""
         with self.clock.phase("sampling"):
             return super()._generate(prompts)
 
@@ -273,10 +274,10 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
     def _generate_single_turn(
         self, prompt_ids, images, multimodal_fields, num_generations, has_tool_images=False
     ):
-        """Sample in batches of `sampling_batch_size`; TRL samples all at once.
+        """Sample in batches of `sampling_batch_size`; TRL samples all prompts in one batch.
 
-        TRL takes num_generations rows for a group; where groups are sharded each completion is by
-        itself.
+        TRL takes each num_generations rows as a group. Where processes share a group, the rows of
+        this process are not whole groups, and each is passed as a group of one.
         """
         if len(prompt_ids) % num_generations:
             num_generations = 1
@@ -302,7 +303,10 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         return completion_ids, logps or None
 
     def _find_batch_end(self, prompt_ids: list[list[int]], start: int) -> int:
-        """Return where a batch of prompts ends: before padding where the policy would see it."""
+        """Return the end index of the batch of prompts that begins at `start`.
+
+        A policy whose log-probabilities depend on padding gets prompts of one length only.
+        """
         end = min(start + (self.args.sampling_batch_size or len(prompt_ids)), len(prompt_ids))
         if sees_padding(self.model):
             length = len(prompt_ids[start])
@@ -310,10 +314,10 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         return end
 
     def _neutral_generation_config(self) -> AbstractContextManager:
-        """Sample from the policy itself where completions are weighed.
+        """Hide the model's own generation_config within the context, if H > 1.
 
-        transformers takes what TRL leaves open from the model's generation_config, min_p or
-        suppress_tokens for example. There it knows no such settings meanwhile.
+        transformers takes settings that TRL leaves open, such as min_p or suppress_tokens, from it.
+        Importance weights (H > 1) need completions that are sampled from the policy itself.
         """
         if self.use_vllm or self.args.H == 1:
             return nullcontext()
@@ -322,10 +326,11 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         return patch.object(base, "generation_config", GenerationConfig())
 
     def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
-        """Have transformers sample by `Decoder` from row `start`, and yield log mu if it is needed.
+        """Let TRL's `model.generate` sample with a `Decoder`, for the rows from `start` on.
 
-        TRL calls `model.generate` with nothing of the kind. With tools it calls it once a turn, for
-        those that go on: a forward pass finds log mu, and all are graded in the end.
+        Yields a list that receives log mu, (T,), of each completion, if the sampler's is used. TRL
+        calls `generate` once per turn with tools. Then a forward pass computes log mu, and grading
+        starts after the last turn.
         """
         if self.use_vllm:
             return nullcontext([])
@@ -343,26 +348,26 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         return decoding(model, decoder, self._sampler_check.collect(self))
 
     def use_sampler_logps(self) -> bool:
-        """Return whether log mu is the sampler's: it is the policy's up to rounding, or trusted."""
+        """Return whether log mu is taken from the sampler: see RapidConfig.reuse_logp."""
         return self.args.reuse_logp and (computes_in_float32(self) or self.args.trust_sampler)
 
     # Grading --------------------------------------------------------------------------------------
 
     def _grade_early(self, row: int, ids: list[int]) -> None:
-        """Start to grade a completion that has ended, as the text that TRL will make of it."""
+        """Start to grade an ended completion, decoded as TRL does it, while others are sampled."""
         if not self._streamed or not self.model.training or self.tools:
             return
         example = self._examples[row]
         text = self.processing_class.decode(ids, skip_special_tokens=True)
         if is_conversational(example):
             if getattr(self._tokenizer, "response_template", None) is not None:
-                return  # TRL parses what the model says: graded when all are sampled
+                return  # TRL parses the response by this template: graded after sampling
             text = [{"role": "assistant", "content": text}]
         self._streamed.submit(row, example, text, ids)
 
     @override
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Keep each function's rewards, of which TRL's caller returns advantages only."""
+        """Return rewards, (N, functions), and keep them: TRL's caller returns advantages only."""
         with self.clock.phase("grading"):
             if self._streamed and self.model.training:
                 rewards = self._streamed.collect(inputs, completions, completion_ids_list)
@@ -380,10 +385,10 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     @contextmanager
     def _optimizer_step(self, model):
-        """Frame the micro-batches of an optimizer step.
+        """Context for the micro-batches of an optimizer step; sets modes as Trainer's step does.
 
-        Trainer's `training_step`, which is not called, would set the modes and run one batch. A
-        step without any is taken all the same, with gradients of zero: its momentum moves.
+        The optimizer also steps if no micro-batch is run. The gradient is 0 then, and Adam's
+        momentum still moves the weights.
         """
         model.train()
         if callable(train := getattr(self.optimizer, "train", None)):

@@ -1,4 +1,8 @@
-"""Checkpoints that are whole or not there, and taken between inference batches."""
+"""Writes checkpoints atomically, and only between inference batches.
+
+An inference batch is sampled at once and used for several optimizer steps. A checkpoint in between
+would have to hold the completions that are not used yet.
+"""
 
 import json
 import math
@@ -21,14 +25,14 @@ from typing_extensions import override
 from rapid.artifacts.files import sha256_file, write_json
 from rapid.training.refusals import refuse_weights
 
-DIGESTS = "digests.json"  # in a checkpoint: the SHA-256 of its other files
-PARTIAL = "partial"  # beside checkpoints: one that is being written, or was when its run was killed
+DIGESTS = "digests.json"  # file in a checkpoint: the SHA-256 of each of its other files
+PARTIAL = "partial"  # folder beside the checkpoints, in which the next one is being written
 TRAINER_STATE = "trainer_state.json"
 CHECKPOINT_NAME = re.compile(r"checkpoint-(\d+)")
 
 
 def digest_files(checkpoint: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a checkpoint but `digests.json`, by its path in there."""
+    """Return the SHA-256 of each file of a checkpoint except `digests.json`, by relative path."""
     paths = (path for path in sorted(checkpoint.rglob("*")) if path.is_file())
     digests = {path.relative_to(checkpoint).as_posix(): sha256_file(path) for path in paths}
     digests.pop(DIGESTS, None)
@@ -36,7 +40,7 @@ def digest_files(checkpoint: Path) -> dict[str, str]:
 
 
 def describe_damage(checkpoint: Path) -> str:
-    """Return which files of a checkpoint are not as they were saved; "" where it is whole."""
+    """Return the names of missing, changed or added files of a checkpoint; "" if it is intact."""
     try:
         saved = json.loads((checkpoint / DIGESTS).read_text(encoding="utf-8"))
         changed = saved.items() ^ digest_files(checkpoint).items()
@@ -46,56 +50,57 @@ def describe_damage(checkpoint: Path) -> str:
 
 
 def newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
-    """Return the newest whole checkpoint of a folder, and print what is wrong with newer ones.
+    """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones.
 
     Args:
-        discard: delete those.
+        discard: delete the damaged newer ones.
     """
     names = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
     by_step = sorted(((int(name[1]), path) for name, path in names if name), reverse=True)
     for _, checkpoint in by_step:
         if not (damage := describe_damage(checkpoint)):
             return checkpoint
-        print(f"{checkpoint} is damaged, and left out: {damage}", file=sys.stderr)
+        print(f"{checkpoint} is damaged, and skipped: {damage}", file=sys.stderr)
         if discard:
             shutil.rmtree(checkpoint)
     return None
 
 
 class SavingTrainer(Trainer):
-    """A Trainer that saves atomically, and only once an inference batch is used up.
+    """A Trainer that saves atomically, and only when an inference batch is used up.
 
-    What falls due earlier waits, whoever asked for it: a save, a stop that comes with it, and an
-    evaluation that chooses the best checkpoint. Trainers call `begin_step` in `training_step`.
+    A save that is requested earlier is postponed, and with it a stop of training and an evaluation
+    that chooses the best checkpoint. Subclasses call `begin_step` in `training_step`.
     """
 
-    _due: frozenset[str] = frozenset()  # the fields of `control` that wait
-    _waits = False  # whether a save that is asked for now has to wait
-    _saved_step = -1
-    _epoch_start = 0  # the step before the epoch's first
+    _due: frozenset[str] = frozenset()  # fields of Trainer's `control` that are postponed
+    _waits = False  # whether a save that is requested now is postponed
+    _saved_step = -1  # step of the last checkpoint
+    _epoch_start = 0  # global_step at the beginning of the epoch
 
     def has_pending_steps(self) -> bool:
-        """Return whether steps are left to be taken on what was sampled last."""
+        """Return whether optimizer steps are left on the present inference batch."""
         return False
 
     def begin_step(self) -> None:
-        """Let saves wait until the step has ended."""
+        """Postpone saves until the step has ended."""
         self._waits = True
 
     @override
     def train(self, resume_from_checkpoint=None, *arguments, **named):
-        """Resume from the newest whole checkpoint where True is given; Trainer takes the last.
+        """Train; with `resume_from_checkpoint=True`, from the newest intact checkpoint.
 
-        With `push_to_hub` it is the last, since those have no digests.
+        Trainer would take the newest one, intact or not. With `push_to_hub` this does so too, since
+        such checkpoints have no digests.
 
         Raises:
-            ValueError: there is none, or the given one is damaged.
+            ValueError: there is no intact checkpoint, or the given one is damaged.
         """
         self._due, self._waits, self._saved_step = frozenset(), False, -1
         if resume_from_checkpoint is True and not self.args.push_to_hub:
             checkpoint = newest_checkpoint(Path(self.args.output_dir or "."))
             if checkpoint is None:
-                raise ValueError(f"{self.args.output_dir} has no checkpoint that is whole")
+                raise ValueError(f"{self.args.output_dir} has no undamaged checkpoint")
             resume_from_checkpoint = str(checkpoint)
         elif isinstance(resume_from_checkpoint, (str, Path)):
             checkpoint = Path(resume_from_checkpoint)
@@ -110,7 +115,10 @@ class SavingTrainer(Trainer):
 
     @override
     def _maybe_log_save_evaluate(self, *args, **named):
-        """Log, evaluate and save, unless it has to wait. Trainer does what `control` says."""
+        """Log, evaluate and save as `control` says, but postpone what has to wait.
+
+        Trainer calls this after each optimizer step, and never postpones.
+        """
         self._waits = self._is_within_batch()
         self._postpone()
         is_due = self.control.should_save
@@ -121,16 +129,16 @@ class SavingTrainer(Trainer):
                 self.callback_handler, "on_save", lambda args, state, control: control
             ):
                 super()._maybe_log_save_evaluate(*args, **named)
-            self._postpone()  # what callbacks of logs and evaluations asked for
+            self._postpone()  # saves that callbacks requested at the log or the evaluation
             return
         super()._maybe_log_save_evaluate(*args, **named)
         if is_due and self._saved_step != self.state.global_step:
-            # An evaluation that found no better checkpoint has taken it back.
+            # With save_strategy "best", an evaluation without a better result cancels the save.
             self._save_checkpoint(self.model, None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _is_within_batch(self) -> bool:
-        """Return whether the run will take further steps on what was sampled last."""
+        """Return whether the run will take further steps on the present inference batch."""
         state = self.state
         epochs = math.floor(state.epoch) + 1 if self.control.should_epoch_stop else state.epoch
         goes_on = state.global_step < state.max_steps and epochs < state.num_train_epochs
@@ -138,7 +146,7 @@ class SavingTrainer(Trainer):
         return self.has_pending_steps() and goes_on and not is_empty
 
     def _postpone(self) -> None:
-        """Take from `control` what has to wait, or put back what has waited."""
+        """Clear the fields of `control` that have to wait, or set the ones that have waited."""
         control, args = self.control, self.args
         chooses_best = args.save_strategy != SaveStrategy.NO and args.metric_for_best_model
         due = set(self._due)
@@ -154,13 +162,13 @@ class SavingTrainer(Trainer):
 
     @override
     def _save_checkpoint(self, model, trial):
-        """Write a checkpoint beside its place, bring it to the disk, then give it its name.
+        """Write a checkpoint to the folder "partial", flush it to disk, and then rename it.
 
-        Trainer writes in place: what is there of one when a run is killed looks like a whole one.
-        It also deletes those that are older by the clock. Where it sends checkpoints to the hub it
-        reads them while training goes on, so they stay where they are written.
+        Trainer writes to the final folder, so that a checkpoint of a killed run looks complete. It
+        also deletes old checkpoints by their modification time, here by their step. With
+        `push_to_hub` Trainer uploads a checkpoint while training goes on, so it is not renamed.
         """
-        if self._waits:  # a callback calls it
+        if self._waits:  # called by a callback
             self._due |= {"should_save"}
             return None
         self._saved_step = self.state.global_step
@@ -182,25 +190,25 @@ class SavingTrainer(Trainer):
             _publish(partial / name, folder / name)
             limit, best = self.args.save_total_limit, self.state.best_model_checkpoint
             rotate_checkpoints(str(folder), limit, best)
-        self.accelerator.wait_for_everyone()  # all of them load the best one by its name
+        self.accelerator.wait_for_everyone()  # all processes load the best checkpoint by its name
 
 
 def _publish(written: Path, checkpoint: Path) -> None:
-    """Give a checkpoint its name, once all of it has reached the disk."""
+    """Rename a written checkpoint to its name, after all of its files are flushed to disk."""
     write_json(written / DIGESTS, digest_files(written))
     for path in (*written.rglob("*"), written):
         _flush(path)
-    shutil.rmtree(checkpoint, ignore_errors=True)  # of the same step, before the run was resumed
+    shutil.rmtree(checkpoint, ignore_errors=True)  # one of this step, from before a resume
     written.rename(checkpoint)
     written.parent.rmdir()
     for folder in checkpoint.parent.glob("checkpoint-*"):
-        with suppress(OSError):  # it is not empty
-            folder.rmdir()  # made by `enable_jit_checkpoint` for a save that had to wait
+        with suppress(OSError):  # the folder is not empty
+            folder.rmdir()  # created by `enable_jit_checkpoint` for a save that was postponed
     _flush(checkpoint.parent)
 
 
 def _flush(path: Path) -> None:
-    """Bring a file, or a folder's list of files, to the disk."""
+    """Flush a file, or a folder's list of files, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -210,7 +218,7 @@ def _flush(path: Path) -> None:
 
 @contextmanager
 def same_random_states() -> Iterator[None]:
-    """Undo what happens within to the generators of Python, NumPy and torch."""
+    """Restore the random states of Python, NumPy and torch at the end of the context."""
     python, arrays, cpu = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
     try:

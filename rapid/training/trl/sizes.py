@@ -1,21 +1,27 @@
-"""The batch sizes of GRPOConfig, read as n_step and H, and set from them."""
+"""Converts between GRPOConfig's batch sizes and RapidConfig's n_step and H.
+
+n_step is the completions per optimizer step, over all processes. H is the optimizer steps between
+two times of sampling.
+"""
 
 from collections.abc import Callable, Iterator
 
 from rapid.training.memory import AUTO
 
-# n_step, H and TRL's per_device_train_batch_size where nothing is given.
-N_STEP, H, PER_DEVICE = 32, 4, 8
+# Used where neither n_step and H nor TRL's batch sizes are given. The last one is the default of
+# per_device_train_batch_size, in completions.
+DEFAULT_N_STEP, DEFAULT_H, DEFAULT_PER_DEVICE = 32, 4, 8
 
 
-def take_sizes(config, processes: int) -> None:
-    """Set n_step, H and micro_batch_size where they are None, as GRPOTrainer would step.
+def resolve_sizes(config, processes: int) -> None:
+    """Set n_step, H and micro_batch_size where they are None.
 
-    GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
-    completions of each process. It samples for steps_per_generation micro-batches, and uses what it
-    sampled num_iterations times.
+    If one of TRL's batch sizes is given, n_step and H become what GRPOTrainer would do. It takes an
+    optimizer step on per_device_train_batch_size * gradient_accumulation_steps completions of each
+    process, samples for steps_per_generation micro-batches at a time, and uses each completion
+    num_iterations times.
     """
-    per_device = config.per_device_train_batch_size or PER_DEVICE
+    per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
     sizes = (
         config.per_device_train_batch_size,
         config.generation_batch_size,
@@ -24,10 +30,10 @@ def take_sizes(config, processes: int) -> None:
     as_trl = any(sizes) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
-        config.n_step = accumulated if as_trl else N_STEP
+        config.n_step = accumulated if as_trl else DEFAULT_N_STEP
     if config.H is None:
-        config.H = _count_steps(config) if as_trl else H
-    for name in ("micro_batch_size", "token_budget"):  # a command line's are texts
+        config.H = _count_steps(config) if as_trl else DEFAULT_H
+    for name in ("micro_batch_size", "token_budget"):  # a command line gives strings
         if str(value := getattr(config, name)).isdecimal():
             setattr(config, name, int(value))
     if config.micro_batch_size == AUTO:
@@ -37,12 +43,12 @@ def take_sizes(config, processes: int) -> None:
 
 
 def _count_micro_batches(config) -> int | None:
-    """Return TRL's micro-batches between two times of sampling, if they are given."""
+    """Return how many micro-batches TRL runs between two times of sampling; None if not given."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 
 def _count_steps(config) -> int:
-    """Return the optimizer steps between two times of sampling, 1 where there is less than one."""
+    """Return the optimizer steps between two times of sampling: at least 1."""
     if micro_batches := _count_micro_batches(config):
         return max(micro_batches // config.gradient_accumulation_steps, 1)
     if config.generation_batch_size:
@@ -52,48 +58,55 @@ def _count_steps(config) -> int:
 
 
 def contradictions(config, processes: int) -> Iterator[str]:
-    """Yield which of TRL's batch sizes are not those of n_step and H, and what to change."""
+    """Yield a message for each of TRL's batch sizes that contradicts n_step and H."""
     accumulation, n_step, steps = config.gradient_accumulation_steps, config.n_step, config.H
-    per_process = (config.per_device_train_batch_size or PER_DEVICE) * accumulation
+    per_process = (config.per_device_train_batch_size or DEFAULT_PER_DEVICE) * accumulation
     counted = config.per_device_train_batch_size or accumulation != 1
     if counted and per_process != -(-n_step // processes):
         yield (
             f"per_device_train_batch_size={per_process // accumulation} * "
-            "gradient_accumulation_steps="
-            f"{accumulation} completions in each of {processes} process(es) are not n_step="
-            f"{n_step}: leave n_step or both of these unset. micro_batch_size is the number of "
-            "completions in one forward and backward pass"
+            f"gradient_accumulation_steps={accumulation} completions in each of "
+            f"{processes} process(es) do not make n_step={n_step}: leave n_step or both "
+            "of these unset. micro_batch_size is the number of completions in one "
+            "forward and backward pass"
         )
     micro_batches, sampled = _count_micro_batches(config), config.generation_batch_size
     if micro_batches and not _sizes_agree(micro_batches, steps * accumulation, steps):
         yield (
-            f"steps_per_generation={config.steps_per_generation} * num_iterations="
-            f"{config.num_iterations} passes between times of sampling are not H={steps} optimizer "
-            f"steps of gradient_accumulation_steps={accumulation}: leave it unset, or H"
+            f"steps_per_generation={config.steps_per_generation} * "
+            f"num_iterations={config.num_iterations} micro-batches per inference batch do "
+            f"not make H={steps} optimizer steps of "
+            f"gradient_accumulation_steps={accumulation}: leave steps_per_generation or H "
+            "unset"
         )
     if sampled and not _sizes_agree(sampled * config.num_iterations, steps * n_step, steps):
         yield (
-            f"generation_batch_size={sampled} * num_iterations={config.num_iterations} completions "
-            f"are not those of H={steps} optimizer steps of n_step={n_step}: leave it unset, or H"
+            f"generation_batch_size={sampled} * num_iterations={config.num_iterations} "
+            f"completions do not make H={steps} optimizer steps of n_step={n_step}: leave "
+            "generation_batch_size or H unset"
         )
     if not (micro_batches or sampled) and config.num_iterations not in (1, steps):
         yield (
-            f"num_iterations={config.num_iterations}: each completion is used once, in H={steps} "
-            "optimizer steps between times of sampling; leave it at 1, or H unset"
+            f"num_iterations={config.num_iterations}: each completion is used once, in "
+            f"the H={steps} optimizer steps of an inference batch; leave num_iterations "
+            "at 1, or H unset"
         )
 
 
 def _sizes_agree(value: int, follows: int, steps: int) -> bool:
-    """Return whether they are equal, or several times of sampling make up the one step."""
+    """Return whether a given size agrees with the one that follows from n_step and H.
+
+    They are equal, or H is 1 and TRL would sample several times for the one step.
+    """
     return value == follows or (steps == 1 and follows % value == 0)
 
 
-def set_sizes(config, processes: int, check: Callable[[], None]) -> None:
-    """Let GRPOConfig check itself, and give it the batch sizes that follow from n_step and H.
+def set_trl_sizes(config, processes: int, check: Callable[[], None]) -> None:
+    """Run GRPOConfig's check, then set its batch sizes to those that follow from n_step and H.
 
-    GRPOConfig takes one of generation_batch_size and steps_per_generation, and finds the other. It
-    wants as many completions of a step in each process; here these share an inference batch. Hence
-    it sees the inference batch as one step while it checks.
+    GRPOConfig accepts only one of generation_batch_size and steps_per_generation, and computes the
+    other. It also requires that a step divides evenly among the processes. Here only an inference
+    batch (H * n_step completions) has to, so the check is run as if that were one step.
 
     Args:
         check: GRPOConfig's `__post_init__`.

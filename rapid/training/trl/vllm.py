@@ -1,7 +1,7 @@
-"""The vLLM engine that TRL builds and owns in the trainer's process.
+"""Patches for the vLLM engine that TRL creates in the trainer's process ("colocate" mode).
 
-Around TRL's calls, this does what TRL does not: give the engine the policy's precision and the
-run's seed, give it all weights at once, and sync weights on CPUs.
+TRL does not pass the policy's precision and the run's seed to the engine, hands over one weight
+tensor at a time, and its weight sync fails on CPUs. The functions here add this around TRL's calls.
 """
 
 import os
@@ -16,16 +16,18 @@ from trl.generation.vllm_generation import VLLMGeneration
 
 from rapid.training.clock import PhaseClock
 
-MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}  # accelerate's names
-# Else vLLM takes a share of the machine's memory, or fails where that is not free.
+MIXED_PRECISION_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}  # keys: accelerate's
+# GiB of memory for vLLM's key-value cache on a CPU. By default vLLM takes a share of the machine's
+# memory, and fails if that much is not free.
 CPU_KVCACHE_GIB = 2
-# Tokens of a block of vLLM's cache on a CPU, the fewest that it takes. It computes a group's prompt
-# once up to its last whole block; its own 128 are more than most prompts have.
+# Tokens per block of vLLM's key-value cache on a CPU: the smallest number that vLLM accepts. The
+# completions of a group share their prompt's whole blocks, and most prompts are shorter than the
+# default of 128 tokens.
 CPU_BLOCK = 32
 
 
 def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
-    """Return what the engine computes in; None for a server, which does not say."""
+    """Return the precision in which the engine computes; None for a server, where it is unknown."""
     if generation.mode != "colocate":
         return None
     return generation.llm.llm_engine.model_config.dtype
@@ -35,44 +37,48 @@ def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
 
 
 @contextmanager
-def engine_like_the_policy(seed: int) -> Iterator[None]:
-    """Let TRL meanwhile build its engine with the policy's precision, and with this seed.
+def match_engine_to_policy(seed: int) -> Iterator[None]:
+    """Within this context, let TRL create its engine with the policy's precision and this seed.
 
-    TRL asks for neither. A model saved in float32 becomes bfloat16 in vLLM, whose log-probabilities
-    are then some hundredths of a nat off at every token. And vLLM seeds all random generators of
-    the process, with the same number in every run: all would sample with the same noise.
+    TRL passes neither. By default vLLM loads a float32 model in bfloat16, so that log-probabilities
+    are off by some hundredths of a nat per token. vLLM also seeds all random generators of the
+    process with a constant, so that all runs would sample with the same noise.
 
-    Nothing changes where no engine is built in this process.
+    Nothing changes if no engine is created in this process.
     """
     initialize = VLLMGeneration._init_vllm
 
-    def initialize_like_the_policy(generation: VLLMGeneration) -> None:
+    def initialize_matching_policy(generation: VLLMGeneration) -> None:
         if generation.mode != "colocate" or not hasattr(vllm_generation, "LLM"):
-            initialize(generation)  # the server has its own settings; without vLLM TRL says so
+            # A server has settings of its own. If vLLM is not installed, TRL raises an error.
+            initialize(generation)
             return
-        # Ranks that share a tensor-parallel engine have to sample alike.
+        # Processes that share a tensor-parallel engine have to draw the same random numbers.
         rank = generation.accelerator.process_index // generation.tensor_parallel_size
         llm = vllm_generation.LLM
         settings = {"dtype": _policy_dtype(generation), "seed": seed + rank} | prepare_engine()
         with patch.object(vllm_generation, "LLM", lambda **named: llm(**named | settings)):
             initialize(generation)
 
-    with patch.object(VLLMGeneration, "_init_vllm", initialize_like_the_policy):
+    with patch.object(VLLMGeneration, "_init_vllm", initialize_matching_policy):
         yield
 
 
 def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
-    """Return what the policy computes in; float32 for float64, which vLLM does not know."""
-    computed = MIXED.get(generation.accelerator.mixed_precision, generation.model.dtype)
+    """Return the precision in which the policy computes; float32 for float64, which vLLM lacks."""
+    computed = MIXED_PRECISION_DTYPES.get(
+        generation.accelerator.mixed_precision, generation.model.dtype
+    )
     return torch.float32 if computed == torch.float64 else computed
 
 
 def prepare_engine() -> dict[str, int]:
-    """Return what an engine here needs to be told, and set what it reads from the environment.
+    """Return further arguments for an engine on CPUs, and set vLLM's environment variables.
 
-    On CPUs that is how much memory vLLM may use for its cache, unless the user has set it. vLLM
-    0.31 cannot load what it compiled ahead of time for a CPU, and compiles it in each process
-    again: a minute for 135 million parameters. Its older cache is loaded, in a quarter of that.
+    The variables, unless the user has set them, are the memory for vLLM's key-value cache, and a
+    switch for its compile cache: vLLM 0.31 cannot load what it compiled ahead of time for a CPU and
+    compiles again in each process, in a minute for 135 million parameters. Loading from its older
+    compile cache takes a quarter of that time.
     """
     if torch.cuda.is_available():
         return {}
@@ -84,15 +90,20 @@ def prepare_engine() -> dict[str, int]:
 # Weights ------------------------------------------------------------------------------------------
 
 
-def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
-    """Make `generation.sync_weights` right on CPUs, fast elsewhere, and count its time to "sync".
+def patch_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
+    """Replace `generation.sync_weights`, and count its time as the phase "sync".
 
-    TRL hands the engine one tensor at a time; its loader is made for all in one call. A server gets
+    TRL calls the engine's weight loader once per tensor. That is slow on GPUs, as the loader is
+    made for all tensors in one call, and fails on CPUs: see `_reload_weights`. A server still gets
     its weights as TRL sends them.
     """
     sync = generation.sync_weights
     if generation.mode == "colocate":
-        sync = partial(_sync, generation, _load if torch.cuda.is_available() else _reload)
+        sync = partial(
+            _sync_weights,
+            generation,
+            _load_weights if torch.cuda.is_available() else _reload_weights,
+        )
 
     def timed_sync() -> None:
         with clock.phase("sync"):
@@ -101,9 +112,9 @@ def mend_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     generation.sync_weights = timed_sync  # type: ignore[method-assign] # TRL has no hook for it
 
 
-def _sync(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:
-    """Do what TRL's `sync_weights` does in this process, but for how weights are given."""
-    if generation.enable_sleep_mode:  # weights must not be written to memory that was unmapped
+def _sync_weights(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:
+    """Do what TRL's `sync_weights` does for an engine in this process, loading by `give`."""
+    if generation.enable_sleep_mode:  # map the weights' memory again before writing to it
         vllm_generation.empty_cache()
         generation.llm.wake_up(tags=["weights"])
         generation._llm_weights_sleeping = False
@@ -111,30 +122,30 @@ def _sync(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) ->
     generation.llm.reset_prefix_cache()
 
 
-def _load(generation: VLLMGeneration) -> None:
-    _runner(generation).model.load_weights(generation._iter_named_params())
+def _load_weights(generation: VLLMGeneration) -> None:
+    _model_runner(generation).model.load_weights(generation._iter_named_params())
 
 
-def _reload(generation: VLLMGeneration) -> None:
-    """Give the weights to an engine on CPUs, which keeps them packed for its kernels.
+def _reload_weights(generation: VLLMGeneration) -> None:
+    """Load the policy's weights into an engine on CPUs, which packs weights for its kernels.
 
-    Packed weights cannot be loaded into ("no attribute 'weight_loader'"): vLLM has to unpack its
-    layers, load, and pack again. It does so with the whole model, and of a layer that was given in
-    part (q_proj of qkv_proj) the rest is lost. Hence not one tensor at a time.
+    Loading into packed weights fails with "no attribute 'weight_loader'". `reload_weights` unpacks
+    all layers, loads, and packs again. If it gets only a part of a layer, such as the q_proj of
+    qkv_proj, it loses the rest. So it is called once, with all tensors.
     """
-    runner = _runner(generation)
-    # vLLM keeps tensors until their layer is complete, but TRL may have gathered them for the
-    # moment only, or merged an adapter that it takes out again.
+    runner = _model_runner(generation)
+    # Cloned, because vLLM keeps tensors until their layer is complete, while TRL may free gathered
+    # tensors, or take a merged adapter out again, as soon as the next tensor is read.
     weights = ((name, tensor.clone()) for name, tensor in generation._iter_named_params())
     runner.reload_weights(weights_iterator=weights)
     _pack_heads(runner.get_model())
 
 
 def _pack_heads(model: torch.nn.Module) -> None:
-    """Pack the LM head again where it shares the embedding's weights.
+    """Pack an LM head again that shares the embedding's weights (tied embeddings).
 
-    Nothing is loaded into such a head by its own name, so vLLM leaves its packed copy as it was.
-    Completions would be sampled with the head of the model's folder, and nothing would say so.
+    No tensor is loaded under such a head's own name, so vLLM keeps its packed copy. Without this,
+    completions are silently sampled with the LM head of the model before training.
     """
     from vllm.model_executor.layers.vocab_parallel_embedding import (
         ParallelLMHead,
@@ -148,5 +159,5 @@ def _pack_heads(model: torch.nn.Module) -> None:
             module.quant_method.process_weights_after_loading(module)
 
 
-def _runner(generation: VLLMGeneration):
+def _model_runner(generation: VLLMGeneration):
     return generation.llm.llm_engine.model_executor.driver_worker.model_runner

@@ -5,5 +5,5 @@ from functools import partial
 from reports.plots import learning
 
 figure = partial(
-    learning.figure, x="seconds", label="seconds of training", title="Learning curves by time"
+    learning.figure, x="seconds", label="time of training", title="Learning curves by time"
 )

@@ -11,6 +11,6 @@ figure = partial(
         Quantity("runtime.sampling", "inference time", seconds=True),
     ],
     title="Completion length and inference time by H",
-    caption="Mean tokens of the completions of a training run, and its time of sampling. Points "
-    "are runs, lines are means over seeds. The paper's figures of both are for MATH.",
+    caption="Mean tokens of the completions of a training run, and its sampling time. Points "
+    "are runs, lines are means over seeds. The paper shows both for MATH.",
 )

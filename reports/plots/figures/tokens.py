@@ -1,7 +1,9 @@
 """The token-level log importance weight of one completion, as a coloured strip with its text."""
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
 from rapid.artifacts.manifests import read_result
@@ -11,9 +13,12 @@ from rapid.config.specs import BASE
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
+from reports.plots.lettering import POINTS_PER_INCH, printable
 from reports.plots.style import Figure
 
-COLUMNS = 86  # characters a line
+LINES = 20  # of a completion that are drawn
+HEIGHT = 0.29  # inches of a line
+ADVANCE = 0.602  # width of a character, in its size
 LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
 
 
@@ -38,7 +43,7 @@ def figure(measured: Measured) -> Figure:
             f"weight (up: more likely now than when sampled); their sum, the completion's, "
             f"is {total}."
         ),
-        draw=lambda: _draw(record),
+        draw=lambda width: _draw(record, width),
         problems=[measured.problems[record.benchmark]],
         sources=[path],
     )
@@ -53,17 +58,20 @@ def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
     return next(((path, record) for path, record in records if record), ("", None))
 
 
-def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
-    """Return line, column and printed text of each token.
+def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
+    """Return line, column and printed text of each token that is in the first LINES lines.
 
-    Lines break at COLUMNS and after a newline.
+    Lines break at `columns` and after a newline.
     """
+    font = FontProperties(family=["monospace"])
     line = column = 0
     placed_tokens = []
     for token in tokens:
-        text = show_token(token)
-        if column and column + len(text) > COLUMNS:
+        text = show_token(token, font)[:columns]
+        if column and column + len(text) > columns:
             line, column = line + 1, 0
+        if line == LINES:
+            break
         placed_tokens.append((line, column, text))
         column += len(text)
         if "\n" in token:
@@ -71,30 +79,28 @@ def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
     return placed_tokens
 
 
-def show_token(token: str) -> str:
-    """Return a token with signs for spaces and newlines; what has no glyph is a middle dot."""
+def show_token(token: str, font: FontProperties) -> str:
+    """Return a token with signs for spaces and newlines."""
     text = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
-    return "".join(c if c.isprintable() else "\u00b7" for c in text)[:COLUMNS] or "\u2205"
+    return printable(text, font) or "\u2205"
 
 
-def _draw(record: TokenWeights):
-    placed_tokens = place_tokens(record.tokens)
-    lines = placed_tokens[-1][0] + 1
+def _draw(record: TokenWeights, width: float):
+    size = style.note_font().get_size_in_points()
+    columns = int((width - style.MARGIN) * POINTS_PER_INCH / (ADVANCE * size))
+    placed_tokens = place_tokens(record.tokens, columns)
+    lines, shown, total = placed_tokens[-1][0] + 1, len(placed_tokens), len(record.tokens)
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.create_canvas(0.75 + 0.34 * lines)
-    for (line, column, text), weight in zip(placed_tokens, record.log_weights, strict=True):
-        y, color = -LINE * line, colors(norm(weight))
-        box = Rectangle((column, y - 0.5), len(text), 1, facecolor=color, edgecolor="white", lw=0.4)
-        axes.add_patch(box)
-        dark = sum(color[:3]) < 1.3
-        axes.text(
-            column + len(text) / 2, y, text, family="monospace", fontsize=6.4, ha="center",
-            va="center", color="white" if dark else "black", parse_math=False,
-        )  # fmt: skip
-        height = BAR * weight / largest
-        axes.add_patch(Rectangle((column, y + 1.05), len(text), height, color="black", lw=0))
-    axes.set(xlim=(0, COLUMNS), ylim=(-LINE * lines + 1, 1.8))
+    canvas, ((axes,),) = style.create_canvas(width, 0.75 + HEIGHT * lines)
+    for place, weight in zip(placed_tokens, record.log_weights, strict=False):
+        _draw_token(axes, place, colors(norm(weight)), BAR * weight / largest)
+    if shown < total:
+        note = f"\u2026 {shown:,} of {total:,} tokens are shown"
+        axes.text(0, -LINE * lines, note, fontsize=size, va="center", color=style.GREY)
+        style.add_lines(canvas, 2)
+        lines += 1
+    axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, 1.8))
     axes.axis("off")
     bar = canvas.colorbar(
         matplotlib.cm.ScalarMappable(norm, colors), ax=axes, orientation="horizontal",
@@ -104,8 +110,21 @@ def _draw(record: TokenWeights):
     return canvas
 
 
-def _draw_placeholder():
-    canvas, ((axes,),) = style.create_canvas(0.8)
+def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: float) -> None:
+    """Draw a token in a box of this colour, with a bar of this height above it."""
+    line, column, text = place
+    y, width = -LINE * line, len(text)
+    box = Rectangle((column, y - 0.5), width, 1, facecolor=color, edgecolor="white", lw=0.4)
+    axes.add_patch(box)
+    axes.add_patch(Rectangle((column, y + 1.05), width, bar, color="black", lw=0))
+    axes.text(
+        column + width / 2, y, text, family="monospace", ha="center", va="center",
+        fontsize=style.note_font().get_size(), color="white" if sum(color[:3]) < 1.3 else "black",
+    )  # fmt: skip
+
+
+def _draw_placeholder(width: float):
+    canvas, ((axes,),) = style.create_canvas(width, 0.8)
     axes.spines[:].set_visible(False)
     style.draw_empty(axes, f"not drawn: no run wrote {FILE}")
     return canvas

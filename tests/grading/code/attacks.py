@@ -1,6 +1,7 @@
 """Hostile completions of the problem `f(x) = 2 x`, and the reasons that each may get.
 
-None does harm if a wall falls: signals to others are signal 0, files are named `LEFT`.
+They do no harm even if a wall fails: signals to other processes are signal 0, and files are named
+`FILE_LEFT_BEHIND`.
 """
 
 from rapid.grading.verdicts import (
@@ -14,10 +15,10 @@ from rapid.grading.verdicts import (
     WRONG_ANSWER,
 )
 
-LEFT = "left-by-a-completion"
+FILE_LEFT_BEHIND = "left-by-a-completion"
 RIGHT = "def f(x): return 2 * x"
 
-# Turns Python's guard off from within, so that what follows meets the walls behind it.
+# Switches Python's guard off from within, so that the code after it meets the walls behind the guard.
 EVADE = """
 import gc
 for found in gc.get_objects():
@@ -26,8 +27,8 @@ for found in gc.get_objects():
 """
 
 
-def forge(line: bytes) -> str:
-    """Writes a line to every file descriptor, instead of answering."""
+def forge_line(line: bytes) -> str:
+    """Return a program that writes a line to every file descriptor instead of answering."""
     return f"""
 import os
 for fd in range(64):
@@ -39,13 +40,14 @@ def f(x): os._exit(0)
 """
 
 
-def unguarded(action: str) -> str:
-    """Evades the guard, tries an action, and answers with nonsense if it was not stopped."""
+def evade_guard(action: str) -> str:
+    """Return a program that evades the guard, tries an action, and gives a wrong answer if that worked."""
     return f"{EVADE}\nimport ctypes, os, signal, socket, subprocess\ndef f(x):\n    {action}\n"
 
 
-def deep(kind: str) -> str:
-    return f"def f(x):\n    a = {kind}\n    for _ in range(100_000): a = [a]\n    return a"
+def nest_lists(innermost: str) -> str:
+    """Return a program that answers with a value within 100,000 lists."""
+    return f"def f(x):\n    a = {innermost}\n    for _ in range(100_000): a = [a]\n    return a"
 
 
 TIME = {
@@ -80,7 +82,7 @@ MEMORY_AND_DEPTH = {
     "memory, bit by bit": ("a = []\nwhile True: a.append('x' * 10**7)", {MEMORY, TIMEOUT}),
     "memory, at once": ("def f(x): return bytearray(10**11)", {MEMORY}),
     "memory without objects": (
-        unguarded("a = [ctypes.create_string_buffer(10**8) for _ in range(1000)]"),
+        evade_guard("a = [ctypes.create_string_buffer(10**8) for _ in range(1000)]"),
         {MEMORY, TIMEOUT, CRASHED},
     ),
     "recursion": ("def f(x): return f(x)", {CRASHED}),
@@ -89,8 +91,8 @@ MEMORY_AND_DEPTH = {
         {CRASHED, MEMORY, TIMEOUT},
     ),
     "a list in itself": ("def f(x):\n    a = []\n    a.append(a)\n    return a", {CRASHED}),
-    "deep lists": (deep("[]"), {CRASHED}),
-    "a null pointer": (unguarded("ctypes.string_at(0)"), {CRASHED}),
+    "deep lists": (nest_lists("[]"), {CRASHED}),
+    "a null pointer": (evade_guard("ctypes.string_at(0)"), {CRASHED}),
 }
 
 OUTPUTS = {
@@ -100,7 +102,7 @@ OUTPUTS = {
     "a generator": ("import itertools\ndef f(x): return itertools.count()", {WRONG_ANSWER}),
     "a coroutine": ("async def f(x): return 2 * x", {WRONG_ANSWER}),
     "a huge integer": ("def f(x): return 1 << 10**7", {WRONG_ANSWER}),
-    "a huge integer in full": (forge(b'{"output": ' + b"7" * 5_000 + b"}\n"), {CRASHED}),
+    "a huge integer in full": (forge_line(b'{"output": ' + b"7" * 5_000 + b"}\n"), {CRASHED}),
     "not a number": ("def f(x): return float('nan')", {WRONG_ANSWER}),
     "half a character": ("def f(x): return '\\udcff' * 10", {WRONG_ANSWER}),
     "a pickle": (
@@ -134,32 +136,32 @@ OUTPUTS = {
         "class A(dict):\n    def items(self): return [(self, 1)]\ndef f(x): return A()",
         {CRASHED, WRONG_ANSWER},
     ),
-    "keys that cannot be hashed": (forge(b'{"output": {"dict": [[[1], 2]]}}\n'), {CRASHED}),
+    "keys that cannot be hashed": (forge_line(b'{"output": {"dict": [[[1], 2]]}}\n'), {CRASHED}),
 }
 
 FORGERIES = {
-    "a verdict": (forge(b'{"reason": "passed"}\n'), {CRASHED}),
-    "a reward": (forge(b'{"reward": 1.0, "reason": "passed"}\n'), {CRASHED}),
-    "an excuse": (forge(b'{"reason": "infrastructure"}\n'), {CRASHED}),
-    "another excuse": (forge(b'{"reason": "bad_problem"}\n'), {CRASHED}),
-    "an unknown reason": (forge(b'{"reason": ["passed"]}\n'), {CRASHED}),
-    "an output": (forge(b'{"output": 0}\n'), {WRONG_ANSWER}),
-    "outputs of all calls": (forge(b'{"output": 2}\n' * 100), {WRONG_ANSWER}),
-    "an object": (forge(b'{"output": {"object": "int"}}\n'), {WRONG_ANSWER}),
-    "a digest": (forge(b'{"output": {"digest": "00"}}\n'), {WRONG_ANSWER}),
-    "a digest of everything": (forge(b'{"output": {"digest": {}}}\n'), {CRASHED}),
-    "no UTF-8": (forge(b"\xff\xfe\n"), {CRASHED}),
-    "no JSON": (forge(b"passed\n"), {CRASHED}),
-    "empty lines": (forge(b"\n" * 100_000), {CRASHED}),
-    "no end of line": (forge(b"[" * 10**6), {CRASHED, WRONG_ANSWER}),
-    "another shape": (forge(b"[1]\n"), {CRASHED}),
-    "too deep": (forge(b"[" * 9_000 + b"\n"), {CRASHED}),
+    "a verdict": (forge_line(b'{"reason": "passed"}\n'), {CRASHED}),
+    "a reward": (forge_line(b'{"reward": 1.0, "reason": "passed"}\n'), {CRASHED}),
+    "an excuse": (forge_line(b'{"reason": "infrastructure"}\n'), {CRASHED}),
+    "another excuse": (forge_line(b'{"reason": "bad_problem"}\n'), {CRASHED}),
+    "an unknown reason": (forge_line(b'{"reason": ["passed"]}\n'), {CRASHED}),
+    "an output": (forge_line(b'{"output": 0}\n'), {WRONG_ANSWER}),
+    "outputs of all calls": (forge_line(b'{"output": 2}\n' * 100), {WRONG_ANSWER}),
+    "an object": (forge_line(b'{"output": {"object": "int"}}\n'), {WRONG_ANSWER}),
+    "a digest": (forge_line(b'{"output": {"digest": "00"}}\n'), {WRONG_ANSWER}),
+    "a digest of everything": (forge_line(b'{"output": {"digest": {}}}\n'), {CRASHED}),
+    "no UTF-8": (forge_line(b"\xff\xfe\n"), {CRASHED}),
+    "no JSON": (forge_line(b"passed\n"), {CRASHED}),
+    "empty lines": (forge_line(b"\n" * 100_000), {CRASHED}),
+    "no end of line": (forge_line(b"[" * 10**6), {CRASHED, WRONG_ANSWER}),
+    "another shape": (forge_line(b"[1]\n"), {CRASHED}),
+    "too deep": (forge_line(b"[" * 9_000 + b"\n"), {CRASHED}),
     "too deep, encoded": (
-        forge(b'{"output": ' + b'{"tuple": [' * 3_000 + b"]}" * 3_000 + b"}\n"),
+        forge_line(b'{"output": ' + b'{"tuple": [' * 3_000 + b"]}" * 3_000 + b"}\n"),
         {CRASHED},
     ),
-    "an unhashable set": (forge(b'{"output": {"set": [[1]]}}\n'), {CRASHED}),
-    "a request": (forge(b"\0" * 17), {CRASHED}),
+    "an unhashable set": (forge_line(b'{"output": {"set": [[1]]}}\n'), {CRASHED}),
+    "a request": (forge_line(b"\0" * 17), {CRASHED}),
     "a closed socket": ("import os\nos.closerange(0, 64)\n" + RIGHT, {CRASHED}),
     "a silent end": ("import os\ndef f(x): os._exit(0)", {CRASHED}),
     "sys.exit(0)": ("import sys\ndef f(x): sys.exit(0)", {CRASHED}),
@@ -221,7 +223,7 @@ FORBIDDEN_ACTIONS = {
     "reading a folder": ("import os\ndef f(x): return os.listdir('/')", {FORBIDDEN}),
     "reading its descriptors": ("import os\nos.listdir('/proc/self/fd')", {FORBIDDEN}),
     "reading its memory": ("open('/proc/self/mem', 'r+b')", {FORBIDDEN}),
-    "writing a file": (f"open('/tmp/{LEFT}', 'w')", {FORBIDDEN}),
+    "writing a file": (f"open('/tmp/{FILE_LEFT_BEHIND}', 'w')", {FORBIDDEN}),
     "a socket": ("import socket\ndef f(x): return socket.socket()", {FORBIDDEN}),
     "a process": ("import subprocess\nsubprocess.run(['true'])", {FORBIDDEN, CRASHED}),
     "a shell": ("import os\ndef f(x): return os.system('true')", {FORBIDDEN}),
@@ -234,7 +236,7 @@ FORBIDDEN_ACTIONS = {
 }
 
 EVASIONS = {
-    name: (unguarded(action), {CRASHED, FORBIDDEN})
+    name: (evade_guard(action), {CRASHED, FORBIDDEN})
     for name, action in {
         "fork bomb": "while True: os.fork()",
         "fork and leave": "os.fork() or os.setsid() or os.fork()",
@@ -243,19 +245,19 @@ EVASIONS = {
         "tracing": "ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) and 1 / 0",
         "TCP": "socket.create_connection(('127.0.0.1', 9))",
         "UDP": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('127.0.0.1', 9))",
-        "an abstract socket": f"socket.socket(socket.AF_UNIX).bind('\\0{LEFT}')",
+        "an abstract socket": f"socket.socket(socket.AF_UNIX).bind('\\0{FILE_LEFT_BEHIND}')",
         "reading": "os.open('/etc/passwd', os.O_RDONLY)",
-        "a folder": f"os.mkdir('/tmp/{LEFT}')",
-        "a link": f"os.symlink('/', '/tmp/{LEFT}')",
-        "a fifo": f"os.mkfifo('/tmp/{LEFT}')",
+        "a folder": f"os.mkdir('/tmp/{FILE_LEFT_BEHIND}')",
+        "a link": f"os.symlink('/', '/tmp/{FILE_LEFT_BEHIND}')",
+        "a fifo": f"os.mkfifo('/tmp/{FILE_LEFT_BEHIND}')",
         "kill self": "os.kill(os.getpid(), 9)",
         "stop self": "os.kill(os.getpid(), signal.SIGSTOP)",
         "signal everyone": "os.kill(-1, 0)",
         "a process": "subprocess.run(['/bin/true'])",
         "a program": "os.execv('/bin/sh', ['sh', '-c', 'sleep 60'])",
-        "a unix socket": f"socket.socket(socket.AF_UNIX).bind('/tmp/{LEFT}')",
-        "a file in /tmp": f"os.open('/tmp/{LEFT}', os.O_CREAT | os.O_WRONLY)",
-        "a file in /dev/shm": f"os.open('/dev/shm/{LEFT}', os.O_CREAT | os.O_WRONLY)",
+        "a unix socket": f"socket.socket(socket.AF_UNIX).bind('/tmp/{FILE_LEFT_BEHIND}')",
+        "a file in /tmp": f"os.open('/tmp/{FILE_LEFT_BEHIND}', os.O_CREAT | os.O_WRONLY)",
+        "a file in /dev/shm": f"os.open('/dev/shm/{FILE_LEFT_BEHIND}', os.O_CREAT | os.O_WRONLY)",
         "shared memory": "ctypes.CDLL(None).shmget(0, 4096, 0o1600) < 0 and 1 / 0",
         "a mount": "ctypes.CDLL(None).mount(b'a', b'/tmp', b'tmpfs', 0, None) and 1 / 0",
         "priority": "os.nice(-5)",
@@ -290,4 +292,6 @@ TABLES = {
     "evasion": EVASIONS,
     "source": SOURCES,
 }
-ATTACKS = {f"{table}: {name}": a for table, rows in TABLES.items() for name, a in rows.items()}
+ATTACKS = {
+    f"{table}: {name}": attack for table, rows in TABLES.items() for name, attack in rows.items()
+}

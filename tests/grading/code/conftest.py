@@ -1,4 +1,4 @@
-"""Sandboxes and graders, one for each layer of walls that this machine grants; one it has to grant."""
+"""Fixtures: a sandbox and a grader for each layer of walls that works here. One has to work."""
 
 import functools
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from rapid.grading.code.sandbox import LAYERS, UNSAFE_LAYER, Sandbox, SandboxErr
 
 
 class Walls(NamedTuple):
-    """What stands around a completion: a layer, with one of what stands before it switched off."""
+    """The walls around a completion: a layer, with the guard or the filters before it switched off."""
 
     layer: str
     guarded: bool = True
     filtered: bool = True
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self.guarded and self.filtered
 
     def __str__(self) -> str:
@@ -31,14 +31,14 @@ SETTINGS = [
 ]
 
 
-def walled(walls: Walls) -> Sandbox:
+def open_sandbox(walls: Walls) -> Sandbox:
     return Sandbox(256, *walls, unsafe=walls.layer == UNSAFE_LAYER)
 
 
 @functools.cache
-def works(layer: str) -> bool:
+def layer_works(layer: str) -> bool:
     try:
-        with walled(Walls(layer)):
+        with open_sandbox(Walls(layer)):
             return True
     except SandboxError:
         return False
@@ -47,27 +47,27 @@ def works(layer: str) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test once behind each layer that works, or with each of `SETTINGS` if it takes `walls`.
 
-    What is asked of a whole grader is the same in all: behind the weaker ones it is slow.
+    Tests of a whole grader are alike behind all layers, so they are slow tests behind the weaker ones.
     """
     names = metafunc.fixturenames
     if "walls" in names:
-        first, *weaker = [walls for walls in SETTINGS if works(walls.layer)]
+        first, *weaker = [walls for walls in SETTINGS if layer_works(walls.layer)]
         weaker = [pytest.param(walls, marks=pytest.mark.slow) for walls in weaker]
         metafunc.parametrize("walls", [first, *weaker], scope="session", ids=str)
     elif "layer" in names:
         layers = LAYERS
-        if "unfiltered" in names:  # the filters are all that one layer has; without, it is unsafe
-            last = [] if "enclosed" in names else [UNSAFE_LAYER]
-            layers = [*(layer for layer in LAYERS if layer != "filters"), *last]
-        first, *weaker = filter(works, layers)
+        if "unfiltered_sandbox" in names:  # without filters, the layer of filters is an unsafe one
+            unsafe_layers = [] if "excludes_unsafe_layer" in names else [UNSAFE_LAYER]
+            layers = [*(layer for layer in LAYERS if layer != "filters"), *unsafe_layers]
+        first, *weaker = filter(layer_works, layers)
         marks = [pytest.mark.slow] if "grader" in names else []
         weaker = [pytest.param(layer, marks=marks) for layer in weaker]
         metafunc.parametrize("layer", [first, *weaker], scope="session")
 
 
 @pytest.fixture
-def enclosed():
-    """For tests of walls that are there without the filters: not behind limits alone."""
+def excludes_unsafe_layer():
+    """Leave the unsafe layer, which has resource limits alone, out of a test without filters."""
 
 
 @pytest.fixture(scope="session")
@@ -77,8 +77,8 @@ def grader(layer):
 
 
 @pytest.fixture(scope="session")
-def attacked(walls):
-    """A grader with one of the walls around completions switched off, or none."""
+def attacked_grader(walls):
+    """A grader with all walls around completions, or with one of them switched off."""
     grader = CodeGrader(timeout=1.0)
     grader._sandbox = Sandbox(256, *walls)
     with grader:
@@ -87,13 +87,13 @@ def attacked(walls):
 
 @pytest.fixture(scope="session")
 def sandbox(layer):
-    """Without the guard in Python, which would stop most attacks before they reach a wall."""
-    with walled(Walls(layer, guarded=False)) as sandbox:
+    """A sandbox without the guard in Python, which would stop most attacks before they reach a wall."""
+    with open_sandbox(Walls(layer, guarded=False)) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="session")
-def unfiltered(layer):
-    """Without the kernel's filters too, to meet the walls behind them."""
-    with walled(Walls(layer, guarded=False, filtered=False)) as sandbox:
+def unfiltered_sandbox(layer):
+    """A sandbox without the guard and without the kernel's filters, to test the walls behind them."""
+    with open_sandbox(Walls(layer, guarded=False, filtered=False)) as sandbox:
         yield sandbox

@@ -1,4 +1,4 @@
-"""Completions that attack the grader. None gets a reward, and the next one is graded as ever."""
+"""Completions that attack the grader get no reward, and later completions are graded as before."""
 
 import json
 import os
@@ -12,69 +12,76 @@ from rapid.grading import verdicts
 from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.sandbox import UNSAFE_LAYER, Sandbox, encode_job
-from tests.grading.code import raids
-from tests.grading.code.attacks import ATTACKS, RIGHT, forge
+from tests.grading.code import intrusions
+from tests.grading.code.attacks import ATTACKS, RIGHT, forge_line
 
-PATIENCE = 30.0  # seconds, on a machine as busy as can be
-SPARE = 2.0  # seconds of a processor that reading and comparing an output may cost the grader
+PATIENCE = 30.0  # seconds for an honest completion, even on a busy machine
+SPARE = 2.0  # seconds of CPU time in which the grader has to read and compare an output
 
 
-def assert_in_order(grader: CodeGrader, problem: CodeProblem) -> None:
-    """The grader is as good as new, whatever was graded before."""
-    hurried, grader.timeout = grader.timeout, PATIENCE
+def assert_grader_still_works(grader: CodeGrader, problem: CodeProblem) -> None:
+    """Check that the grader still rewards a right completion."""
+    timeout, grader.timeout = grader.timeout, PATIENCE
     try:
         assert grader.grade(problem, RIGHT).reason == verdicts.PASSED
     finally:
-        grader.timeout = hurried
+        grader.timeout = timeout
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_an_attack_fails(attacked, walls, double, attack, monkeypatch):
+def test_an_attack_gets_one_of_its_allowed_reasons(
+    attacked_grader, walls, double, attack, monkeypatch
+):
     program, allowed = ATTACKS[attack]
-    if allowed == {verdicts.TIMEOUT}:  # sooner or later
-        monkeypatch.setattr(attacked, "timeout", 0.2)
+    if allowed == {verdicts.TIMEOUT}:  # so a short timeout is enough
+        monkeypatch.setattr(attacked_grader, "timeout", 0.2)
     start = time.process_time()
-    verdict = attacked.grade(double, program)
-    assert time.process_time() - start < attacked.timeout + SPARE
-    if not walls.whole:  # another wall stops it, and may give another reason
+    verdict = attacked_grader.grade(double, program)
+    assert time.process_time() - start < attacked_grader.timeout + SPARE
+    if not walls.is_complete:  # another wall stops the attack, and may give another reason
         allowed = allowed | (verdicts.REASONS.keys() - {verdicts.PASSED})
     assert verdict.reason in allowed
-    assert_in_order(attacked, double)
+    assert_grader_still_works(attacked_grader, double)
 
 
 @pytest.fixture(scope="module")
-def hunted(tmp_path_factory):
+def targets(tmp_path_factory):
     installed = map(str, Path(sandbox_module._PREFIX, "lib").glob("python*/*-packages/**/*.py"))
     shared = tuple(sandbox_module._shared_packages())
     package = next((path for path in installed if not path.startswith(shared)), "")
-    with raids.prey(tmp_path_factory.mktemp("prey"), package) as prey:
-        yield prey
+    with intrusions.set_up_targets(
+        tmp_path_factory.mktemp("targets"), package
+    ) as intrusion_targets:
+        yield intrusion_targets
 
 
-@pytest.mark.parametrize("raid", raids.RAIDS)
-def test_a_raid_takes_nothing(attacked, double, hunted, raid):
-    assert attacked.grade(double, raids.program(raid, hunted)).reason != verdicts.PASSED
-    assert Path(hunted.path).read_bytes() == raids.SECRET
-    assert_in_order(attacked, double)
+@pytest.mark.parametrize("intrusion", intrusions.INTRUSIONS)
+def test_an_intrusion_reaches_nothing(attacked_grader, double, targets, intrusion):
+    assert (
+        attacked_grader.grade(double, intrusions.build_program(intrusion, targets)).reason
+        != verdicts.PASSED
+    )
+    assert Path(targets.path).read_bytes() == intrusions.SECRET
+    assert_grader_still_works(attacked_grader, double)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="of root, completions run as another user")
-def test_the_raids_are_real(double, hunted):
-    """Without walls, a completion of the grader's own user takes all this, and more."""
+def test_intrusions_succeed_without_walls(double, targets):
+    """Without walls, a completion that runs as the grader's user reaches all these targets."""
     grader = CodeGrader(timeout=1.0)
     grader._sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
     with grader:
-        for raid in raids.REAL:
-            verdict = grader.grade(double, raids.program(raid, hunted))
-            assert verdict.reason == verdicts.PASSED, raid
+        for intrusion in intrusions.WITHOUT_PRIVILEGES:
+            verdict = grader.grade(double, intrusions.build_program(intrusion, targets))
+            assert verdict.reason == verdicts.PASSED, intrusion
 
 
 FLOATS = "f", "def f(): return [i / 2 for i in range(20_000)]"
 UNORDERED = "Diff", "def Diff(): return list(range(20_000))"  # compared as sets
 
-# Outputs as large as they may be, each the slowest or largest to read or compare in its own way.
-COSTLY = {
-    "different numbers of one hash": (  # as a list: `set` is the runner's no longer
+# Outputs of the greatest size allowed, each slow to read or to compare for a reason of its own.
+COSTLY_OUTPUTS = {
+    "different numbers of one hash": (  # sent as a list: the runner's `set` is replaced
         UNORDERED,
         "vars(__import__('builtins')).update(set=list) or [k * (2**61 - 1) for k in range(20_000)]",
     ),
@@ -86,9 +93,9 @@ COSTLY = {
 }
 
 
-@pytest.mark.parametrize("attack", COSTLY)
-def test_a_costly_output_costs_the_grader_little(grader, double, attack):
-    (name, solution), value = COSTLY[attack]
+@pytest.mark.parametrize("attack", COSTLY_OUTPUTS)
+def test_a_costly_output_takes_the_grader_little_time(grader, double, attack):
+    (name, solution), value = COSTLY_OUTPUTS[attack]
     changes = {"entry_point": name, "canonical_solution": solution, "base_input": [[]]}
     problem = double.model_copy(update=changes | {"plus_input": []})
     grader.prepare(problem)
@@ -98,7 +105,7 @@ def test_a_costly_output_costs_the_grader_little(grader, double, attack):
     assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.CRASHED, verdicts.TIMEOUT)
 
 
-def test_costly_forged_lines_cost_the_grader_little(grader, double):
+def test_costly_forged_lines_take_the_grader_little_time(grader, double):
     lines = [
         b'{"output": 0.' + b"1" * 60_000 + b"}",
         b'{"output": [' + b"0.1e-300," * 6_000 + b"0]}",
@@ -108,12 +115,12 @@ def test_costly_forged_lines_cost_the_grader_little(grader, double):
     ]
     for line in lines:
         start = time.process_time()
-        assert grader.grade(double, forge(line + b"\n")).reason != verdicts.PASSED
+        assert grader.grade(double, forge_line(line + b"\n")).reason != verdicts.PASSED
         assert time.process_time() - start < SPARE
 
 
-def test_neither_reference_nor_outputs_are_in_the_child(grader, double):
-    """Not in its frames, nor among all objects that the collector knows."""
+def test_the_child_process_holds_no_reference_and_no_expected_output(grader, double):
+    """Neither its frames nor the objects of the garbage collector contain them."""
     solution = "def f(x): return 'sec' + 'ret' * 3 + str(x)"
     secret = double.model_copy(update={"canonical_solution": solution})
     search = (
@@ -125,16 +132,16 @@ def test_neither_reference_nor_outputs_are_in_the_child(grader, double):
         "    words = 'terterterces'[::-1], \"* 'ter'\"[::-1]\n"
         "    return f'{sum(word in everything for word in words)} found in {len(everything)}'\n"
     )
-    seen = []
+    answers = []
     grader.grade(secret, secret.canonical_solution)
     job = encode_job(search, "f", grader._references.find(secret, grader._sandbox).calls)
-    grader._sandbox.run(job, 20.0, lambda line: seen.append(json.loads(line)), 10**6)
-    count, searched = seen[0]["output"].split(" found in ")
-    assert count == "0"
-    assert int(searched) > 10**5
+    grader._sandbox.run(job, 20.0, lambda line: answers.append(json.loads(line)), 10**6)
+    match_count, searched_length = answers[0]["output"].split(" found in ")
+    assert match_count == "0"
+    assert int(searched_length) > 10**5
 
 
-def test_a_memory_bomb_is_named(grader, double, monkeypatch):
-    monkeypatch.setattr(grader, "timeout", PATIENCE)  # however busy the machine is
+def test_a_memory_bomb_gets_the_reason_memory(grader, double, monkeypatch):
+    monkeypatch.setattr(grader, "timeout", PATIENCE)  # even on a busy machine
     bomb = "def f(x):\n    a = []\n    while True: a.append(b'x' * 10**7)"
     assert grader.grade(double, bomb).reason == verdicts.MEMORY

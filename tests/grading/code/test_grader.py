@@ -1,4 +1,4 @@
-"""Programs are graded by what they return, as EvalPlus would."""
+"""Programs are graded by the values that they return, with EvalPlus's rules."""
 
 import pytest
 
@@ -10,8 +10,8 @@ from rapid.grading.code.reference import run_reference
 from rapid.grading.grader import BadProblem
 
 
-def problem(solution: str, *inputs: list, **fields) -> CodeProblem:
-    """A problem about `f` whose id is its text, so that no two share a reference."""
+def make_problem(solution: str, *inputs: list, **fields) -> CodeProblem:
+    """Return a problem about `f` whose id is its text, so that no two share a reference."""
     defaults = {"prompt": "", "entry_point": "f", "plus_input": []}
     return CodeProblem(
         task_id=f"{solution}{inputs}",
@@ -21,7 +21,7 @@ def problem(solution: str, *inputs: list, **fields) -> CodeProblem:
     )
 
 
-def test_plus_inputs_count(grader, double):
+def test_plus_inputs_are_graded(grader, double):
     assert grader.grade(double, "def f(x): return abs(2 * x)").reason == verdicts.WRONG_ANSWER
 
 
@@ -31,27 +31,27 @@ def test_the_first_wrong_output_ends_the_run(grader, double, wrong):
     assert grader.grade(double, program).reason == verdicts.WRONG_ANSWER
 
 
-def test_chance_repeats_itself(layer):
-    """Also in another runner, so that a verdict can be reproduced."""
+def test_random_numbers_and_hashes_repeat(layer):
+    """They also repeat in another runner, so that a verdict can be reproduced."""
     program = "import random\ndef f(): return random.random(), str({'a', 'b', 'c', 'd'})"
     outputs = []
     for _ in range(2):
-        with CodeGrader(timeout=1.0, layer=layer) as fresh:
-            outputs.append(run_reference(problem(program, []), fresh._sandbox).expected)
+        with CodeGrader(timeout=1.0, layer=layer) as new_grader:
+            outputs.append(run_reference(make_problem(program, []), new_grader._sandbox).expected)
     assert outputs[0] == outputs[1]
 
 
-def test_without_walls_there_is_no_grader_unless_that_is_accepted(monkeypatch):
+def test_a_grader_without_walls_needs_the_unsafe_flag(monkeypatch):
     monkeypatch.setattr(sandbox, "LAYERS", ())
     with pytest.raises(sandbox.SandboxError), CodeGrader(timeout=1.0):
         pass
-    with CodeGrader(timeout=1.0, unsafe=True) as accepted:
-        assert "NOT WALLED OFF" in accepted.walls()
-    assert accepted._sandbox._runner is None
+    with CodeGrader(timeout=1.0, unsafe=True) as unsafe_grader:
+        assert "NOT WALLED OFF" in unsafe_grader.walls()
+    assert unsafe_grader._sandbox._runner is None
 
 
-def test_the_standard_library_can_be_imported(grader, enclosed):
-    zips = problem("import zipfile\ndef f(): return zipfile.ZIP_STORED", [])
+def test_the_standard_library_can_be_imported(grader, excludes_unsafe_layer):
+    zips = make_problem("import zipfile\ndef f(): return zipfile.ZIP_STORED", [])
     assert grader.grade(zips, zips.canonical_solution).reason == verdicts.PASSED
 
 
@@ -80,7 +80,7 @@ def test_the_standard_library_can_be_imported(grader, enclosed):
     ],
 )
 def test_values_are_compared_as_evalplus_does(grader, expected, returned, reason):
-    function = problem(f"def f(): return {expected}", [])
+    function = make_problem(f"def f(): return {expected}", [])
     assert grader.grade(function, f"def f(): return {returned}").reason == reason
 
 
@@ -94,11 +94,11 @@ def test_values_are_compared_as_evalplus_does(grader, expected, returned, reason
         ("12", verdicts.CRASHED),
     ],
 )
-def test_some_tasks_of_evalplus_take_any_iterable_for_a_set(grader, returned, reason):
-    function = problem("def Diff(): return [1, 2]", [], entry_point="Diff")
+def test_set_tasks_of_evalplus_accept_any_iterable(grader, returned, reason):
+    function = make_problem("def Diff(): return [1, 2]", [], entry_point="Diff")
     assert grader.grade(function, f"def Diff(): return {returned}").reason == reason
 
 
 def test_a_problem_without_inputs_is_an_error(grader):
     with pytest.raises(BadProblem, match="no inputs"):
-        grader.grade(problem("def f(): return 1"), "def f(): return 1")
+        grader.grade(make_problem("def f(): return 1"), "def f(): return 1")

@@ -1,4 +1,4 @@
-"""The rules by which EvalPlus compares outputs, the special problems of MBPP+ among them."""
+"""EvalPlus's rules for comparing outputs, with the special rules of some problems of MBPP+."""
 
 import numpy as np
 import pytest
@@ -9,13 +9,13 @@ from rapid.grading.grader import BadProblem
 
 
 @pytest.mark.parametrize(
-    ("entry_point", "inputs", "output", "expected", "right"),
+    ("entry_point", "inputs", "output", "expected", "is_right"),
     [
         ("f", [], [1, 2], [2, 1], False),
         ("similar_elements", [], [2, 1, 1], (1, 2), True),
         ("similar_elements", [], [2, 3], (1, 2), False),
         ("similar_elements", [], [[1]], (1, 2), False),
-        ("check_str", [], "anything", Opaque(), True),  # it only has to find something
+        ("check_str", [], "anything", Opaque(), True),  # any match counts
         ("check_str", [], Opaque(), Opaque(), True),
         ("check_str", [], None, Opaque(), False),
         ("check_str", [], False, Opaque(), False),
@@ -23,11 +23,17 @@ from rapid.grading.grader import BadProblem
         ("check_str", [], True, None, False),
         ("are_equivalent", [23, 47], False, True, False),
         ("are_equivalent", [23, 47], "anything", True, False),
-        ("are_equivalent", [23, 47], True, False, True),  # with the numbers themselves: 24 and 48
+        (
+            "are_equivalent",
+            [23, 47],
+            True,
+            False,
+            True,
+        ),  # the sums include the numbers themselves: 24 and 48
         ("are_equivalent", [6, 25], True, False, True),
         ("sum_div", [8], 7, 7, True),
         ("sum_div", [8], 0, 7, False),
-        ("sum_div", [8], 15, 7, False),  # with 8 itself, against the task's own example
+        ("sum_div", [8], 15, 7, False),  # the sum includes 8 itself, unlike in the task's example
         ("sum_div", [8], 7, 15, True),
         ("sum_div", [1], 0, 1, True),
         ("surface_Area", [3, 4], 35, 33, True),
@@ -37,17 +43,19 @@ from rapid.grading.grader import BadProblem
         ("f", [], Opaque(), Opaque(), False),
     ],
 )
-def test_the_rule_of_a_problem(entry_point, inputs, output, expected, right):
-    assert agrees(entry_point, inputs, output, expected, atol=0.0) is right
+def test_an_output_is_compared_by_the_rule_of_its_problem(
+    entry_point, inputs, output, expected, is_right
+):
+    assert agrees(entry_point, inputs, output, expected, atol=0.0) is is_right
 
 
 @pytest.mark.parametrize(
-    ("output", "expected", "atol", "right"),
+    ("output", "expected", "atol", "is_right"),
     [
         (1.0 + 1e-9, 1.0, 1e-6, True),
         (1.0 + 1e-4, 1.0, 1e-6, False),
         (1.0 + 1e-9, 1.0, 0.0, False),
-        (1.0 + 1.05e-6, 1.0, 1e-6, True),  # and a ten-millionth of what is expected
+        (1.0 + 1.05e-6, 1.0, 1e-6, True),  # the tolerance has a relative part of a ten-millionth
         (1.0 + 1.15e-6, 1.0, 1e-6, False),
         (0.0, 1e-6, 1e-6, True),
         (0.0, 1.2e-6, 1e-6, False),
@@ -61,19 +69,19 @@ def test_the_rule_of_a_problem(entry_point, inputs, output, expected, right):
         (float("nan"), 1.0, 1e-6, False),
         ([10**400], [1.0], 1e-6, False),
         ([["a"]], [1.0], 1e-6, False),
-        ([[1.0, 1.0]] * 2, [1.0, 1.0], 1e-6, False),  # no shape is stretched
+        ([[1.0, 1.0]] * 2, [1.0, 1.0], 1e-6, False),  # shapes are not broadcast
     ],
 )
-def test_floats_are_compared_with_a_tolerance(output, expected, atol, right):
-    assert agrees("f", [], output, expected, atol) is right
+def test_floats_are_compared_with_a_tolerance(output, expected, atol, is_right):
+    assert agrees("f", [], output, expected, atol) is is_right
 
 
-def test_numbers_are_close_where_numpy_says_so():
-    chance = np.random.default_rng(0)
-    for expected in chance.normal(0, 10.0 ** chance.integers(-8, 9, 300)):
-        output = expected + chance.normal(0, 1e-6 + 1e-7 * abs(expected))
-        close = np.allclose(output, expected, rtol=1e-7, atol=1e-6)
-        assert agrees("f", [], float(output), float(expected), 1e-6) == close
+def test_floats_are_close_exactly_when_numpy_says_so():
+    rng = np.random.default_rng(0)
+    for expected in rng.normal(0, 10.0 ** rng.integers(-8, 9, 300)):
+        output = expected + rng.normal(0, 1e-6 + 1e-7 * abs(expected))
+        is_close = np.allclose(output, expected, rtol=1e-7, atol=1e-6)
+        assert agrees("f", [], float(output), float(expected), 1e-6) == is_close
 
 
 def test_the_tolerance_starts_with_the_first_float():
@@ -93,6 +101,6 @@ def test_inputs_are_restored(task, stored, restored):
     assert restore_inputs(task, [stored]) == [restored]
 
 
-def test_inputs_of_another_task_by_the_same_name_are_a_bad_problem():
+def test_stored_inputs_of_another_form_raise_bad_problem():
     with pytest.raises(BadProblem, match="Mbpp/2: its inputs are not those of MBPP"):
         restore_inputs("Mbpp/2", [[1, 2]])

@@ -1,4 +1,4 @@
-"""One program is found in a completion, however models write it down."""
+"""One program is extracted from a completion, in any form in which models write it."""
 
 import pytest
 
@@ -9,15 +9,15 @@ WRONG = "def f(x):\n    return 3 * x"
 HELPER = "def double(x):\n    return 2 * x"
 CALLER = "def f(x):\n    return double(x)"
 FENCED = f"```python\n{RIGHT}\n```"
-TABLED = "table = {}\ndef fill():\n    for i in range(-99, 99): table[i] = 2 * i\n"
+FILLED_TABLE = "table = {}\ndef fill():\n    for i in range(-99, 99): table[i] = 2 * i\n"
 NEXT_TASK = '"""\nWrite a function to find the larger of two.\nassert g(1, 2) == 2\n"""\n'
 
 
-def fenced(*programs: str) -> str:
+def fence_each(*programs: str) -> str:
     return "\n\nAnd:\n\n".join(f"```python\n{program}\n```" for program in programs)
 
 
-def indented(text: str, margin: str = "    ") -> str:
+def indent_lines(text: str, margin: str = "    ") -> str:
     return "".join(margin + line for line in text.splitlines(keepends=True))
 
 
@@ -39,10 +39,10 @@ FENCES = {
     "carriage returns": f"So:\n\n{FENCED}\n\nDone.".replace("\n", "\r\n"),
     "carriage returns alone": FENCED.replace("\n", "\r"),
     "a byte order mark": f"\ufeff{RIGHT}",
-    "in a list": f"1. So:\n\n{indented(FENCED, '   ')}\n\n2. Done.",
-    "in a list, with tabs": f"- So:\n{indented(FENCED, chr(9))}",
+    "in a list": f"1. So:\n\n{indent_lines(FENCED, '   ')}\n\n2. Done.",
+    "in a list, with tabs": f"- So:\n{indent_lines(FENCED, chr(9))}",
     "indented, not its code": f"  ```python\n{RIGHT}\n  ```",
-    "only its code indented": f"```python\n{indented(RIGHT)}\n```",
+    "only its code indented": f"```python\n{indent_lines(RIGHT)}\n```",
     "never closed": f"So:\n```python\n{RIGHT}",
     "only closed": f"{RIGHT}\n```\nDone.",
     "closed in the last line of code": f"```python\n{RIGHT}```\nDone.",
@@ -53,7 +53,7 @@ FENCES = {
     "inline code": f"``` f ``` or `f`:\n{FENCED}\nwith ```x``` as argument.",
     "prose in the fence": f"```\nHere it is:\n\n{RIGHT}\n\nIt doubles.\n```",
     "text around": f"I'd (simply) double x:\n\n{FENCED}\n\nIt's O(1): x = 2 gives 4.",
-    "thoughts before": f"<think>\n{fenced(WRONG)}\nNo.\n</think>\n{FENCED}",
+    "thoughts before": f"<think>\n{fence_each(WRONG)}\nNo.\n</think>\n{FENCED}",
     "an answer's tags": f"<answer>\n{RIGHT}\n</answer>",
 }
 
@@ -100,30 +100,30 @@ TEXT = {
 }
 
 BLOCKS = {
-    "imports in one": fenced("import math", "def f(x):\n    return math.prod([2, x])"),
-    "imports in a later one": fenced("def f(x):\n    return math.prod([2, x])", "import math"),
-    "imports outside": f"import math\n\n{fenced('def f(x):' + chr(10) + '    return math.prod([2, x])')}",
-    "a helper before": fenced(HELPER, CALLER),
-    "a helper after": fenced(CALLER, HELPER),
-    "a helper of a helper": fenced("import math", "def double(x):\n    return math.prod([2, x])", CALLER),
-    "a helper from the first of two versions": fenced(f"{HELPER}\n{WRONG}", CALLER),
-    "the last helper": fenced("def double(x):\n    return x", HELPER, CALLER),
-    "its own helper": fenced("def double(x):\n    return x", f"{HELPER}\n{CALLER}"),
-    "a table": fenced("table = []\nfor i in range(999): table.append(2 * i)", "def f(x):\n    return table[x] if x in range(9) else 2 * x"),
-    "a constant": fenced("TWO = 2", "def f(x):\n    return TWO * x"),
-    "a first version": fenced(WRONG, RIGHT),
-    "a use": fenced(RIGHT, "print(f(2))"),
-    "tests": fenced(RIGHT, "from solution import f\n\ndef test_f():\n    assert f(1) == 3"),
-    "tests before": fenced("import pytest\nassert f(1) == 3", RIGHT),
+    "imports in one": fence_each("import math", "def f(x):\n    return math.prod([2, x])"),
+    "imports in a later one": fence_each("def f(x):\n    return math.prod([2, x])", "import math"),
+    "imports outside": f"import math\n\n{fence_each('def f(x):' + chr(10) + '    return math.prod([2, x])')}",
+    "a helper before": fence_each(HELPER, CALLER),
+    "a helper after": fence_each(CALLER, HELPER),
+    "a helper of a helper": fence_each("import math", "def double(x):\n    return math.prod([2, x])", CALLER),
+    "a helper from the first of two versions": fence_each(f"{HELPER}\n{WRONG}", CALLER),
+    "the last helper": fence_each("def double(x):\n    return x", HELPER, CALLER),
+    "its own helper": fence_each("def double(x):\n    return x", f"{HELPER}\n{CALLER}"),
+    "a table": fence_each("table = []\nfor i in range(999): table.append(2 * i)", "def f(x):\n    return table[x] if x in range(9) else 2 * x"),
+    "a constant": fence_each("TWO = 2", "def f(x):\n    return TWO * x"),
+    "a first version": fence_each(WRONG, RIGHT),
+    "a use": fence_each(RIGHT, "print(f(2))"),
+    "tests": fence_each(RIGHT, "from solution import f\n\ndef test_f():\n    assert f(1) == 3"),
+    "tests before": fence_each("import pytest\nassert f(1) == 3", RIGHT),
     "a shell": f"```bash\npip install numpy\n```\n{FENCED}\n```\n4\n```",
     "code in the text after": f"{FENCED}\n\nor\n\nf = 2\n",
     "a last version that is cut": f"{FENCED}\nShorter:\n```python\ndef f(x):\n    y = x",
-    "a builtin's name": fenced(f"def sum(xs):\n    return 0\n{WRONG}", "def f(x):\n    return sum([x, x])"),
+    "a builtin's name": fence_each(f"def sum(xs):\n    return 0\n{WRONG}", "def f(x):\n    return sum([x, x])"),
 }  # fmt: skip
 
 TESTS = {
     "a wrong assert": f"{RIGHT}\n\nassert f(1) == 3",
-    "a wrong assert in a fence": fenced(f"{RIGHT}\n\nassert f(1) == 3, 'no'"),
+    "a wrong assert in a fence": fence_each(f"{RIGHT}\n\nassert f(1) == 3, 'no'"),
     "exit": f"{RIGHT}\nexit()",
     "sys.exit": f"import sys\n{RIGHT}\nsys.exit(1)",
     "raise": f"{RIGHT}\nraise SystemExit(1)",
@@ -144,8 +144,8 @@ TESTS = {
 
 STATE = {
     "a loop that fills a table": "table = []\nfor i in range(999): table.append(2 * i)\ndef f(x): return table[x] if x in range(9) else 2 * x",
-    "a table filled by a call": f"{TABLED}fill()\ndef f(x): return table.get(x, 2 * x)",
-    "a table filled after": f"{TABLED}def f(x): return table.get(x, 2 * x)\nfill()\nassert f(1) == 3\n",
+    "a table filled by a call": f"{FILLED_TABLE}fill()\ndef f(x): return table.get(x, 2 * x)",
+    "a table filled after": f"{FILLED_TABLE}def f(x): return table.get(x, 2 * x)\nfill()\nassert f(1) == 3\n",
     "a global": "def fill():\n    global two\n    two = 2\ndef f(x): return two * x\nfill()",
     "an attribute": "def f(x): return f.two * x\nf.two = 2",
     "a memory": "def f(x, memory={}):\n    return memory.setdefault(x, 2 * x)\nf(1)",
@@ -161,7 +161,7 @@ STATE = {
     "a class": "class Doubler:\n    def __call__(self, x): return 2 * x\nf = Doubler()",
     "postponed annotations": "from __future__ import annotations\ndef f(x: Number) -> Number: return 2 * x",
     "exec": "exec('def f(x): return 2 * x')",
-    "one that is redefined in a block": fenced(f"{WRONG}\n\n{RIGHT}"),
+    "one that is redefined in a block": fence_each(f"{WRONG}\n\n{RIGHT}"),
 }  # fmt: skip
 
 ACCEPTED = {
@@ -179,8 +179,8 @@ def test_a_right_function_is_rewarded(grader, double, case):
 
 
 @pytest.mark.parametrize("case", ACCEPTED)
-def test_a_wrong_function_is_not(grader, double, case):
-    """The same text where two is not two."""
+def test_a_wrong_function_is_not_rewarded(grader, double, case):
+    """The completion is the same but for the factor of two."""
     completion = ACCEPTED[case].replace("2 *", "1 +").replace("two = 2", "two = 3")
     completion = (
         completion.replace("TWO = 2", "TWO = 3").replace("x, x", "x, 1").replace("[2, x]", "[3, x]")
@@ -195,14 +195,14 @@ REFUSED = {
     "an error in the function": ("def f(x):\n    return (2 * x", verdicts.UNPARSABLE),
     "an error in its first line": ("def f(x) return\n    f = 2", verdicts.UNPARSABLE),
     "an error in a block": (f"```\nimport math\n{RIGHT})\n```", verdicts.UNPARSABLE),
-    "the last block": (fenced(RIGHT, WRONG), verdicts.WRONG_ANSWER),
-    "all values in turn": (fenced(*(f"def f(x): return {n}" for n in range(20))), verdicts.WRONG_ANSWER),
+    "the last block": (fence_each(RIGHT, WRONG), verdicts.WRONG_ANSWER),
+    "all values in turn": (fence_each(*(f"def f(x): return {n}" for n in range(20))), verdicts.WRONG_ANSWER),
     "versions in one text": (f"{WRONG}\n\n{RIGHT}", verdicts.WRONG_ANSWER),
     "a definition in prose": ("Write def f(x) so that it returns 2 * x.", verdicts.UNPARSABLE),
     "a definition in a comment": (f"# {RIGHT.splitlines()[0]}", verdicts.NO_ANSWER),
     "a definition in a string": (f"'''\n{RIGHT}\n'''", verdicts.NO_ANSWER),
-    "a method": (f"class A:\n{indented(RIGHT)}", verdicts.NO_ANSWER),
-    "a nested function": (f"def g():\n{indented(RIGHT)}", verdicts.NO_ANSWER),
+    "a method": (f"class A:\n{indent_lines(RIGHT)}", verdicts.NO_ANSWER),
+    "a nested function": (f"def g():\n{indent_lines(RIGHT)}", verdicts.NO_ANSWER),
     "prose": ("I cannot do this.", verdicts.UNPARSABLE),
     "blank": (" \n\n", verdicts.NO_ANSWER),
     "an empty block": ("```python\n```", verdicts.NO_ANSWER),
@@ -213,24 +213,24 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_right_program_says_why(grader, double, case):
+def test_a_refused_completion_gets_its_reason(grader, double, case):
     completion, reason = REFUSED[case]
     assert grader.grade(double, completion).reason == reason
 
 
-ARRAYS = {
+USES_OF_NUMPY = {
     "a number of numpy's": "import numpy as np\ndef f(x): return np.int64(2) * x if x < 9 else 2 * x",
     "an import in the function": "def f(x):\n    from numpy.linalg import det\n    return round(det([[2]])) * x",
     "a list of an array": "import numpy\ndef f(x): return numpy.array([2 * x], dtype=object).tolist()[0]",
-    "from a block of its own": fenced("import numpy as np", "def f(x): return int(np.prod([2, 1])) * x"),
+    "from a block of its own": fence_each("import numpy as np", "def f(x): return int(np.prod([2, 1])) * x"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", ARRAYS)
+@pytest.mark.parametrize("case", USES_OF_NUMPY)
 def test_numpy_can_be_imported(grader, double, case):
-    assert grader.grade(double, ARRAYS[case]).reason == verdicts.PASSED
-    wrong = ARRAYS[case].replace("2", "3")
-    assert grader.grade(double, wrong).reason == verdicts.WRONG_ANSWER
+    assert grader.grade(double, USES_OF_NUMPY[case]).reason == verdicts.PASSED
+    wrong_program = USES_OF_NUMPY[case].replace("2", "3")
+    assert grader.grade(double, wrong_program).reason == verdicts.WRONG_ANSWER
 
 
 def test_pandas_can_be_imported(grader, layer, double):
@@ -240,7 +240,7 @@ def test_pandas_can_be_imported(grader, layer, double):
     assert grader.grade(double, program).reason == verdicts.PASSED
 
 
-def test_chance_in_numpy_repeats_itself(grader, double):
+def test_random_numbers_of_numpy_repeat(grader, double):
     program = "import numpy as np\ndef f(): return np.random.random(3).tolist()"
     problem = double.model_copy(
         update={"canonical_solution": program, "base_input": [[]], "plus_input": []}
@@ -248,13 +248,13 @@ def test_chance_in_numpy_repeats_itself(grader, double):
     assert grader.grade(problem, program).reason == verdicts.PASSED
 
 
-def test_what_needs_no_numpy_does_not_import_it(grader, double):
+def test_numpy_is_not_imported_unless_it_is_needed(grader, double):
     program = "import sys\ndef f(x): return 2 * x if 'num' + 'py' not in sys.modules else 0"
     assert grader.grade(double, program).reason == verdicts.PASSED
 
 
-def test_an_array_is_no_list(grader, double):
-    """As in EvalPlus, where such a comparison has no truth."""
+def test_an_array_does_not_equal_a_list(grader, double):
+    """EvalPlus refuses it too, because the comparison with a list has no single truth value."""
     problem = double.model_copy(update={"canonical_solution": "def f(x): return [x, 2]"})
     program = "import numpy as np\ndef f(x): return np.array([x, 2])"
     assert grader.grade(problem, program).reason == verdicts.WRONG_ANSWER

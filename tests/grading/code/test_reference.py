@@ -1,4 +1,4 @@
-"""A reference is found once, by whoever needs it first, and sets a completion's limits."""
+"""Reference solutions are run once, shared by graders, and set the limits of completions."""
 
 import threading
 import time
@@ -16,8 +16,8 @@ from rapid.grading.pool import SteadyGrader
 
 
 @pytest.fixture
-def runs(monkeypatch):
-    """The ids of problems whose reference was run."""
+def reference_runs(monkeypatch):
+    """The ids of the problems whose references were run, in order."""
     ids = []
 
     def run(problem, sandbox):
@@ -28,32 +28,32 @@ def runs(monkeypatch):
     return ids
 
 
-def test_graders_of_a_pool_share_references_and_what_is_prepared_is_not_run_again(double, runs):
+def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference_runs):
     shared = References()
     with (
         SteadyGrader("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
         ThreadPoolExecutor(2) as threads,
     ):
         pool.prepare(double)
-        assert runs == ["double"]
+        assert reference_runs == ["double"]
         programs = [f"{double.canonical_solution}# {n}" for n in range(8)]
-        graded = list(threads.map(pool.grade, [double] * 8, programs))
-    assert {verdict.reason for verdict in graded} == {verdicts.PASSED}
-    assert runs == ["double"]
+        verdicts_of_programs = list(threads.map(pool.grade, [double] * 8, programs))
+    assert {verdict.reason for verdict in verdicts_of_programs} == {verdicts.PASSED}
+    assert reference_runs == ["double"]
 
 
-def test_different_problems_are_found_side_by_side(double, monkeypatch):
-    """Neither waits for the other: each run ends only when both have begun."""
+def test_references_of_different_problems_run_concurrently(double, monkeypatch):
+    """Each run ends only when both have begun."""
     barrier = threading.Barrier(2, timeout=10.0)
     monkeypatch.setattr(reference, "run_reference", lambda *_: barrier.wait())
     shared = References()
-    second = double.model_copy(update={"task_id": "other"})
+    second_problem = double.model_copy(update={"task_id": "other"})
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(shared.find, [double, second], [None, None]))
+        list(threads.map(shared.find, [double, second_problem], [None, None]))
 
 
-def test_base_and_plus_inputs_are_as_the_function_takes_them(grader, double):
-    """Those of MBPP+'s tasks are stored as JSON, which has no tuples."""
+def test_stored_inputs_are_restored_to_the_types_of_the_task(grader, double):
+    """The inputs of MBPP+ are stored as JSON, which has no tuples."""
     program = "def f(a, b): return type(a).__name__, type(b).__name__"
     stored = double.model_copy(
         update={
@@ -68,7 +68,7 @@ def test_base_and_plus_inputs_are_as_the_function_takes_them(grader, double):
     assert reference.expected == [("tuple", "tuple")] * 2
 
 
-def test_a_completion_that_changes_its_inputs_changes_no_other_s(grader, double):
+def test_a_completion_cannot_change_the_inputs_of_another(grader, double):
     greedy = "def f(x):\n    x.append(0)\n    return len(x)"
     problem = double.model_copy(
         update={"canonical_solution": greedy, "base_input": [[[]]], "plus_input": [[[1]], [[1]]]}
@@ -79,17 +79,17 @@ def test_a_completion_that_changes_its_inputs_changes_no_other_s(grader, double)
     assert grader._references.find(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
 
 
-def test_a_problem_is_known_by_its_content(grader, double):
-    """Two of one id are two, for references and for cached verdicts."""
+def test_problems_with_one_id_are_told_apart_by_their_content(grader, double):
+    """Neither references nor cached verdicts mix them up."""
     triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})
     assert triple.id == double.id
-    cached = SteadyGrader("mbpp_plus", lambda: grader)
+    caching_grader = SteadyGrader("mbpp_plus", lambda: grader)
     for problem in (double, triple):
-        assert cached.grade(problem, problem.canonical_solution).reason == verdicts.PASSED
-    assert cached.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER
+        assert caching_grader.grade(problem, problem.canonical_solution).reason == verdicts.PASSED
+    assert caching_grader.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER
 
 
-def test_a_problem_s_own_tolerance_holds_for_its_completions(grader, double):
+def test_the_tolerance_of_a_problem_is_used(grader, double):
     halves = {"canonical_solution": "def f(x): return 0.5", "atol": 0.01}
     problem = double.model_copy(update=halves)
     assert grader.grade(problem, "def f(x): return 0.509").reason == verdicts.PASSED
@@ -97,29 +97,29 @@ def test_a_problem_s_own_tolerance_holds_for_its_completions(grader, double):
 
 
 @pytest.mark.parametrize(
-    ("took", "timeout", "limit"),
+    ("reference_seconds", "timeout", "limit"),
     [(4.9, 20.0, 20.0), (6.0, 20.0, 24.0), (99, 20.0, 60), (99, 90, 90)],
 )
 def test_a_completion_gets_four_times_as_long_as_a_slow_reference(
-    grader, double, took, timeout, limit
+    grader, double, reference_seconds, timeout, limit
 ):
     reference = grader._references.find(double, grader._sandbox)
-    assert replace(reference, seconds=took).time_limit(timeout) == pytest.approx(limit)
+    assert replace(reference, seconds=reference_seconds).time_limit(timeout) == pytest.approx(limit)
 
 
 def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
-    slow, began = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x", time.monotonic()
+    slow, start = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x", time.monotonic()
     problem = double.model_copy(update={"canonical_solution": slow})
     assert grader.grade(problem, slow).reason == verdicts.PASSED  # 1.2 s, with a timeout of 1 s
     reference = grader._references.find(problem, grader._sandbox)
-    assert 1.2 <= reference.seconds <= time.monotonic() - began
+    assert 1.2 <= reference.seconds <= time.monotonic() - start
 
 
 @pytest.mark.parametrize(
     "solution",
     [
         "def f(x): raise ValueError",
-        "def f(x): return 1 // (10**30 - x)",  # of its last input
+        "def f(x): return 1 // (10**30 - x)",  # fails at its last input
         "def f(x",
         "import os\nos._exit(0)",
         "def f(x): return f(x)",
@@ -139,7 +139,7 @@ def test_an_output_may_be_as_long_as_the_longest_expected_one(grader, double):
     assert grader.grade(double.model_copy(update=changes), halves).reason == verdicts.PASSED
 
 
-def test_a_long_expected_output_is_held_as_a_digest(grader, double):
+def test_a_long_expected_output_is_compared_by_its_digest(grader, double):
     many = double.model_copy(
         update={"canonical_solution": "def f(x): return [(x, i) for i in range(60_000)]"}
     )

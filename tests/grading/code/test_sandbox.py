@@ -1,6 +1,6 @@
-"""The walls themselves, attacked without the guard and the filters that stand before them.
+"""The sandbox's walls, attacked without the guard and the filters that stand before them.
 
-Nothing here would do harm if a wall fell: these tests must be safe to run as any user.
+No attack does harm if a wall fails: these tests have to be safe to run as any user.
 """
 
 import errno
@@ -20,12 +20,12 @@ from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
 from rapid.grading.grader import GraderDied
-from tests.grading.code.conftest import Walls, walled
+from tests.grading.code.conftest import Walls, open_sandbox
 from tests.subprocesses import python
 
 
-def call(sandbox: Sandbox, program: str, timeout: float = 5.0):
-    """What `f()` of the program returns in the sandbox, or the reason why it returns nothing."""
+def run_program(sandbox: Sandbox, program: str, timeout: float = 5.0):
+    """Return the result of `f()` of a program in the sandbox, or the reason why there is none."""
     answers = []
     job = encode_job(program, "f", "[[]]")
     ending = sandbox.run(job, timeout, lambda line: answers.append(json.loads(line)), 10**6)
@@ -34,8 +34,8 @@ def call(sandbox: Sandbox, program: str, timeout: float = 5.0):
     return encoding.decode(answers[0]["output"]) if "output" in answers[0] else answers[0]["reason"]
 
 
-def error_of(action: str) -> str:
-    """A program whose `f()` returns the name of the error that an action raises."""
+def report_error(action: str) -> str:
+    """Return a program whose `f()` returns the name of the error that an action raises."""
     return (
         "import _thread, os, resource\n"
         "def f():\n"
@@ -46,7 +46,7 @@ def error_of(action: str) -> str:
     )
 
 
-def test_nothing_can_be_written(unfiltered, enclosed):
+def test_nothing_can_be_written(unfiltered_sandbox, excludes_unsafe_layer):
     program = """
 import os
 def f():
@@ -59,13 +59,16 @@ def f():
             pass
     return made
 """
-    assert call(unfiltered, program, timeout=20.0) == []
+    assert run_program(unfiltered_sandbox, program, timeout=20.0) == []
 
 
-def test_a_server_of_the_host_is_out_of_reach(unfiltered, enclosed):
+def test_a_server_on_the_host_cannot_be_reached(unfiltered_sandbox, excludes_unsafe_layer):
     with socket.create_server(("127.0.0.1", 0)) as server:
         action = f"__import__('socket').create_connection({server.getsockname()}, 1)"
-        assert call(unfiltered, error_of(action)) in ("OSError", "ConnectionRefusedError")
+        assert run_program(unfiltered_sandbox, report_error(action)) in (
+            "OSError",
+            "ConnectionRefusedError",
+        )
 
 
 @pytest.mark.parametrize(
@@ -77,11 +80,11 @@ def test_a_server_of_the_host_is_out_of_reach(unfiltered, enclosed):
         ("resource.setrlimit(resource.RLIMIT_NPROC, (100, 100))", "ValueError"),
     ],
 )
-def test_limits_hold_without_filters(unfiltered, action, error):
-    assert call(unfiltered, error_of(action)) == error
+def test_limits_hold_without_filters(unfiltered_sandbox, action, error):
+    assert run_program(unfiltered_sandbox, report_error(action)) == error
 
 
-def test_a_completion_is_not_root_and_has_no_capability(unfiltered):
+def test_a_completion_is_not_root_and_has_no_capabilities(unfiltered_sandbox):
     program = """
 import ctypes, os
 def f():
@@ -89,10 +92,10 @@ def f():
     ctypes.CDLL(None).capget(ctypes.byref(header), ctypes.byref(data))
     return os.getuid() == 0 or os.geteuid() == 0, sum(data)
 """
-    assert call(unfiltered, program) == (False, 0)
+    assert run_program(unfiltered_sandbox, program) == (False, 0)
 
 
-REFUSED = """
+REFUSED_CALLS_OF_PYTHON = """
     os.fork() | _thread.start_new_thread(print, ()) | os.execv('/bin/true', ['true'])
     os.posix_spawn('/bin/true', ['true'], {}) | os.kill(os.getpid(), 0) | os.kill(-1, 0)
     os.kill(os.getppid() or 1, 0) | socket.socket() | socket.socket(type=socket.SOCK_DGRAM)
@@ -105,40 +108,43 @@ REFUSED = """
 """
 
 
-def test_the_kernel_refuses_what_needs_no_privilege(sandbox):
+def test_the_kernel_refuses_forbidden_calls_of_python(sandbox):
     actions = [
-        action for line in REFUSED.splitlines() for action in line.strip().split(" | ") if action
+        action
+        for line in REFUSED_CALLS_OF_PYTHON.splitlines()
+        for action in line.strip().split(" | ")
+        if action
     ]
     program = "import _thread, os, socket\ndef f():\n    found = {}\n"
     for action in actions:
         program += f"    try: found[{action!r}] = {action}\n"
         program += f"    except Exception as error: found[{action!r}] = type(error).__name__\n"
-    errors = call(sandbox, program + "    return found\n")
+    errors = run_program(sandbox, program + "    return found\n")
     # A thread that cannot start is a RuntimeError.
-    refused = ("PermissionError", "RuntimeError")
+    refusals = ("PermissionError", "RuntimeError")
     assert errors.keys() == set(actions)
-    assert not {action: error for action, error in errors.items() if error not in refused}
+    assert not {action: error for action, error in errors.items() if error not in refusals}
 
 
-FUNCTIONS_OF_C = [
+REFUSED_CALLS_OF_C = [
     "shmget(0, 4096, 0o1600)", "msgget(0, 0o1600)", "semget(0, 1, 0o1600)", "unshare(0x10000000)",
     "mount(b'a', b'/tmp', b'tmpfs', 0, None)", "ptrace(0, 0, 0, 0)", "prctl(4, 1, 0, 0, 0)",
     "process_vm_readv(1, None, 0, None, 0, 0)", "inotify_init()", "timerfd_create(0, 0)", "flock(0, 2)",
 ]  # fmt: skip
 
 
-def test_the_kernel_refuses_what_only_c_can_ask(sandbox):
+def test_the_kernel_refuses_forbidden_calls_of_c(sandbox):
     program = "import _ctypes, ctypes\ndef f():\n    libc = ctypes.CDLL(None, use_errno=True)\n"
     program += "    found = {}\n"
-    for action in FUNCTIONS_OF_C:
+    for action in REFUSED_CALLS_OF_C:
         program += f"    ctypes.set_errno(0)\n    result = libc.{action}\n"
         program += f"    found[{action!r}] = result, ctypes.get_errno()\n"
-    results = call(sandbox, program + "    return found\n")
-    assert results == dict.fromkeys(FUNCTIONS_OF_C, (-1, errno.EPERM))
+    results = run_program(sandbox, program + "    return found\n")
+    assert results == dict.fromkeys(REFUSED_CALLS_OF_C, (-1, errno.EPERM))
 
 
-def test_the_filter_knows_the_kernels_numbers(monkeypatch):
-    """As the kernel's headers say, where they are installed."""
+def test_numbers_of_system_calls_match_the_kernel_headers(monkeypatch):
+    """The headers have to be installed."""
     monkeypatch.syspath_prepend(sandbox_module._RUNNER)
     import filters
 
@@ -152,29 +158,29 @@ def test_the_filter_knows_the_kernels_numbers(monkeypatch):
         definitions = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text())
         numbers = dict(definitions)
         numbers.setdefault("newfstatat", numbers.get("fstatat"))
-        for name, *ours in allowed:
-            if str(ours[column - 1]) != "-":
-                assert numbers[name] == str(ours[column - 1]), name
+        for name, *numbers_by_machine in allowed:
+            if str(numbers_by_machine[column - 1]) != "-":
+                assert numbers[name] == str(numbers_by_machine[column - 1]), name
 
 
-def test_nothing_of_a_job_is_seen_by_the_next(sandbox):
+def test_objects_of_a_job_are_not_visible_to_the_next_job(sandbox):
     program = """
 import gc, sys
 def f():
     return [1 for found in gc.get_objects() if type(found) is dict and "a secret" in found]
 """
-    call(sandbox, "kept = {'a' + ' secret': 1}\ndef f(): return 1")
-    assert len(call(sandbox, program)) == 0
+    run_program(sandbox, "kept = {'a' + ' secret': 1}\ndef f(): return 1")
+    assert len(run_program(sandbox, program)) == 0
 
 
-def test_where_memory_runs_out_the_runner_dies_first(sandbox):
+def test_the_runner_is_killed_first_when_memory_runs_out(sandbox):
     score = Path(f"/proc/{sandbox._runner.pid}/oom_score_adj")
     assert int(score.read_text()) == 1000
 
 
-@pytest.mark.parametrize("held", [0, 300])
-def test_only_the_answer_socket_is_inherited(layer, held):
-    """Also where the grader's process has many files, as beside vLLM, and the runner's are late."""
+@pytest.mark.parametrize("open_file_count", [0, 300])
+def test_only_the_answer_socket_is_inherited(layer, open_file_count):
+    """This holds also if the grader has many open files, as beside vLLM, so that descriptors are high."""
     program = """
 import os, stat
 def f():
@@ -186,22 +192,22 @@ def f():
             pass
     return sockets
 """
-    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(held)]
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(open_file_count)]
     try:
-        with walled(Walls(layer, guarded=False)) as sandbox:
-            assert call(sandbox, program) == 1
+        with open_sandbox(Walls(layer, guarded=False)) as sandbox:
+            assert run_program(sandbox, program) == 1
     finally:
         for file in files:
             os.close(file)
 
 
-def test_the_runner_alone_has_the_graders_socket(layer):
-    """Processes around it, such as bubblewrap's, may be in a completion's reach."""
-    with walled(Walls(layer)) as sandbox:
-        outer = psutil.Process(sandbox._runner.pid)
+def test_only_the_runner_has_the_socket_of_the_grader(layer):
+    """A completion may reach the processes around the runner, such as bubblewrap's."""
+    with open_sandbox(Walls(layer)) as sandbox:
+        outer_process = psutil.Process(sandbox._runner.pid)
         files = {
             process.pid: [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
-            for process in (outer, *outer.children(recursive=True))
+            for process in (outer_process, *outer_process.children(recursive=True))
         }
     holders = [pid for pid, names in files.items() if any("socket:" in name for name in names)]
     assert len(holders) == 1
@@ -209,44 +215,44 @@ def test_the_runner_alone_has_the_graders_socket(layer):
 
 def test_the_environment_is_empty(sandbox, monkeypatch):
     monkeypatch.setenv("A_SECRET", "1")
-    assert "A_SECRET" not in call(sandbox, "import os\ndef f(): return list(os.environ)")
+    assert "A_SECRET" not in run_program(sandbox, "import os\ndef f(): return list(os.environ)")
 
 
-def test_the_affinity_is_that_of_the_job(layer):
-    before = os.sched_getaffinity(0)
+def test_the_sandbox_runs_on_the_cores_of_its_job(layer):
+    affinity = os.sched_getaffinity(0)
     try:
-        os.sched_setaffinity(0, {max(before)})
+        os.sched_setaffinity(0, {max(affinity)})
         with Sandbox(layer=layer, guarded=False) as pinned:
             program = "import os\ndef f(): return os.sched_getaffinity(0)"
-            assert call(pinned, program) == {max(before)}
+            assert run_program(pinned, program) == {max(affinity)}
     finally:
-        os.sched_setaffinity(0, before)
+        os.sched_setaffinity(0, affinity)
 
 
 def test_a_runner_that_does_not_respond_is_replaced(monkeypatch):
     monkeypatch.setattr(limits, "CODE_GRACE_SECONDS", 0.1)
     monkeypatch.setattr(limits, "CODE_REPLY_SECONDS", 0.1)
-    with Sandbox(layer="limits", unsafe=True) as fresh:
-        os.kill(fresh._runner.pid, signal.SIGSTOP)
+    with Sandbox(layer="limits", unsafe=True) as sandbox:
+        os.kill(sandbox._runner.pid, signal.SIGSTOP)
         with pytest.raises(GraderDied, match="does not respond"):
-            call(fresh, "def f(): return 1", timeout=0.1)
+            run_program(sandbox, "def f(): return 1", timeout=0.1)
         monkeypatch.undo()
-        assert call(fresh, "def f(): return 1") == 1
+        assert run_program(sandbox, "def f(): return 1") == 1
 
 
-def test_nothing_runs_on_after_the_sandbox(layer):
-    with Sandbox(layer=layer) as fresh:
-        runner = fresh._runner
+def test_the_runner_ends_with_the_sandbox(layer):
+    with Sandbox(layer=layer) as sandbox:
+        runner = sandbox._runner
     assert runner.poll() is not None
 
 
-def test_a_receiver_that_has_enough_ends_the_job(sandbox):
-    """Its error too: the job after it starts afresh."""
+def test_a_receiver_can_end_the_job_early(sandbox):
+    """It ends the job by returning False or by raising an error, and the next job works."""
     job = encode_job("def f(x):\n    while x: pass\n    return x", "f", "[[0], [1]]")
     assert sandbox.run(job, 30.0, lambda line: False, 100) == sandbox_module.STOPPED
     with pytest.raises(ZeroDivisionError):
         sandbox.run(job, 30.0, lambda line: 1 / 0, 100)
-    assert call(sandbox, "def f(): return 1") == 1
+    assert run_program(sandbox, "def f(): return 1") == 1
 
 
 def test_a_job_larger_than_any_buffer_arrives(sandbox):
@@ -260,15 +266,15 @@ def test_the_walls_are_described(sandbox, layer):
     assert ("no network" in sandbox.walls()) == (layer != "filters")
 
 
-def test_limits_are_not_walls():
+def test_resource_limits_alone_need_the_unsafe_flag():
     with pytest.raises(SandboxError, match="--unsafe-sandbox"), Sandbox(layer="limits"):
         pass
     with Sandbox(layer="limits", unsafe=True) as sandbox:
         assert "NOT WALLED OFF" in sandbox.walls()
 
 
-def test_the_filters_are_a_wall_only_together():
-    """Landlock lets signals and sockets through, seccomp lets files be read."""
+def test_landlock_and_seccomp_are_a_wall_only_together():
+    """Landlock alone allows signals and sockets, and seccomp alone allows files to be read."""
     with (
         pytest.raises(SandboxError, match="no Landlock and no seccomp"),
         Sandbox(layer="filters", filtered=False),
@@ -276,20 +282,18 @@ def test_the_filters_are_a_wall_only_together():
         pass
 
 
-def test_a_layer_through_which_files_are_read_is_not_trusted(layer, monkeypatch):
-    """However it came to be: here /etc is taken for a part of Python."""
+def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
+    """Here /etc is listed as a part of Python."""
     paths = [*sandbox_module._readable_paths(), "/etc"]
     monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
     with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
         pass
 
 
-def test_of_installed_packages_the_runner_and_shared_ones_are_all_that_is_seen(
-    layer, tmp_path, monkeypatch
-):
-    """As where the project is installed beside Python's own library."""
-    with Sandbox(layer=layer, guarded=False) as usual:
-        walls = usual.walls()
+def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkeypatch):
+    """The project is installed beside Python's own library here."""
+    with Sandbox(layer=layer, guarded=False) as usual_sandbox:
+        walls = usual_sandbox.walls()
     packages = tmp_path / "lib/python3/site-packages"
     runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
     (packages / "other.py").write_text("secret = 1")
@@ -298,17 +302,17 @@ def test_of_installed_packages_the_runner_and_shared_ones_are_all_that_is_seen(
     monkeypatch.setattr(sandbox_module, "_RUNNER", runner)
     monkeypatch.setattr(sandbox_module, "_shared_packages", lambda: [str(packages / "shared.py")])
     monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
-    with Sandbox(layer=layer, guarded=False) as installed:
-        assert call(installed, "def f(): return 1") == 1
-        if layer != "filters":  # in which pytest's folders are not for another user
-            assert call(installed, "import shared\ndef f(): return shared.one") == 1
-        assert call(installed, "import other\ndef f(): return 1") == "crashed"
-        assert installed.walls() == walls
-        reads = error_of(f"open({str(packages / 'other.py')!r})")
-        assert call(installed, reads) in ("FileNotFoundError", "PermissionError")
+    with Sandbox(layer=layer, guarded=False) as sandbox:
+        assert run_program(sandbox, "def f(): return 1") == 1
+        if layer != "filters":  # whose user may not enter pytest's folders
+            assert run_program(sandbox, "import shared\ndef f(): return shared.one") == 1
+        assert run_program(sandbox, "import other\ndef f(): return 1") == "crashed"
+        assert sandbox.walls() == walls
+        reading_program = report_error(f"open({str(packages / 'other.py')!r})")
+        assert run_program(sandbox, reading_program) in ("FileNotFoundError", "PermissionError")
 
 
-def test_a_grader_that_may_use_little_time_of_a_processor_works():
+def test_the_sandbox_works_under_a_limit_on_cpu_time():
     code = (
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (100, 100))\n"
         "from rapid.grading.code.sandbox import Sandbox, encode_job\n"
@@ -324,8 +328,8 @@ def test_a_layer_that_does_not_work_is_an_error(monkeypatch):
         pass
 
 
-def test_without_bubblewrap_the_next_layer_is_taken(monkeypatch):
+def test_the_next_layer_is_used_without_bubblewrap(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with Sandbox() as chosen:
-        assert chosen.layer in ("namespaces", "filters")
-        assert call(chosen, "def f(): return 1") == 1
+    with Sandbox() as sandbox:
+        assert sandbox.layer in ("namespaces", "filters")
+        assert run_program(sandbox, "def f(): return 1") == 1

@@ -1,7 +1,7 @@
 """Proofs of falsehoods.
 
-Every text here is to be refused whatever walls stand before the judge: test_attacks.py tries
-each on an author as it is, on one without its word list, and on one that exports no matter what.
+Every text has to be refused, whichever checks of the author are switched off: test_attacks.py tries
+each on an unchanged author, on one without its word lists, and on one that exports every proof.
 """
 
 from tests.grading.lean.test_proofs import FALSE, FORBIDDEN, NOT_PROVED, SECOND_COMMANDS
@@ -11,7 +11,7 @@ FERMAT = "theorem p1 : ∃ a b c : Nat, 0 < a ∧ 0 < b ∧ a ^ 3 + b ^ 3 = c ^ 
 TEXTS = 'theorem p1 : "a\\x00b" = "a" := by\n  '
 NUMBERS = "theorem p1 : (1000003 : Nat) = 1000004 := by\n  "
 
-# Programs of type Nat, as the value of an option: Lean evaluates it.
+# Programs of type Nat for the value of an option, which Lean evaluates.
 PROGRAMS = {
     "a sum": "3 + 4",
     "an address": "(ptrAddrUnsafe (5 : Nat)).toNat",
@@ -43,7 +43,7 @@ BY_OPTION = {
     for place in PLACES
 }
 
-# Beside those of test_proofs.py.
+# Attacks that test_proofs.py does not have.
 CLASSICS = {
     "sorry by an option": "set_option debug.terminalTacticsAsSorry true in omega",
     "sorry for an error": "all_goals (first | done | exact sorryAx _)",
@@ -79,8 +79,8 @@ FALSEHOODS = {
     "texts cut at NUL, by the kernel": (TEXTS, "decide +kernel"),
     "texts of another length": ('theorem p1 : "a\\x00".length = 1 := by\n  ', "decide +kernel"),
 }
-# It makes Lean run code that finds the statement's 1000004 in Lean's memory and writes 1000003.
-# `fake` is an array of bytes whose header lies in another's data, and which has no end.
+# Lean runs this code, which finds the statement's 1000004 in Lean's memory and overwrites it with 1000003.
+# `fake` is an array of bytes without end, whose header lies in the data of another array.
 REWRITING = """unsafe (
       let bytes := (ByteArray.mk #[
         1, 0, 0, 0, 0, 0, 1, 248, 255, 255, 255, 127, 255, 255, 255, 127,

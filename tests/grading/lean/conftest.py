@@ -1,4 +1,4 @@
-"""One Lean for the tests that only ask it about proofs."""
+"""A Lean checker that is shared by the tests which only check proofs with it."""
 
 import pytest
 

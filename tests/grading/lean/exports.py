@@ -1,257 +1,284 @@
-"""Exports that no honest author writes. `Lines` writes one as an author does."""
+"""Exports that no honest author writes, built as an author builds them."""
 
 import json
 
 
-class Lines:
-    """An export: its lines, and the references of what was written."""
+class ExportBuilder:
+    """Builds the lines of an export. Each method that adds a line returns its reference."""
 
     def __init__(self) -> None:
         self.lines: list[list] = []
         self.counts = {"name": 1, "level": 1, "expression": 0}
 
-    def add(self, kind: str, *line) -> int:
+    def add_line(self, kind: str, *line) -> int:
         self.lines.append(list(line))
         self.counts[kind] = self.counts.get(kind, 0) + 1
         return self.counts[kind] - 1
 
-    def name(self, *components: str | int) -> int:
+    def add_name(self, *components: str | int) -> int:
         reference = 0
         for part in components:
             is_text = isinstance(part, str)
             item = [ord(letter) for letter in part] if is_text else part
-            reference = self.add("name", "str" if is_text else "num", reference, item)
+            reference = self.add_line("name", "str" if is_text else "num", reference, item)
         return reference
 
-    def const(self, *components: str | int, levels=()) -> int:
-        return self.add("expression", "const", self.name(*components), list(levels))
+    def add_constant(self, *components: str | int, levels=()) -> int:
+        return self.add_line("expression", "const", self.add_name(*components), list(levels))
 
-    def term(self, *line) -> int:
-        return self.add("expression", *line)
+    def add_term(self, *line) -> int:
+        return self.add_line("expression", *line)
 
-    def app(self, function: int, *arguments: int) -> int:
+    def add_application(self, function: int, *arguments: int) -> int:
         for argument in arguments:
-            function = self.term("app", function, argument)
+            function = self.add_term("app", function, argument)
         return function
 
-    def declare(self, keyword: str, name: int, type: int, value: int, *hint, params=()) -> None:
+    def add_declaration(
+        self, keyword: str, name: int, type: int, value: int, *hint, params=()
+    ) -> None:
         self.lines.append([keyword, name, list(params), type, value, *hint])
 
-    def proof(self, value: int) -> bytes:
-        return encode([*self.lines, ["proof", value]])
+    def encode_proof(self, value: int) -> bytes:
+        return encode_lines([*self.lines, ["proof", value]])
 
 
-def encode(lines: list) -> bytes:
+def encode_lines(lines: list) -> bytes:
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
-def axiom(*components: str | int, levels=1, applied=True) -> bytes:
-    """A proof of `False` by a constant that would give it: `constant.{0} False false`."""
-    lines = Lines()
+def apply_false_constant(*components: str | int, levels=1, applied=True) -> bytes:
+    """Return a proof of `False` by a constant that would prove it: `constant.{0} False false`."""
+    builder = ExportBuilder()
     zero = [0] * levels
-    function = lines.const(*components, levels=zero)
-    arguments = [lines.const("False"), lines.const("Bool", "false")] if applied else []
-    return lines.proof(lines.app(function, *arguments))
+    function = builder.add_constant(*components, levels=zero)
+    arguments = (
+        [builder.add_constant("False"), builder.add_constant("Bool", "false")] if applied else []
+    )
+    return builder.encode_proof(builder.add_application(function, *arguments))
 
 
-def declared(keyword: str, name: tuple, *hint, value=("True", "intro"), type=("False",)) -> bytes:
-    """A proof of `False` by a constant of its own, with that type and value."""
-    lines = Lines()
-    lines.declare(keyword, lines.name(*name), lines.const(*type), lines.const(*value), *hint)
-    return lines.proof(lines.const(*name))
+def prove_by_declaration(
+    keyword: str, name: tuple, *hint, value=("True", "intro"), type=("False",)
+) -> bytes:
+    """Return a proof of `False` by a constant that the export declares with this type and value."""
+    builder = ExportBuilder()
+    builder.add_declaration(
+        keyword,
+        builder.add_name(*name),
+        builder.add_constant(*type),
+        builder.add_constant(*value),
+        *hint,
+    )
+    return builder.encode_proof(builder.add_constant(*name))
 
 
-def replaced(index: int, line: object) -> bytes:
-    """An honest proof of `True` with one line that is another."""
+def replace_line(index: int, line: object) -> bytes:
+    """Return an honest proof of `True` with one line replaced."""
     lines = [["str", 0, [84, 114, 117, 101]], ["str", 1, [105, 110, 116, 114, 111]]]
     lines += [["const", 2, []], ["proof", 0]]
     lines[index] = line
-    return encode(lines)
+    return encode_lines(lines)
 
 
-def deep(op: str, count: int) -> bytes:
-    lines = Lines()
+def nest_levels(operator: str, count: int) -> bytes:
+    builder = ExportBuilder()
     level = 0
     for _ in range(count):
-        level = lines.add("level", op, *[level] * (1 if op == "succ" else 2))
-    return lines.proof(lines.term("sort", level))
+        level = builder.add_line("level", operator, *[level] * (1 if operator == "succ" else 2))
+    return builder.encode_proof(builder.add_term("sort", level))
 
 
-def tower(op: str, count: int) -> bytes:
-    """A term of that depth."""
-    lines = Lines()
-    term = lines.const("True", "intro")
+def nest_terms(operator: str, count: int) -> bytes:
+    """Return a proof that is a term of this depth."""
+    builder = ExportBuilder()
+    term = builder.add_constant("True", "intro")
     for _ in range(count):
-        term = lines.term(op, term, term)
-    return lines.proof(term)
+        term = builder.add_term(operator, term, term)
+    return builder.encode_proof(term)
 
 
-def bound(index: int) -> bytes:
-    lines = Lines()
-    true = lines.const("True")
-    return lines.proof(lines.term("lambda", true, lines.term("bvar", index)))
+def use_bound_variable(index: int) -> bytes:
+    builder = ExportBuilder()
+    true = builder.add_constant("True")
+    return builder.encode_proof(builder.add_term("lambda", true, builder.add_term("bvar", index)))
 
 
-def redefined(operation: str, result: str) -> bytes:
-    """A proof of `result = 77` from a `Nat.operation` of its own that is always 77.
+def redefine_operation(operation: str, result: str) -> bytes:
+    """Return a proof of `result = 77` with a redefined `Nat.operation` that is always 77.
 
-    The kernel computes that of 4 and 6 itself, and finds `result`.
+    The kernel computes the operation of 4 and 6 itself, and gets `result`.
     """
-    lines = Lines()
-    nat, name = lines.const("Nat"), lines.name("Nat", operation)
-    wrong, right, *arguments = (lines.term("nat", digits) for digits in ("77", result, "4", "6"))
-    level_one = lines.add("level", "succ", 0)
+    builder = ExportBuilder()
+    nat, name = builder.add_constant("Nat"), builder.add_name("Nat", operation)
+    wrong, right, *arguments = (
+        builder.add_term("nat", digits) for digits in ("77", result, "4", "6")
+    )
+    level_one = builder.add_line("level", "succ", 0)
     equal, same, flip, chain = (
-        lines.const("Eq", *last, levels=[level_one]) for last in ([], ["refl"], ["symm"], ["trans"])
+        builder.add_constant("Eq", *name_parts, levels=[level_one])
+        for name_parts in ([], ["refl"], ["symm"], ["trans"])
     )
 
-    def for_two(op: str, body: int) -> int:
-        return lines.term(op, nat, lines.term(op, nat, body))
+    def bind_two(operator: str, body: int) -> int:
+        return builder.add_term(operator, nat, builder.add_term(operator, nat, body))
 
-    lines.declare("def", name, for_two("forall", nat), for_two("lambda", wrong), "abbrev")
-    function = lines.term("const", name, [])
-    unknown = lines.app(function, lines.term("bvar", 1), lines.term("bvar", 0))
-    value = lines.app(function, *arguments)
-    by_definition, computed = lines.name("by_definition"), lines.name("computed")
-    always = for_two("forall", lines.app(equal, nat, unknown, wrong))
-    reflexive = for_two("lambda", lines.app(same, nat, wrong))
-    lines.declare("theorem", by_definition, always, reflexive)
-    computed_type = lines.app(equal, nat, value, right)
-    lines.declare("theorem", computed, computed_type, lines.app(same, nat, right))
-    back = lines.app(flip, nat, value, right, lines.term("const", computed, []))
-    forth = lines.app(lines.term("const", by_definition, []), *arguments)
-    return lines.proof(lines.app(chain, nat, right, value, wrong, back, forth))
+    builder.add_declaration(
+        "def", name, bind_two("forall", nat), bind_two("lambda", wrong), "abbrev"
+    )
+    function = builder.add_term("const", name, [])
+    unknown = builder.add_application(
+        function, builder.add_term("bvar", 1), builder.add_term("bvar", 0)
+    )
+    value = builder.add_application(function, *arguments)
+    by_definition, computed = builder.add_name("by_definition"), builder.add_name("computed")
+    always = bind_two("forall", builder.add_application(equal, nat, unknown, wrong))
+    reflexive = bind_two("lambda", builder.add_application(same, nat, wrong))
+    builder.add_declaration("theorem", by_definition, always, reflexive)
+    computed_type = builder.add_application(equal, nat, value, right)
+    builder.add_declaration(
+        "theorem", computed, computed_type, builder.add_application(same, nat, right)
+    )
+    back = builder.add_application(flip, nat, value, right, builder.add_term("const", computed, []))
+    forth = builder.add_application(builder.add_term("const", by_definition, []), *arguments)
+    return builder.encode_proof(
+        builder.add_application(chain, nat, right, value, wrong, back, forth)
+    )
 
 
-# What the kernel computes of 4 and 6, of operations that Init.Prelude lacks.
+# The kernel's results for 4 and 6, by operation; Init.Prelude lacks these operations.
 COMPUTED = {"gcd": 2, "land": 4, "lor": 6, "xor": 2, "shiftLeft": 256, "shiftRight": 0}
 
-HONEST = replaced(3, ["proof", 0])  # of `True`
+HONEST = replace_line(3, ["proof", 0])  # a proof of `True`
 
-# Of `theorem p1 : False`.
+# Exports for `theorem p1 : False`.
 EXPORTS_OF_FALSE = {
-    "sorry": axiom("sorryAx"),
-    "sorry, NUL behind": axiom("sorryAx\0"),
-    "sorry, NUL before": axiom("\0sorryAx"),
-    "sorry, a number behind": axiom("sorryAx", 0),
-    "sorry, in two parts": axiom("sorry", "Ax"),
-    "sorry without its levels": axiom("sorryAx", levels=0),
-    "the compiler's proof": axiom("lcProof", levels=0),
-    "the compiler's cast": axiom("lcUnreachable"),
-    "the compiler's axiom": axiom("Lean", "ofReduceBool", levels=0),
-    "the compiler's axiom, NUL": axiom("Lean", "ofReduceBool\0", levels=0),
-    "reduceBool": axiom("Lean", "reduceBool", levels=0),
-    "reduceNat": axiom("Lean", "reduceNat", levels=0),
-    "an unknown constant": axiom("cheat", applied=False, levels=0),
-    "itself": axiom("p1", levels=0, applied=False),
-    "choice of False": axiom("Classical", "choice"),
-    "an ill-typed value": axiom("True", "intro", levels=0, applied=False),
-    "a type for a proof": axiom("False", levels=0, applied=False),
-    "an ill-typed theorem": declared("theorem", ("cheat",)),
-    "an ill-typed definition": declared("def", ("cheat",), "abbrev"),
-    "a theorem that is itself": declared("theorem", ("cheat",), value=("cheat",)),
-    "a definition that is itself": declared("def", ("cheat",), 1, value=("cheat",)),
-    "False declared again": declared("def", ("False",), "abbrev", value=("True",), type=("False",)),
-    "sorry declared": declared("theorem", ("sorryAx",)),
-    "sorry declared, NUL behind": declared("theorem", ("sorryAx\0",)),
-    "the theorem declared": declared("theorem", ("p1",)),
-    "a bound variable of nothing": bound(1),
-    "a bound variable of nothing, far": bound(2**20 - 2),
-    "a function without end": tower("app", 2000),
-    "a type without end": tower("forall", 2000),
+    "sorry": apply_false_constant("sorryAx"),
+    "sorry, NUL behind": apply_false_constant("sorryAx\0"),
+    "sorry, NUL before": apply_false_constant("\0sorryAx"),
+    "sorry, a number behind": apply_false_constant("sorryAx", 0),
+    "sorry, in two parts": apply_false_constant("sorry", "Ax"),
+    "sorry without its levels": apply_false_constant("sorryAx", levels=0),
+    "the compiler's proof": apply_false_constant("lcProof", levels=0),
+    "the compiler's cast": apply_false_constant("lcUnreachable"),
+    "the compiler's axiom": apply_false_constant("Lean", "ofReduceBool", levels=0),
+    "the compiler's axiom, NUL": apply_false_constant("Lean", "ofReduceBool\0", levels=0),
+    "reduceBool": apply_false_constant("Lean", "reduceBool", levels=0),
+    "reduceNat": apply_false_constant("Lean", "reduceNat", levels=0),
+    "an unknown constant": apply_false_constant("cheat", applied=False, levels=0),
+    "itself": apply_false_constant("p1", levels=0, applied=False),
+    "choice of False": apply_false_constant("Classical", "choice"),
+    "an ill-typed value": apply_false_constant("True", "intro", levels=0, applied=False),
+    "a type for a proof": apply_false_constant("False", levels=0, applied=False),
+    "an ill-typed theorem": prove_by_declaration("theorem", ("cheat",)),
+    "an ill-typed definition": prove_by_declaration("def", ("cheat",), "abbrev"),
+    "a theorem that is itself": prove_by_declaration("theorem", ("cheat",), value=("cheat",)),
+    "a definition that is itself": prove_by_declaration("def", ("cheat",), 1, value=("cheat",)),
+    "False declared again": prove_by_declaration(
+        "def", ("False",), "abbrev", value=("True",), type=("False",)
+    ),
+    "sorry declared": prove_by_declaration("theorem", ("sorryAx",)),
+    "sorry declared, NUL behind": prove_by_declaration("theorem", ("sorryAx\0",)),
+    "the theorem declared": prove_by_declaration("theorem", ("p1",)),
+    "a bound variable of nothing": use_bound_variable(1),
+    "a bound variable of nothing, far": use_bound_variable(2**20 - 2),
+    "a function without end": nest_terms("app", 2000),
+    "a type without end": nest_terms("forall", 2000),
 }
 
-# Of `theorem p1 : True`, so that the form alone can be at fault.
+# Exports for `theorem p1 : True`, so that only the form can be wrong.
 BAD_FORMS = {
     "nothing": b"",
     "no end of line": HONEST[:-1],
     "an empty line": b"\n" + HONEST,
     "a line behind": HONEST + b"\n",
     "a second proof": HONEST + b'["proof", 0]\n',
-    "no proof": encode([["str", 0, [84]]]),
-    "the proof first": encode([["proof", 0]]),
+    "no proof": encode_lines([["str", 0, [84]]]),
+    "the proof first": encode_lines([["proof", 0]]),
     "no JSON": b"proof 0\n",
     "an object": b'{"proof": 0}\n',
     "not UTF-8": b"\xff\xfe\n" + HONEST,
-    "UTF-8 in a text": replaced(2, ["nat", "١"]),
-    "an unknown line": replaced(2, ["axiom", 2, []]),
-    "a free variable": replaced(2, ["fvar", 2]),
-    "a hole": replaced(2, ["mvar", 2]),
-    "metadata": replaced(2, ["mdata", 0]),
-    "a name of the language": replaced(2, ["constructor", 0]),
-    "one item too many": replaced(2, ["const", 2, [], 0]),
-    "a reference to what comes": replaced(2, ["app", 0, 0]),
-    "a reference beyond": replaced(2, ["const", 3, []]),
-    "a negative reference": replaced(2, ["const", -1, []]),
-    "a broken reference": replaced(2, ["const", 1.5, []]),
-    "a reference to no level": replaced(2, ["const", 2, [1]]),
-    "levels that are none": replaced(2, ["const", 2, 0]),
-    "half a character": replaced(0, ["str", 0, [0xD800]]),
-    "two halves": replaced(0, ["str", 0, [0xD83D, 0xDE00]]),
-    "beyond Unicode": replaced(0, ["str", 0, [0x110000]]),
-    "a negative character": replaced(0, ["str", 0, [-1]]),
-    "a character as text": replaced(0, ["str", 0, ["T"]]),
-    "a name as text": replaced(0, ["str", 0, "True"]),
-    "a number too large in a name": replaced(0, ["num", 0, 2**31]),
-    "digits behind a zero": replaced(2, ["nat", "01"]),
-    "a sign": replaced(2, ["nat", "+1"]),
-    "a negative number": replaced(2, ["nat", "-1"]),
-    "no digits": replaced(2, ["nat", ""]),
-    "digits and a line end": replaced(2, ["nat", "1\n"]),
-    "a variable too far": replaced(2, ["bvar", 2**20 - 1]),
-    "a field too far": replaced(2, ["proj", 1, 2**31, 0]),
-    "a hint that is none": encode(
+    "UTF-8 in a text": replace_line(2, ["nat", "١"]),
+    "an unknown line": replace_line(2, ["axiom", 2, []]),
+    "a free variable": replace_line(2, ["fvar", 2]),
+    "a hole": replace_line(2, ["mvar", 2]),
+    "metadata": replace_line(2, ["mdata", 0]),
+    "a name of the language": replace_line(2, ["constructor", 0]),
+    "one item too many": replace_line(2, ["const", 2, [], 0]),
+    "a reference to what comes": replace_line(2, ["app", 0, 0]),
+    "a reference beyond": replace_line(2, ["const", 3, []]),
+    "a negative reference": replace_line(2, ["const", -1, []]),
+    "a broken reference": replace_line(2, ["const", 1.5, []]),
+    "a reference to no level": replace_line(2, ["const", 2, [1]]),
+    "levels that are none": replace_line(2, ["const", 2, 0]),
+    "half a character": replace_line(0, ["str", 0, [0xD800]]),
+    "two halves": replace_line(0, ["str", 0, [0xD83D, 0xDE00]]),
+    "beyond Unicode": replace_line(0, ["str", 0, [0x110000]]),
+    "a negative character": replace_line(0, ["str", 0, [-1]]),
+    "a character as text": replace_line(0, ["str", 0, ["T"]]),
+    "a name as text": replace_line(0, ["str", 0, "True"]),
+    "a number too large in a name": replace_line(0, ["num", 0, 2**31]),
+    "digits behind a zero": replace_line(2, ["nat", "01"]),
+    "a sign": replace_line(2, ["nat", "+1"]),
+    "a negative number": replace_line(2, ["nat", "-1"]),
+    "no digits": replace_line(2, ["nat", ""]),
+    "digits and a line end": replace_line(2, ["nat", "1\n"]),
+    "a variable too far": replace_line(2, ["bvar", 2**20 - 1]),
+    "a field too far": replace_line(2, ["proj", 1, 2**31, 0]),
+    "a hint that is none": encode_lines(
         [["str", 0, [65]], ["sort", 0], ["def", 1, [], 0, 0, "unsafe"], ["proof", 0]]
     ),
-    "a negative height": encode(
+    "a negative height": encode_lines(
         [["str", 0, [65]], ["sort", 0], ["def", 1, [], 0, 0, -1], ["proof", 0]]
     ),
-    "an axiom": encode([["str", 0, [65]], ["sort", 0], ["axiom", 1, [], 0], ["proof", 0]]),
-    "an inductive type": encode([["str", 0, [65]], ["sort", 0], ["inductive", 1, [], 0, []]]),
-    "levels too deep": deep("succ", 5000),
+    "an axiom": encode_lines([["str", 0, [65]], ["sort", 0], ["axiom", 1, [], 0], ["proof", 0]]),
+    "an inductive type": encode_lines([["str", 0, [65]], ["sort", 0], ["inductive", 1, [], 0, []]]),
+    "levels too deep": nest_levels("succ", 5000),
 }
 
 
-def with_field(structure: str, *constructor: str, levels: bool = False) -> bytes:
-    """A proof of `True` beside a constant of type Bool: the first field of what is built.
+def project_field(structure: str, *constructor: str, levels: bool = False) -> bytes:
+    """Return a proof of `True` beside a constant of type Bool, which projects a field that does not exist.
 
-    A kernel that took it for one could be made to prove `False`: lean4#14576.
+    A kernel that accepted the projection could be made to prove `False`: lean4#14576.
     """
-    lines = Lines()
-    level_one = lines.add("level", "succ", 0)
-    bool_type = lines.const("Bool")
-    built = lines.const(*constructor, levels=[level_one] if levels else [])
+    builder = ExportBuilder()
+    level_one = builder.add_line("level", "succ", 0)
+    bool_type = builder.add_constant("Bool")
+    built = builder.add_constant(*constructor, levels=[level_one] if levels else [])
     if levels:
-        built = lines.app(built, bool_type, lines.const("Bool", "true"))
-    field = lines.term("proj", lines.name(structure), 0, built)
-    lines.declare("def", lines.name("field"), bool_type, field, "abbrev")
-    return lines.proof(lines.const("True", "intro"))
+        built = builder.add_application(built, bool_type, builder.add_constant("Bool", "true"))
+    field = builder.add_term("proj", builder.add_name(structure), 0, built)
+    builder.add_declaration("def", builder.add_name("field"), bool_type, field, "abbrev")
+    return builder.encode_proof(builder.add_constant("True", "intro"))
 
 
 FIELDS = {
-    "of another structure": with_field("Prod", "Unit", "unit"),
-    "of data, of a proof": with_field("Nonempty", "Nonempty", "intro", levels=True),
+    "of another structure": project_field("Prod", "Unit", "unit"),
+    "of data, of a proof": project_field("Nonempty", "Nonempty", "intro", levels=True),
 }
 
 
-def match_redefined() -> bytes:
-    """A proof of `(match 5 with | 0 => 1 | _ => 2) = 1`, if a match takes its first alternative."""
-    lines = Lines()
-    level_one = lines.add("level", "succ", 0)
-    nat, unit = lines.const("Nat"), lines.const("Unit")
-    motive = lines.term("forall", nat, lines.term("sort", level_one))
-    first, second = lines.term("forall", unit, nat), lines.term("forall", nat, nat)
+def redefine_match() -> bytes:
+    """Return a proof of `(match 5 with | 0 => 1 | _ => 2) = 1` with a match that takes its first case."""
+    builder = ExportBuilder()
+    level_one = builder.add_line("level", "succ", 0)
+    nat, unit = builder.add_constant("Nat"), builder.add_constant("Unit")
+    motive = builder.add_term("forall", nat, builder.add_term("sort", level_one))
+    first, second = builder.add_term("forall", unit, nat), builder.add_term("forall", nat, nat)
     type = nat
-    value = lines.app(lines.term("bvar", 1), lines.const("Unit", "unit"))
-    for argument in (second, first, nat, motive):
-        type = lines.term("forall", argument, type)
-        value = lines.term("lambda", argument, value)
-    name, level = lines.name("p1", "match_1"), lines.name("u")
-    lines.declare("def", name, type, value, "abbrev", params=[level])
-    reflexive = lines.app(
-        lines.const("Eq", "refl", levels=[level_one]), nat, lines.term("nat", "1")
+    value = builder.add_application(
+        builder.add_term("bvar", 1), builder.add_constant("Unit", "unit")
     )
-    return lines.proof(reflexive)
+    for argument in (second, first, nat, motive):
+        type = builder.add_term("forall", argument, type)
+        value = builder.add_term("lambda", argument, value)
+    name, level = builder.add_name("p1", "match_1"), builder.add_name("u")
+    builder.add_declaration("def", name, type, value, "abbrev", params=[level])
+    reflexive = builder.add_application(
+        builder.add_constant("Eq", "refl", levels=[level_one]), nat, builder.add_term("nat", "1")
+    )
+    return builder.encode_proof(reflexive)
 
 
-MATCH_REDEFINED = match_redefined()
+MATCH_REDEFINED = redefine_match()

@@ -1,4 +1,4 @@
-"""Changes the scripts that run in node, for tests of another author or judge."""
+"""Changes of the scripts that run in node, for tests of a changed author or judge."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ from rapid.grading.lean import ensure_lean, launch
 Change = tuple[str, str, int]  # pattern, replacement, in how many places
 
 
-def change_script(name: str, changes: list[Change], folder: Path, patch: pytest.MonkeyPatch):
+def change_script(name: str, changes: list[Change], folder: Path, monkeypatch: pytest.MonkeyPatch):
     """Let Lean run copies of its scripts in `folder`, one of them changed."""
     for script in launch.SCRIPTS.glob("*.js"):
         shutil.copy(script, folder)
@@ -20,8 +20,8 @@ def change_script(name: str, changes: list[Change], folder: Path, patch: pytest.
         text, count = re.subn(pattern, replacement, text)
         assert count == places, pattern
     (folder / name).write_text(text, encoding="utf-8")
-    own_image = launch.image_path(ensure_lean(), "")
-    if own_image.exists():  # what is changed takes no part in making it
-        shutil.copy(own_image, folder / "image")
-    patch.setattr(launch, "SCRIPTS", folder)
-    patch.setattr(launch, "image_path", lambda *_: folder / "image")
+    image = launch.image_path(ensure_lean(), "")
+    if image.exists():  # the changed code takes no part in making it
+        shutil.copy(image, folder / "image")
+    monkeypatch.setattr(launch, "SCRIPTS", folder)
+    monkeypatch.setattr(launch, "image_path", lambda *_: folder / "image")

@@ -1,7 +1,7 @@
-"""A stand-in for a native Lean: a small program in the place of `lean`.
+"""A stand-in for a native Lean: a small program in place of `lean`.
 
-It speaks the protocol of Checker.lean and knows the verdicts on the proofs here. It can also do
-what a Lean in hostile hands could do.
+It speaks the protocol of Checker.lean, and knows the verdicts on the proofs below. It can also do
+what a Lean under the control of a hostile proof could do.
 """
 
 import os
@@ -15,7 +15,7 @@ STATEMENT = "theorem p1 : (1 : Nat) = 1 ∧ True :="
 ENDLESS = (
     " by\n  have : ∀ n : Nat, n < 300 → (List.range n).length = n := by\n"
     "    set_option maxHeartbeats 0 in set_option maxRecDepth 1000000 in decide\n  trivial"
-)  # not quite, but minutes
+)  # it ends after minutes
 VERDICTS = {
     " ⟨rfl, trivial⟩": verdicts.PASSED,
     " by\n  constructor\n  · rfl\n  · trivial": verdicts.PASSED,
@@ -113,8 +113,8 @@ for line in sys.stdin:
 """
 
 
-def stand_in(folder: Path) -> Backend:
-    """The stand-in as a native Lean, with `folder` in the command lines of its processes."""
+def make_stand_in(folder: Path) -> Backend:
+    """Write the stand-in, and return it as a native Lean; its command lines contain `folder`."""
     program = folder / "bin" / "lean"
     program.parent.mkdir(parents=True)
     values = {"program": PROGRAM, "verdicts": VERDICTS, "statement": STATEMENT, "endless": ENDLESS}

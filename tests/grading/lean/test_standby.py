@@ -1,4 +1,4 @@
-"""Lean processes that are lent to one job after another."""
+"""Pairs of Lean processes that are lent to one job after another."""
 
 import os
 import signal
@@ -17,27 +17,27 @@ from tests.grading.lean.stand_in import ENDLESS, STATEMENT
 from tests.subprocesses import Borrower, assert_gone
 
 Job = partial(Borrower, standby.lend)
-TRUE = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
-FALSE = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
+TRUE_PROOF = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
+FALSE_PROOF = ("p1", "theorem p1 : (1 : Nat) = 2 := by\n  ", "rfl")
 
 
-def judged(*proofs, timeout: float = 60, **options):
-    """Return work for a job: the pids of its Lean, how many answers they gave, the reasons."""
+def check_proofs(*proofs, timeout: float = 60, **options):
+    """Return work for a job. It returns the pids of Lean, the number of answers, reasons, and cores."""
 
     def work():
         with LeanChecker(timeout, **options) as checker:
             checker.wait_ready()
             pids = [process.pid for process in checker._processes.values()]
             reasons = [checker.check(*proof).reason for proof in proofs]
-            cores = [psutil.Process(pid).cpu_affinity() for pid in pids]
-            return pids, checker.answered, reasons, cores
+            cores_by_process = [psutil.Process(pid).cpu_affinity() for pid in pids]
+            return pids, checker.answered, reasons, cores_by_process
 
     return work
 
 
 @pytest.fixture(autouse=True)
-def idle():
-    """Begin and end with nothing kept."""
+def idle_pairs():
+    """The idle pairs: none at the beginning and at the end of a test."""
     assert standby.STANDBY._idle == []
     yield standby.STANDBY._idle
     for process in [worker for pair in standby.STANDBY._idle for worker in pair.values()]:
@@ -45,59 +45,62 @@ def idle():
     standby.STANDBY._idle.clear()
 
 
-def kept(idle) -> list[LeanProcess]:
-    return [process for pair in idle for process in pair.values()]
+def list_processes(idle_pairs) -> list[LeanProcess]:
+    return [process for pair in idle_pairs for process in pair.values()]
 
 
 @pytest.mark.slow
-def test_a_pair_goes_from_job_to_job_and_a_killed_job_s_is_ended(idle):
+def test_a_pair_is_reused_by_jobs_and_ended_with_a_killed_job(idle_pairs):
     cores = [min(os.sched_getaffinity(0))]
 
-    def bound():
+    def check_on_one_core():
         os.sched_setaffinity(0, cores)
-        return judged(FALSE, TRUE)()
+        return check_proofs(FALSE_PROOF, TRUE_PROOF)()
 
-    first = eval(Job(judged(TRUE, FALSE)).end())
-    second = eval(Job(bound).end())
-    assert first[0] == second[0] == [process.pid for process in kept(idle)]
+    first = eval(Job(check_proofs(TRUE_PROOF, FALSE_PROOF)).end())
+    second = eval(Job(check_on_one_core).end())
+    assert first[0] == second[0] == [process.pid for process in list_processes(idle_pairs)]
     assert first[1:3] == (0, [verdicts.PASSED, verdicts.WRONG_ANSWER])
     assert second[1] == 1 and second[2] == [verdicts.WRONG_ANSWER, verdicts.PASSED]
     assert second[3] == [cores, cores]
 
-    third = eval(Job(judged(TRUE, header="open Nat\n")).end())  # starts its own, and ends them
+    # This job starts a pair of its own, and ends it.
+    third = eval(Job(check_proofs(TRUE_PROOF, header="open Nat\n")).end())
     assert not set(third[0]) & set(second[0])
-    assert [process.pid for process in kept(idle)] == second[0]
+    assert [process.pid for process in list_processes(idle_pairs)] == second[0]
 
-    lent = kept(idle)
-    author = psutil.Process(lent[0].pid)
-    before = sum(author.cpu_times()[:2])
-    job = Job(judged(("p1", STATEMENT, ENDLESS), timeout=600))
-    while sum(author.cpu_times()[:2]) < before + 0.5:  # it is at work
+    lent_processes = list_processes(idle_pairs)
+    author = psutil.Process(lent_processes[0].pid)
+    cpu_seconds_before = sum(author.cpu_times()[:2])
+    job = Job(check_proofs(("p1", STATEMENT, ENDLESS), timeout=600))
+    while sum(author.cpu_times()[:2]) < cpu_seconds_before + 0.5:  # until it works on the proof
         assert os.waitid(os.P_PID, job.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         time.sleep(0.05)
     os.kill(job.pid, signal.SIGKILL)
     job.end()
-    assert idle == [] and not any(psutil.pid_exists(process.pid) for process in lent)
+    assert idle_pairs == [] and not any(
+        psutil.pid_exists(process.pid) for process in lent_processes
+    )
 
 
 @pytest.mark.slow
-def test_a_job_replaces_what_dies_or_is_too_slow(idle):
+def test_a_job_replaces_processes_that_die_or_time_out(idle_pairs):
     Job(lambda: "did not need it").end()
-    unused = [process.pid for process in kept(idle)]
-    first = eval(Job(judged()).end())
-    assert first[0] == unused
-    slow = eval(Job(judged(("p1", STATEMENT, ENDLESS, 2), TRUE)).end())
+    unused_pids = [process.pid for process in list_processes(idle_pairs)]
+    first = eval(Job(check_proofs()).end())
+    assert first[0] == unused_pids
+    slow = eval(Job(check_proofs(("p1", STATEMENT, ENDLESS, 2), TRUE_PROOF)).end())
     assert slow[0] == first[0] and slow[2] == [verdicts.TIMEOUT, verdicts.PASSED]
-    assert [list(pair) for pair in idle] == [["judge"]]  # the author was ended
+    assert [list(pair) for pair in idle_pairs] == [["judge"]]  # the author was ended
     for role in ("judge", "author"):
-        (pair,) = idle
-        dead = pair[role]
-        os.kill(dead.pid, signal.SIGKILL)
-        assert eval(Job(judged(TRUE)).end())[2] == [verdicts.PASSED]
-        assert dead.connection.fileno() == -1
+        (pair,) = idle_pairs
+        killed_process = pair[role]
+        os.kill(killed_process.pid, signal.SIGKILL)
+        assert eval(Job(check_proofs(TRUE_PROOF)).end())[2] == [verdicts.PASSED]
+        assert killed_process.connection.fileno() == -1
 
 
-def test_lean_ends_with_the_process_that_keeps_it(idle):
+def test_idle_lean_processes_end_with_their_owner(idle_pairs):
     reading, writing = os.pipe()
     owner = os.fork()
     if not owner:
@@ -112,8 +115,7 @@ def test_lean_ends_with_the_process_that_keeps_it(idle):
     assert_gone(*pids)
 
 
-def test_no_two_jobs_get_one_pair(idle):
-    """What is lent is lent to the next fork alone."""
+def test_a_pair_is_lent_to_the_next_job_only(idle_pairs):
     standby.STANDBY._lent["author"] = "a process"
     child = os.fork()
     if not child:
@@ -125,8 +127,8 @@ def test_no_two_jobs_get_one_pair(idle):
 WASM, NATIVE = Backend("wasm", "4.99.0", Path("/")), Backend("native", "4.99.0", Path("/"))
 
 
-class Process:
-    """Stands in for a process that is lent, and notes what is done with it."""
+class FakeProcess:
+    """Stands in for a process that is lent, and records the calls of its methods."""
 
     def __init__(self, backend, header, role, waits=False):
         assert waits and (backend, header) == (WASM, "")
@@ -144,12 +146,12 @@ class Process:
 
 
 @pytest.fixture
-def started(monkeypatch):
-    """The stand-ins that were started."""
+def started_processes(monkeypatch):
+    """The fake processes that were started."""
     processes = []
 
     def start(*arguments, **options):
-        processes.append(Process(*arguments, **options))
+        processes.append(FakeProcess(*arguments, **options))
         return processes[-1]
 
     monkeypatch.setattr(standby, "LeanProcess", start)
@@ -158,7 +160,7 @@ def started(monkeypatch):
     standby.STANDBY._lent.clear()
 
 
-def test_where_no_pair_starts_none_is_lent(idle, started, monkeypatch):
+def test_nothing_is_lent_if_a_pair_cannot_start(idle_pairs, started_processes, monkeypatch):
     start = standby.LeanProcess
 
     def fail(backend, header, role, **options):
@@ -168,16 +170,16 @@ def test_where_no_pair_starts_none_is_lent(idle, started, monkeypatch):
 
     monkeypatch.setattr(standby, "LeanProcess", fail)
     assert standby.lend() is None
-    assert [process.events for process in started] == [["end"]]
+    assert [process.events for process in started_processes] == [["end"]]
     for backend in (None, NATIVE):
         monkeypatch.setattr(standby, "_backend", lambda backend=backend: backend)
         assert standby.lend() is None
-    assert len(started) == 1 and standby.STANDBY._lent == {} and idle == []
+    assert len(started_processes) == 1 and standby.STANDBY._lent == {} and idle_pairs == []
 
 
-def test_a_job_borrows_a_process_once_and_leaves_it_alive(started):
+def test_a_job_borrows_a_process_once_and_leaves_it_alive(started_processes):
     standby.lend()
-    author, judge = started
+    author, judge = started_processes
     assert standby.borrow("author", WASM, "open Nat\n") is None
     assert standby.borrow("author", NATIVE, "") is None
     with LeanChecker(60, backend=WASM) as checker:
@@ -187,5 +189,5 @@ def test_a_job_borrows_a_process_once_and_leaves_it_alive(started):
         assert standby.borrow("judge", WASM, "") is None
     assert author.events == judge.events == ["renew"]
     standby.lend()
-    started[-1].is_borrowed = False  # by the process that owns it
+    started_processes[-1].is_borrowed = False  # it belongs to the process itself
     assert standby.borrow("judge", WASM, "") is None

@@ -1,4 +1,4 @@
-"""Forms of statements: graded rightly, or refused by name before any proof is."""
+"""Forms of statements: they are supported, or refused with a message before any proof is checked."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement
 
-REST = "(n : Nat) : n + 0 = n := by\n  "
+STATEMENT_END = "(n : Nat) : n + 0 = n := by\n  "
 NAMES = ["a.b", "Nat.foo", "«12.34».foo", "a.«b».c", "«a b»", "a.b.c.d", "t'"]
-BEFORE = [
+PREFIXES = [
     "open Nat in\n",
     "open Nat in open scoped Classical in ",
     "set_option maxRecDepth 1000 in\n",
@@ -19,11 +19,11 @@ BEFORE = [
     "/-- Not := by -/ @[simp] ",
     '@[deprecated Nat.add_zero (since := "2020")] ',
 ]
-STATEMENTS = {name: f"theorem {name} {REST}" for name in NAMES}
+STATEMENTS = {name: f"theorem {name} {STATEMENT_END}" for name in NAMES}
 ACCEPTED = [
     *STATEMENTS.items(),
-    *(("t", f"{before}theorem t {REST}") for before in BEFORE),
-    ("a.b", f"open Nat in\n@[simp] protected theorem a.b {REST}"),
+    *(("t", f"{prefix}theorem t {STATEMENT_END}") for prefix in PREFIXES),
+    ("a.b", f"open Nat in\n@[simp] protected theorem a.b {STATEMENT_END}"),
     ("t", "theorem t (native : Nat) : native + 0 = native := by\n  "),
     ("t", "theorem t.{u} (α : Type u) (a : α) : a = a := by\n  "),
 ]
@@ -39,16 +39,16 @@ VERDICTS = {
     "exact (": verdicts.UNPARSABLE,
 }
 REFUSED = {
-    f"variable (m : Nat)\ntheorem t {REST}": "more than one command: those before it belong in",
-    f"namespace X\ntheorem t {REST}": "more than one command",
-    f"theorem u {REST}rfl\ntheorem t {REST}": "more than one command",
-    f"private theorem t {REST}": "declares no theorem of this name",
-    f"theorem u {REST}": "declares no theorem of this name",
-    f"example {REST}": "declares no theorem of this name",
-    f"def t {REST}": r"declares no theorem of this name \(definition\)",
-    f"noncomputable theorem t {REST}": "subsumes 'noncomputable'",
-    f"protected theorem t {REST}": "must be in a namespace",
-    f"lemma t {REST}": "unexpected identifier",
+    f"variable (m : Nat)\ntheorem t {STATEMENT_END}": "more than one command: those before it belong in",
+    f"namespace X\ntheorem t {STATEMENT_END}": "more than one command",
+    f"theorem u {STATEMENT_END}rfl\ntheorem t {STATEMENT_END}": "more than one command",
+    f"private theorem t {STATEMENT_END}": "declares no theorem of this name",
+    f"theorem u {STATEMENT_END}": "declares no theorem of this name",
+    f"example {STATEMENT_END}": "declares no theorem of this name",
+    f"def t {STATEMENT_END}": r"declares no theorem of this name \(definition\)",
+    f"noncomputable theorem t {STATEMENT_END}": "subsumes 'noncomputable'",
+    f"protected theorem t {STATEMENT_END}": "must be in a namespace",
+    f"lemma t {STATEMENT_END}": "unexpected identifier",
     "theorem t (x : ℝ) : x = x := by\n  ": "Unknown identifier",
 }
 
@@ -61,13 +61,13 @@ def test_proofs_of_any_accepted_statement_get_their_verdicts(lean, name, stateme
 
 
 @pytest.mark.parametrize("statement", REFUSED)
-def test_a_statement_that_no_proof_could_follow_is_refused(lean, statement):
+def test_an_unsupported_statement_is_refused_with_a_message(lean, statement):
     with pytest.raises(BadStatement, match=f"^t: not accepted by Lean .*: .*{REFUSED[statement]}"):
         lean.state("t", statement)
 
 
-def test_statements_have_lines_and_proofs_repeat_them():
-    """What a completion states again is left out, whatever stands before the theorem's name."""
+def test_a_statement_that_a_completion_repeats_is_removed():
+    """The repeated statement is recognized, whatever stands before the theorem's name."""
     with BENCHMARKS["minif2f"].grader(60) as grader:
         for name, statement in ACCEPTED:
             problem = LeanProblem(name=name, formal_statement=statement)

@@ -1,6 +1,6 @@
-"""Answers that equal the known answer, or nearly, and that deserve no reward.
+"""Answers that deserve no reward although they equal the known answer, or nearly equal it.
 
-Each group has a question, its known answer and the attacks on it.
+Each group has a question, its known answer, and the attacks on it.
 """
 
 import re
@@ -114,30 +114,35 @@ ATTACKS = {
 }  # fmt: skip
 
 
-def answers(text: str) -> list[str]:
-    """Return the answers of a group."""
+def split_answers(text: str) -> list[str]:
+    """Return the separate answers of a text."""
     return [answer for line in text.splitlines() for answer in line.strip().split(" | ") if answer]
 
 
 OPERATORS = ("+", "-", "*", "/", r"\times ", r"\cdot ", r"\div ", ":", " + ", " ")
-OPERATIONS = (
+TEMPLATES_OF_AN_OPERATION = (
     r"{a}{o}{b} | ({a}){o}({b}) | ({a}{o}{b}) | x={a}{o}{b} | {a}{o}{b}+0 | 1\cdot {a}{o}{b}"
 )
-OF_TWO = r"""
+TEMPLATES_OF_TWO_NUMBERS = r"""
     \frac{{{a}}}{{{a}+{b}}} | {a}/({b}+{a}) | 1-\frac{{{b}}}{{{a}+{b}}} | {a}-(-{b}) | -(-{a}-{b})
     |{a}-{b}| | {a}\frac{{{b}}}{{1}} | \sqrt{{({a}+{b})^2}} | ({a}+{b})^1 | ({a})({b}) | \binom{{{a}}}{{{b}}}
 """
 
 
-def transcriptions(question: str) -> Iterator[str]:
-    """Yield the numbers of a question with every operation between them, and nothing worked out."""
+def transcribe_question(question: str) -> Iterator[str]:
+    """Yield the numbers of a question with operations between them that are not evaluated."""
     numbers = list(dict.fromkeys(re.findall(r"\d+", question)))
     for a, b in permutations(numbers, 2):
-        yield from (template.format(a=a, b=b) for template in answers(OF_TWO))
-        for o, template in product(OPERATORS, answers(OPERATIONS)):
-            yield template.format(a=a, b=b, o=o)
+        yield from (
+            template.format(a=a, b=b) for template in split_answers(TEMPLATES_OF_TWO_NUMBERS)
+        )
+        for operator, template in product(OPERATORS, split_answers(TEMPLATES_OF_AN_OPERATION)):
+            yield template.format(a=a, b=b, o=operator)
     for a, b, c in permutations(numbers, 3):
         yield rf"\frac{{{a}-{b}}}{{{c}}}"
-        for first, second in product("+-*/", repeat=2):
-            yield from (f"{a}{first}{b}{second}{c}", f"({a}{first}{b}){second}{c}")
+        for first_operator, second_operator in product("+-*/", repeat=2):
+            yield from (
+                f"{a}{first_operator}{b}{second_operator}{c}",
+                f"({a}{first_operator}{b}){second_operator}{c}",
+            )
     yield from re.findall(r"\$(.*?)\$", question)

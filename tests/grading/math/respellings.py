@@ -1,6 +1,6 @@
-"""Respells the formulas of a question: the same value with nothing worked out.
+"""Respells the formulas of a question: their values are the same, and nothing is evaluated.
 
-Whoever boxes one has read the question and answered nothing.
+A completion that boxes such a formula has not answered the question.
 """
 
 import re
@@ -12,7 +12,7 @@ FORMULA = re.compile(
 )
 INTEGER = re.compile(r"(?<![\d.\w\\{])\d+(?![\d.\w])")
 PIECE = re.compile(r"[=,;]|\\(?:text|mbox)\{[^{}]*\}|\\(?:[gl]eq?|quad|\\|cdots|ldots)\b|[<>]|\.$")
-AROUND = (
+TEMPLATES = (
     "{f}", "({f})", "{f}+0", "0+{f}", "1\\cdot({f})", "({f})\\cdot 1", "\\frac{{{f}}}{{1}}", "({f})^1", "-(-({f}))",
     "\\frac{{2({f})}}{{2}}", "\\frac12\\cdot2({f})", "x={f}", "{f}={f}", "\\left({f}\\right)", "\\text{{${f}$}}",
     "\\mathbf{{{f}}}", "\\frac{{{f}+{f}}}{{2}}", "{f}+x-x", "\\sqrt{{({f})^2}}", "|{f}|", "\\{{{f}\\}}", "[{f}]",
@@ -21,7 +21,7 @@ AROUND = (
 )  # fmt: skip
 
 
-def of_numbers(formula: str) -> Iterator[str]:
+def respell_numbers(formula: str) -> Iterator[str]:
     """Yield a formula with each of its integers respelt."""
     for match in INTEGER.finditer(formula):
         number = int(match[0])
@@ -30,18 +30,18 @@ def of_numbers(formula: str) -> Iterator[str]:
             yield formula[: match.start()] + text + formula[match.end() :]
 
 
-def of_order(formula: str) -> Iterator[str]:
-    """Yield a sum, a product of brackets and a quotient in other orders, and with signs turned."""
+def reorder(formula: str) -> Iterator[str]:
+    """Yield sums, products of brackets and quotients in other orders, and with changed signs."""
     terms = re.findall(r"[+-]?(?:[^+\-(){}]|\([^()]*\)|\{[^{}]*\})+", formula)
     if len(terms) > 1 and "".join(terms) == formula:
         signed = [term if term[0] in "+-" else "+" + term for term in terms]
         for order in islice(permutations(signed), 6):
             yield "".join(order).removeprefix("+")
-        turned = "".join({"+": "-", "-": "+"}[term[0]] + term[1:] for term in signed).removeprefix(
+        negated = "".join({"+": "-", "-": "+"}[term[0]] + term[1:] for term in signed).removeprefix(
             "+"
         )
-        yield f"-({turned})"
-        yield f"-1({turned})"
+        yield f"-({negated})"
+        yield f"-1({negated})"
     factors = re.findall(r"\([^()]*\)", formula)
     if len(factors) > 1 and "".join(factors) == formula:
         for order in islice(permutations(factors), 6):
@@ -51,21 +51,23 @@ def of_order(formula: str) -> Iterator[str]:
     for above, below in re.findall(
         r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}|(?<!\d)(\d+)/(\d+)", formula
     ) and [pair for pair in re.findall(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", formula)]:
-        for k in (2, 3, 10):
+        for factor in (2, 3, 10):
             fraction = f"\\frac{{{above}}}{{{below}}}"
-            yield formula.replace(fraction, f"\\frac{{{k}({above})}}{{{k}({below})}}")
+            yield formula.replace(fraction, f"\\frac{{{factor}({above})}}{{{factor}({below})}}")
             yield formula.replace(fraction, f"({above})/({below})")
             if above.isdecimal() and below.isdecimal():
-                yield formula.replace(fraction, f"\\frac{{{k * int(above)}}}{{{k * int(below)}}}")
+                yield formula.replace(
+                    fraction, f"\\frac{{{factor * int(above)}}}{{{factor * int(below)}}}"
+                )
 
 
-def respellings(question: str) -> Iterator[str]:
-    """Yield what a question states, and many other spellings of it."""
+def respell(question: str) -> Iterator[str]:
+    """Yield the formulas of a question, and many other spellings of them."""
     for match in FORMULA.finditer(question):
         stated = next(filter(None, match.groups())).strip(" .,;")
         for formula in dict.fromkeys([stated, *map(str.strip, PIECE.split(stated))]):
             if not formula or formula.isdecimal():
                 continue
-            for inner in dict.fromkeys([formula, *of_numbers(formula), *of_order(formula)]):
+            for inner in dict.fromkeys([formula, *respell_numbers(formula), *reorder(formula)]):
                 yield inner
-                yield from (around.format(f=inner) for around in AROUND)
+                yield from (template.format(f=inner) for template in TEMPLATES)

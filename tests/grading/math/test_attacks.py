@@ -1,4 +1,4 @@
-"""Answers that want a reward, time, memory or the machine get none of them."""
+"""Hostile answers get no reward, no excess of time or memory, and no access to the machine."""
 
 import json
 import os
@@ -20,63 +20,64 @@ from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import limits, verdicts
 from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader, last_boxed
-from tests.grading.math.attacks import ATTACKS, answers, transcriptions
-from tests.subprocesses import living, wait_for
+from tests.grading.math.attacks import ATTACKS, split_answers, transcribe_question
+from tests.grading.math.conftest import make_problem
+from tests.subprocesses import filter_living, wait_for
 
 TIMEOUT = 0.3
-PATIENCE = 60.0  # for honest answers, on a machine as busy as can be
+PATIENCE = 60.0  # seconds for an honest answer, even on a busy machine
 SHORT, ENDLESS = "x+y+z", "\\boxed{(x+y+z)^{2000}}"  # two million terms
 LONG = 100_000
 
 
 @pytest.fixture(scope="module")
-def hurried():
+def impatient_grader():
     with MathGrader(TIMEOUT) as grader:
         yield grader
 
 
-def problem(answer: str) -> MathProblem:
-    return MathProblem(unique_id=answer, problem="", answer=answer)
-
-
-def session(leader: int) -> list[int]:
-    """The living processes of a session."""
+def list_session(leader: int) -> list[int]:
+    """Return the processes of a session that still run."""
     pids = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError):
             pids += [pid] if os.getsid(pid) == leader else []
-    return living(*pids)
+    return filter_living(*pids)
 
 
-def assert_in_order(grader: MathGrader) -> None:
-    """The grader tells right from wrong, whatever was asked before."""
-    hurried, grader.timeout = grader.timeout, PATIENCE
+def assert_grader_still_works(grader: MathGrader) -> None:
+    """Check that the grader still tells a right answer from a wrong one."""
+    timeout, grader.timeout = grader.timeout, PATIENCE
     try:
-        assert grader.grade(problem("2"), "\\boxed{x=2}").reason == verdicts.PASSED
-        assert grader.grade(problem("2"), "\\boxed{x=3}").reason == verdicts.WRONG_ANSWER
+        assert grader.grade(make_problem("2"), "\\boxed{x=2}").reason == verdicts.PASSED
+        assert grader.grade(make_problem("2"), "\\boxed{x=3}").reason == verdicts.WRONG_ANSWER
     finally:
-        grader.timeout = hurried
+        grader.timeout = timeout
 
 
-@pytest.mark.parametrize(("question", "gold"), ATTACKS)
-def test_an_answer_that_leaves_work_or_names_another_thing_is_refused(grader, question, gold):
-    asked_problem = MathProblem(unique_id="", problem=question, answer=gold)
+@pytest.mark.parametrize(("question", "correct_answer"), ATTACKS)
+def test_answers_that_are_not_evaluated_or_are_different_are_refused(
+    grader, question, correct_answer
+):
+    problem = MathProblem(unique_id="", problem=question, answer=correct_answer)
     reasons = {
-        answer: grader.grade(asked_problem, f"\\boxed{{{answer}}}").reason
-        for answer in answers(ATTACKS[question, gold])
+        answer: grader.grade(problem, f"\\boxed{{{answer}}}").reason
+        for answer in split_answers(ATTACKS[question, correct_answer])
     }
-    refused = (verdicts.WRONG_ANSWER, verdicts.UNPARSABLE)
-    assert reasons and not {a: why for a, why in reasons.items() if why not in refused}
+    refusals = (verdicts.WRONG_ANSWER, verdicts.UNPARSABLE)
+    assert reasons and not {
+        answer: reason for answer, reason in reasons.items() if reason not in refusals
+    }
 
 
 @pytest.mark.slow
-def test_no_embedded_question_is_answered_by_transcription(grader):
+def test_a_transcribed_question_is_not_rewarded(grader):
     rng = random.Random(0)
     for index in range(20):
-        made_problem = math.draw(rng, str(index)).problem
-        for answer in transcriptions(made_problem.problem):
-            verdict = grader.grade(made_problem, f"\\boxed{{{answer}}}")
-            assert verdict.reward == 0.0, (made_problem.problem, answer)
+        problem = math.draw(rng, str(index)).problem
+        for answer in transcribe_question(problem.problem):
+            verdict = grader.grade(problem, f"\\boxed{{{answer}}}")
+            assert verdict.reward == 0.0, (problem.problem, answer)
 
 
 ENDLESS_ANSWERS = [
@@ -93,10 +94,16 @@ ENDLESS_ANSWERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("gold", "answer"), ENDLESS_ANSWERS, ids=range(len(ENDLESS_ANSWERS)))
-def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(hurried, gold, answer):
-    assert hurried.grade(problem(gold), f"\\boxed{{{answer}}}").reward == 0.0
-    assert_in_order(hurried)
+@pytest.mark.parametrize(
+    ("correct_answer", "answer"), ENDLESS_ANSWERS, ids=range(len(ENDLESS_ANSWERS))
+)
+def test_an_endless_answer_has_no_reward_and_the_next_is_graded(
+    impatient_grader, correct_answer, answer
+):
+    assert (
+        impatient_grader.grade(make_problem(correct_answer), f"\\boxed{{{answer}}}").reward == 0.0
+    )
+    assert_grader_still_works(impatient_grader)
 
 
 @pytest.mark.parametrize("completion", [
@@ -105,12 +112,12 @@ def test_an_endless_answer_costs_its_timeout_and_not_the_next_one(hurried, gold,
     "\\boxed{" + "$" * LONG + "}", "\\boxed{6" + "," * LONG + "}", "\\boxed{" + "5+" * (LONG // 2) + "5}",
     "\\boxed{" + "\\frac{" * (LONG // 6) + "}" * (LONG // 6 + 1),
 ], ids=range(11))  # fmt: skip
-def test_a_long_answer_is_refused_unread(hurried, completion, monkeypatch):
+def test_an_answer_over_the_limit_is_never_compared(impatient_grader, completion, monkeypatch):
     compared = []
     monkeypatch.setattr(
-        hurried, "_compare", lambda *arguments: compared.append(arguments[1]) or "crashed"
+        impatient_grader, "_compare", lambda *arguments: compared.append(arguments[1]) or "crashed"
     )
-    assert hurried.grade(problem("5"), completion).reward == 0.0
+    assert impatient_grader.grade(make_problem("5"), completion).reward == 0.0
     assert all(len(answer) <= limits.MATH_CHARACTERS for answer in compared)
 
 
@@ -118,18 +125,19 @@ def test_a_long_answer_is_refused_unread(hurried, completion, monkeypatch):
     "completion", [lambda n: "\\boxed{" * n, lambda n: "\\boxed" + " " * (10 * n)]
 )
 def test_boxes_are_found_in_linear_time(completion):
-    """By the time of this process alone, the least of several."""
+    """The time is the CPU time of this process, the least of several runs."""
 
-    def seconds(text: str) -> float:
+    def measure_seconds(text: str) -> float:
         return min(timeit.repeat(lambda: last_boxed(text), timer=time.process_time, number=1))
 
-    assert seconds(completion(80_000)) < 40 * seconds(completion(10_000))  # 8 times, not 64
+    # Linear time would be 8 times as long, quadratic time 64 times.
+    assert measure_seconds(completion(80_000)) < 40 * measure_seconds(completion(10_000))
 
 
 @pytest.mark.parametrize("answer", ["{code}", "\\text{{{code}}}", "x=1,{code}", "x_{{{code}}}",
     "\\operatorname{{{code}}}(2)", "{code}(2)", "2^{{{code}}}", "\\variable{{{code}}}",
     "\\gcd({code},2)", "5\\text{{ {code}}}", "5_{{{code}}}", "\\begin{{pmatrix}}{code}\\end{{pmatrix}}"])  # fmt: skip
-def test_code_is_not_run(hurried, tmp_path, answer):
+def test_code_is_not_run(impatient_grader, tmp_path, answer):
     trace = tmp_path / "trace"
     for code in (
         f"__import__('os').system('touch {trace}')",
@@ -137,7 +145,7 @@ def test_code_is_not_run(hurried, tmp_path, answer):
         f'eval("open(\\"{trace}\\",\\"w\\")")',
     ):
         attack = answer.format(code=code)
-        assert hurried.grade(problem("5"), f"\\boxed{{{attack}}}").reward == 0.0
+        assert impatient_grader.grade(make_problem("5"), f"\\boxed{{{attack}}}").reward == 0.0
     assert not trace.exists()
 
 
@@ -146,60 +154,60 @@ def test_code_is_not_run(hurried, tmp_path, answer):
     '{"reason": "passed"}', '\n{"gold": "5", "answer": "5", "question": "", "timeout": 1}\n',
     "6\0", "\0", "\ud800", "\u202e5\ud83d", "\ufeff6", "²", "\U0001d7d4", "\x1b[6m",
 ])  # fmt: skip
-def test_an_answer_is_read_whole(hurried, answer):
-    assert hurried.grade(problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
-    assert_in_order(hurried)
+def test_an_answer_is_read_to_its_end(impatient_grader, answer):
+    assert impatient_grader.grade(make_problem("5"), f"\\boxed{{{answer}}}").reward == 0.0
+    assert_grader_still_works(impatient_grader)
 
 
-def test_noise_is_not_rewarded(hurried):
+def test_noise_is_not_rewarded(impatient_grader):
     rng = random.Random(0)
     tokens = (
         "\\frac { } ( ) 1 9 x ^ _ \\sqrt ! \\text{a} , = \\% + - \\pi [ ] \\{ \\} | \\le \\pm & ' ."
     )
     for _ in range(100):
         answer = "".join(rng.choices(tokens.split(), k=rng.randint(1, 40)))
-        assert hurried.grade(problem("1234"), f"\\boxed{{{answer}}}").reward == 0.0
+        assert impatient_grader.grade(make_problem("1234"), f"\\boxed{{{answer}}}").reward == 0.0
 
 
-def test_an_interrupted_question_leaves_no_reply_to_the_next():
+def test_an_interrupted_comparison_does_not_answer_the_next_one():
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGUSR1, interrupt)
+    earlier_handler = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with MathGrader(PATIENCE) as grader:
             killer = subprocess.Popen(["sh", "-c", f"sleep 0.3; kill -USR1 {os.getpid()}"])
             with pytest.raises(KeyboardInterrupt):
-                grader.grade(problem(SHORT), ENDLESS)
+                grader.grade(make_problem(SHORT), ENDLESS)
             killer.wait()
-            assert_in_order(grader)
+            assert_grader_still_works(grader)
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR1, earlier_handler)
 
 
-def test_an_ignored_alarm_still_rings():
-    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+def test_the_timeout_works_if_the_caller_ignores_sigalrm():
+    earlier_handler = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     try:
         with MathGrader(TIMEOUT) as grader:
             worker = grader._worker.pid
-            assert grader.grade(problem(SHORT), ENDLESS).reason == verdicts.TIMEOUT
+            assert grader.grade(make_problem(SHORT), ENDLESS).reason == verdicts.TIMEOUT
             assert grader._worker.pid == worker
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, earlier_handler)
 
 
-def test_the_worker_has_no_secrets_and_its_own_session(monkeypatch):
+def test_the_worker_has_its_own_session_and_no_secrets(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     with MathGrader(PATIENCE) as grader:
-        grader.grade(problem("2"), "\\boxed{x=2}")
+        grader.grade(make_problem("2"), "\\boxed{x=2}")
         leader = grader._worker.pid
-        assert len(session(leader)) == 2
-        for pid in session(leader):
+        assert len(list_session(leader)) == 2
+        for pid in list_session(leader):
             assert b"hf_secret" not in Path(f"/proc/{pid}/environ").read_bytes()
-    assert session(leader) == []
+    assert list_session(leader) == []
 
 
-def test_nothing_outlives_a_grader_that_was_killed():
+def test_the_workers_of_a_killed_grader_end():
     script = f"""
         from rapid.grading.math.grader import MathGrader
         from rapid.benchmarks.math.record import MathProblem
@@ -211,12 +219,12 @@ def test_nothing_outlives_a_grader_that_was_killed():
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         leader = int(process.stdout.readline())
         time.sleep(0.5)
-        assert session(leader)
+        assert list_session(leader)
         process.kill()
-    wait_for(lambda: not session(leader))
+    wait_for(lambda: not list_session(leader))
 
 
-def test_what_would_run_could_do_nothing(tmp_path):
+def test_a_worker_can_compare_but_not_write_fork_signal_or_connect(tmp_path):
     script = """
         import json, os, socket, subprocess, sys
         sys.path.insert(0, sys.argv[2])

@@ -16,7 +16,7 @@ from reports.imported import table
 from reports.measured import Measured
 from reports.plots import learning
 from reports.tables import intervals, results
-from tests.reports.conftest import Runs, run_of
+from tests.reports.conftest import RunFiles, make_run
 
 MADE = ["data", "runs", "evaluations"]
 
@@ -33,14 +33,14 @@ def params(values):
 @pytest.fixture
 def folder(params, runs, values) -> Path:
     """A folder with every run of the parameters, and with problems that were prepared."""
-    runs.all(params)
+    runs.write_all(params)
     for benchmark in params.benchmarks:
         prepare(runs, benchmark, "problems")
     (runs.root / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     return runs.root
 
 
-def prepare(runs: Runs, benchmark: str, problems: str) -> None:
+def prepare(runs: RunFiles, benchmark: str, problems: str) -> None:
     """Write the problems of a benchmark, as its job does."""
     for name in ("train.jsonl", "test.jsonl"):
         path = runs.root / "data" / benchmark / name
@@ -189,7 +189,7 @@ def test_problems_are_those_of_the_files_if_these_are_known(folder, tmp_path):
     first = copy(folder, tmp_path / "a", lambda path: "tiny-llama" not in path)
     second = copy(folder, tmp_path / "b", lambda path: "tiny-llama" in path or "data" in path)
     assert imported.read_sources([first, second]).problems["math"].prepared
-    prepare(Runs(second), "mbpp_plus", "other problems")
+    prepare(RunFiles(second), "mbpp_plus", "other problems")
     with pytest.raises(BadFile, match=r"/b: source: 'MBPP\+ \(made\)' is not allowed; allowed: "):
         imported.read_sources([first, second])
     shutil.rmtree(second / "data")
@@ -199,7 +199,7 @@ def test_problems_are_those_of_the_files_if_these_are_known(folder, tmp_path):
 
 def test_variants_of_a_folder_are_left_out(runs):
     for name in ("pg", "pg,epochs=2", "rapid-H4,unknown=1"):
-        runs.at(run_of(name), 0.5)
+        runs.write_accuracy(make_run(name), 0.5)
     assert list(imported.read_sources([runs.root]).frame.algorithm) == ["pg"]
 
 

@@ -1,8 +1,11 @@
-"""report.html: complete, honest about gaps, and good without a network."""
+"""report.html: it is complete, names what is missing, and needs no network."""
 
+import csv
 import functools
+import io
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -16,13 +19,14 @@ from reports.__main__ import main
 from reports.formats import percent
 from reports.plots import style
 from reports.render import html
-from tests.reports.conftest import Runs, small_values
+from tests.reports.conftest import RunFiles, small_values
+from tests.reports.html_rules import VOID, check_elements
+
+SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
 
 
 class Reader(HTMLParser):
-    """Collects the text that is seen, links, ids, and whether tags are closed."""
-
-    VOID = ("meta", "img", "br", "link")
+    """Parser that collects visible text, links, ids, and tags that are still open."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -37,75 +41,78 @@ class Reader(HTMLParser):
         self.links += [attributes[name] for name in ("href", "src") if name in attributes]
         self.targets += [attributes["popovertarget"]] if "popovertarget" in attributes else []
         self.ids += [attributes["id"]] if "id" in attributes else []
-        if tag not in self.VOID:
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if "style" not in self.open:
+        if not {"style", "script", "pre"} & {*self.open}:
             self.text.append(data)
 
 
-def write(values, root: Path) -> Path:
-    """Figures are drawn in test_figures and test_command; here they are only put into the page."""
+def write_page(values, root: Path) -> Path:
+    """Write report.html with placeholders for figures, which other tests draw."""
     page = root / "out" / "report.html"
     arguments = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
+        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
         assert main(arguments) == 0
     return page
 
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """Write a kind of page once, and return where it is."""
-    return functools.cache(lambda kind: made(kind, Runs(tmp_path_factory.mktemp("page"))))
+    """Return a function that writes each kind of page once and returns its path."""
+    return functools.cache(
+        lambda kind: write_page_of(kind, RunFiles(tmp_path_factory.mktemp("page")))
+    )
 
 
-def made(kind: str, runs: Runs) -> Path:
-    """The page of runs of which some may be missing."""
+def write_page_of(kind: str, runs: RunFiles) -> Path:
+    """Write a page of this kind and return its path."""
     values = small_values()
     if kind == "one seed":
         values["tables"]["main"]["seeds"] = [0]
     params = load(values)
     if kind != "no runs":
-        runs.all(params)
+        runs.write_all(params)
     if kind == "some runs":
         for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
             if number % 3 == 0:
                 note = "no Lean & <none>"
-                runs.evaluation(run, status="unavailable", note=note)
+                runs.write_evaluation(run, status="unavailable", note=note)
                 if run.algorithm != "base":
-                    runs.summary(run, status="unavailable", note=note, runtime=None)
+                    runs.write_summary(run, status="unavailable", note=note, runtime=None)
             elif number % 3 == 1:
-                runs.drop(runs.root / run.evaluation / "evaluation.json")
-                runs.drop(runs.root / run.folder / "steps.jsonl")
-    return write(values, runs.root)
+                runs.delete(runs.root / run.evaluation / "evaluation.json")
+                runs.delete(runs.root / run.folder / "steps.jsonl")
+    return write_page(values, runs.root)
 
 
 KINDS = pytest.mark.parametrize("kind", ["all runs", "some runs", "no runs", "one seed"])
 
 
 @KINDS
-def test_the_page_is_whole_and_says_what_is_missing(pages, kind):
+def test_page_is_well_formed_and_names_what_is_missing(pages, kind):
     reader = Reader(pages(kind).read_text())
-    seen = " ".join(" ".join(reader.text).split())
+    visible_text = " ".join(" ".join(reader.text).split())
     assert reader.open == []
-    assert not re.search(r"\b(nan|none|inf|undefined)\b", seen.replace("& <none>", ""), re.I)
+    assert not re.search(
+        r"\b(nan|none|inf|undefined)\b", visible_text.replace("& <none>", ""), re.I
+    )
     assert len(reader.ids) == len(set(reader.ids))
     assert set(reader.targets) <= set(reader.ids)
-    assert "script" not in reader.tags
-    assert ("Nothing: every evaluation" in seen) == (kind in ("all runs", "one seed"))
+    assert ("Nothing: every evaluation" in visible_text) == (kind in ("all runs", "one seed"))
     if kind == "some runs":
-        assert "not trained: no Lean & <none>" in seen
-        assert "not evaluated: no evaluation.json of a finished job" in seen
-    assert {f"Table {n}." for n in range(1, 12)} <= set(re.findall(r"Table \d+\.", seen))
+        assert "not trained: no Lean & <none>" in visible_text
+        assert "not evaluated: no evaluation.json of a finished job" in visible_text
+    assert {f"Table {n}." for n in range(1, 12)} <= set(re.findall(r"Table \d+\.", visible_text))
 
 
 @KINDS
-def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
+def test_every_link_leads_to_an_id_or_an_existing_file(pages, kind):
     path = pages(kind)
     reader = Reader(path.read_text())
     assert reader.links
@@ -117,26 +124,34 @@ def test_every_link_is_in_the_page_or_a_file_that_is_there(pages, kind):
             assert (path.parent / unquote(link)).resolve().is_file(), link
 
 
+def test_a_figure_is_as_large_as_its_type_asks_for(pages):
+    """Larger than in print: 8 points of type become 15 pixels."""
+    (size,) = set(
+        re.findall(r'<img [^>]*?(width="\d+" height="\d+")', pages("all runs").read_text())
+    )
+    assert size == 'width="134" height="67"'
+
+
 def test_every_run_is_listed_with_its_figures_and_files(pages):
     text = pages("some runs").read_text()
 
-    def shown(run: str) -> list[str]:
+    def row_texts(run: str) -> list[str]:
         (row,) = re.findall(rf'<th scope="row">{run}</th>(.*?)</tr>', text)
         return re.findall(r">([^<>]*[^<> ])[^<>]*<", row)
 
     no_file, no_lean = "no evaluation.json of a finished job", "no Lean &amp; &lt;none&gt;"
-    assert shown("math/tiny_qwen/base/seed0") == ["Pass@1 60.6%", "—", "—", "evaluation"]
-    assert shown("mbpp_plus/tiny_qwen/base/seed1") == ["—"] * 3 + [f"not evaluated: {no_file}"]
-    assert shown("mbpp_plus/tiny_qwen/sft/seed1") == ["—"] * 3 + [
+    assert row_texts("math/tiny_qwen/base/seed0") == ["Pass@1 60.6%", "—", "—", "evaluation"]
+    assert row_texts("mbpp_plus/tiny_qwen/base/seed1") == ["—"] * 3 + [f"not evaluated: {no_file}"]
+    assert row_texts("mbpp_plus/tiny_qwen/sft/seed1") == ["—"] * 3 + [
         f"not trained: {no_lean}; not evaluated: {no_lean}"
     ]
-    printed = ["1h46m", "0123456789ab", "summary"]
-    assert shown("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *printed, f"not evaluated: {no_file}"]
-    printed = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
-    assert shown("mbpp_plus/tiny_qwen/grpo/seed1") == printed
+    texts = ["1h46m", "0123456789ab", "summary"]
+    assert row_texts("mbpp_plus/tiny_qwen/grpo/seed0") == ["—", *texts, f"not evaluated: {no_file}"]
+    texts = ["Pass@1 62.5%, Pass@8 100.0%", "2h01m", "0123456789ab", "evaluation", "summary"]
+    assert row_texts("mbpp_plus/tiny_qwen/grpo/seed1") == texts
 
 
-def test_facts_are_of_runs_that_were_trained():
+def test_facts_are_those_of_trained_runs():
     names = ["algorithm", "seed", "commit", "hardware", "no_summary"]
     rows = [
         ("pg", 10, "0123456789abcdef", "a CPU", ""),
@@ -154,17 +169,131 @@ def test_facts_are_of_runs_that_were_trained():
     assert html.list_facts(frame[2:])[0] == ("Commits", "—")
 
 
-def test_figures_of_a_cell_are_those_of_the_linked_files(pages):
+def test_sources_of_a_cell_have_the_values_of_the_linked_files(pages):
     path = pages("all runs")
-    box = re.search(r'<div popover id="tab-main-4-0-0".*?</div>', path.read_text(), re.S)  # of PG
-    pairs = re.findall(r'<a href="([^"]+)">([^<]+)</a>', box[0])
-    assert len(pairs) == 2
-    for link, shown in pairs:
+    pg_cell = r'<div popover id="tab-main-4-0-0".*?</div>'
+    popover = re.search(pg_cell, path.read_text(), re.S)
+    links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', popover[0])
+    assert len(links) == 2
+    for link, printed_accuracy in links:
         document = json.loads((path.parent / unquote(link)).read_text())
         assert document["algorithm"] == "pg"
-        assert shown == percent(document["pass_at"]["1"])
+        assert printed_accuracy == percent(document["pass_at"]["1"])
 
 
-def test_the_same_runs_give_the_same_bytes(values, runs, pages):
-    runs.all(load(values))
-    assert write(values, runs.root).read_bytes() == pages("all runs").read_bytes()
+def test_same_runs_give_the_same_bytes(values, runs, pages):
+    runs.write_all(load(values))
+    assert write_page(values, runs.root).read_bytes() == pages("all runs").read_bytes()
+
+
+@KINDS
+def test_elements_stand_where_html_allows_them(pages, kind):
+    check_elements(pages(kind).read_text())
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("RAPID (H=8)", "RAPID (<i>H</i>=8)"),
+        ("r(H, Acc) & H", "r(<i>H</i>, Acc) &amp; <i>H</i>"),
+        ("Nemotron-H-8B", "Nemotron-H-8B"),
+        ("my.H model_H NVIDIA H100 H-8B", "my.H model_H NVIDIA H100 H-8B"),
+    ],
+)
+def test_only_an_h_by_itself_is_a_variable(label, shown):
+    assert html.symbols(label) == shown
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("`make <H>` with H", "<code>make &lt;H&gt;</code> with <i>H</i>"),
+        ("See Table\N{NO-BREAK SPACE}8.", 'See <a href="#tab-x">Table\N{NO-BREAK SPACE}8</a>.'),
+        ("See Table\N{NO-BREAK SPACE}9.", "See Table\N{NO-BREAK SPACE}9."),
+        ("the paper's Table 8", "the paper&#39;s Table 8"),
+        ("a lone ` sign", "a lone ` sign"),
+    ],
+)
+def test_notes_have_code_and_links_to_tables(note, shown):
+    assert html.prose(note, {8: "tab-x"}) == shown
+
+
+def test_many_seeds_in_a_row_are_listed_by_their_ends():
+    frame = pd.DataFrame({"seed": [*range(3, 23)] * 2})
+    frame = frame.assign(algorithm="pg", commit="", hardware="", model="m", no_summary="")
+    assert html.list_facts(frame)[-1] == ("Seeds", "3 to 22")
+    assert html.list_facts(frame[frame.seed != 9])[-1][1].startswith("3, 4, 5, 6, 7, 8, 10")
+
+
+# The first screen ---------------------------------------------------------------------------------
+
+
+def first_screen(page: str) -> str:
+    return page[page.index("<header>") : page.index("</header>")]
+
+
+@KINDS
+def test_the_first_screen_has_one_figure_the_findings_and_the_main_claims(pages, kind):
+    page = pages(kind).read_text()
+    screen = first_screen(page)
+    assert re.findall(r'id="figure-([\w-]+)"', screen) == ["tradeoff"]
+    assert page.count('id="figure-tradeoff"') == 1
+    assert screen.count('<p class="lead">') == 3
+    assert len(re.findall(r"<dt>.*?</dt><dd>.*?</dd>", screen, re.S)) >= 9
+    assert "<table" not in screen
+
+
+def test_the_long_table_of_claims_is_folded_and_no_other(pages):
+    folded = re.findall(r'<details class="fold">.*?</details>', pages("all runs").read_text(), re.S)
+    assert [re.findall(r'<figure class="table" id="([\w-]+)"', text) for text in folded] == [
+        ["tab-claims"]
+    ]
+
+
+def test_the_page_names_the_experiment(values, runs):
+    values["name"] = "mine"
+    page = write_page(values, runs.root).read_text()
+    assert "<title>RAPID, measured: mine</title>" in page
+    assert "Experiment <b>mine</b>" in first_screen(page)
+    assert r"\label{mine:tab:main}" in page
+
+
+# Texts to copy ------------------------------------------------------------------------------------
+
+
+def read_box(page: str, box: str) -> str:
+    (text,) = re.findall(rf'id="{box}" class="box"><pre>(.*?)</pre>', page, re.S)
+    return unescape(text)
+
+
+@pytest.mark.parametrize("kind", ["all runs", "some runs"])
+def test_every_table_can_be_copied_as_latex_markdown_and_csv(pages, kind):
+    page = pages(kind).read_text()
+    keys = re.findall(r'<figure class="table" id="([\w-]+)"', page)
+    assert len(keys) == 11
+    for key in keys:
+        for form in ("latex", "markdown", "csv"):
+            assert page.count(f'<button popovertarget="{key}-{form}">') == 1
+            assert read_box(page, f"{key}-{form}").strip()
+        assert read_box(page, f"{key}-latex").count("\\begin{table") >= 1
+
+
+def test_the_csv_of_a_table_has_the_figures_that_the_page_shows(pages):
+    page = pages("some runs").read_text()
+    start = page.index('id="tab-main"')
+    body = page[start : page.index("</tbody>", start)]
+    shown = []
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.S)[2:]:
+        entries = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)
+        plain = (re.sub(r"<sup.*?</sup>", "", entry).replace("<small>", " ") for entry in entries)
+        shown.append([" ".join(unescape(re.sub(r"<[^>]+>", "", entry)).split()) for entry in plain])
+    head, *rows = csv.reader(io.StringIO(read_box(page, "tab-main-csv")))
+    assert head[:4] == [
+        "Algorithm",
+        *(f"MBPP+ (made): {c}" for c in ("Pass@1", "Pass@8", "Runtime")),
+    ]
+    assert head[-1] == "Problems"
+    assert [row[:-1] for row in rows] == shown

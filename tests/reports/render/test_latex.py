@@ -1,4 +1,4 @@
-"""tables.tex: what is in it, and that it compiles in the paper's preamble at its width."""
+"""tables.tex: its content, and that it compiles with the paper's preamble and text width."""
 
 import copy
 import shutil
@@ -7,73 +7,35 @@ from pathlib import Path
 
 import pytest
 
+from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.config import specs
 from rapid.config.params import load
+from rapid.config.sections import ReportParams
 from reports.measured import Measured
+from reports.paper_style import PLAIN, PaperStyle
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
 from reports.tables.table import Cell, Group, Row, Table
-from tests.reports.conftest import MADE, Runs, run_of
+from tests.reports.conftest import MADE_PROBLEMS, RunFiles, make_run
 
-# The paper's packages, less its style file: of that only the width of the text matters here.
 PREAMBLE = r"""
-\documentclass{article}
+\documentclass[%(options)s]{article}
 \usepackage{times}
-\usepackage{amsmath,amsfonts,bm}
-\def\1{\bm{1}}
 \usepackage{hyperref}
-\usepackage{url}
 \usepackage{booktabs}
-\usepackage{multirow}
-\usepackage{tabularx}
 \usepackage{makecell}
 \usepackage{graphicx}
-\usepackage{algorithm}
-\usepackage{algpseudocode}
-\usepackage{float}
-\usepackage{listings}
-\usepackage{tablefootnote}
-\usepackage{subfigure}
-\usepackage{mathtools}
-\newcommand{\by}{\mathbf{y}}
-\newcommand{\bx}{\mathbf{x}}
-\setlength{\textwidth}{5.5in}
-\setlength{\textheight}{9in}
+\usepackage[%(page)s]{geometry}
 """
-AWKWARD = (
+AWKWARD_TEXT = (
     'Lean: "/opt/lean_4/bin" --version: 100% of $x^2$ & {a} \\ #1 ~ <b> | ⊢ é ® [c] '
     "/a/path/" + "that-goes-on/" * 12
 )
 
 
-def written(params, runs, tables=RESULTS) -> str:
-    return latex.render(build(tables, Measured.read(params, runs.root)))
-
-
-@pytest.mark.parametrize(
-    ("plain", "tex"),
-    [
-        ("tiny_qwen & 5%", r"tiny\_qwen \& 5\%"),
-        ("$#{}", r"\$\#\{\}"),
-        ("a\\b^c~d", r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d"),
-        ("—", "---"),
-        ("−0.5", "$-$0.5"),
-        ("--x", "-{}-x"),
-        ("Intel® Café ⊢", "Intel(R) Cafe ?"),
-        ("a\nb", "a b"),
-        ("", ""),
-        ("a" * 24, "a" * 24),
-        ("a" * 25, r"\allowbreak ".join("a" * 25)),
-        ("Qwen2.5-0.5B-Instruct", "Qwen2.5-0.5B-Instruct"),
-    ],
-)
-def test_escape(plain, tex):
-    assert latex.escape(plain) == tex
-
-
-def test_symbols_are_formulas():
-    tex = latex.symbols("RAPID (H=8) r(H, Acc) NVIDIA H100")
-    assert tex == r"RAPID ($H=8$) $r(H,\mathrm{Acc})$ NVIDIA H100"
+def render_tables(params, runs, tables=RESULTS, style=PLAIN, prefix="rapid") -> str:
+    """Return these tables of the runs as TeX."""
+    return latex.render(build(tables, Measured.read(params, runs.root)), style, prefix)
 
 
 @pytest.mark.parametrize(
@@ -84,32 +46,17 @@ def test_symbols_are_formulas():
         (Cell("5%", tied=True), r"5\%\rlap{\textsuperscript{$\dagger$}}"),
         (
             Cell("5%", under=("[1%, 9%]", "p < 0.001")),
-            r"\makecell{5\%\\{\scriptsize [1\%, 9\%]}\\{\scriptsize p \textless{} 0.001}}",
+            r"\makecell{5\%\\{\scriptsize {[}1\%, 9\%]}\\{\scriptsize p \textless{} 0.001}}",
         ),
         (Cell("5%", "1%"), r"\makecell{5\%\\{\scriptsize $\pm$ 1\%}}"),
         (Cell("—", reason="why"), r"---\rlap{\textsuperscript{a}}"),
     ],
 )
-def test_cell(cell, tex):
+def test_cell_is_rendered_with_its_marks_and_notes(cell, tex):
     assert latex.render_cell(cell, {"why": "a"}) == tex
 
 
-@pytest.mark.parametrize(
-    ("widths", "panels"),
-    [
-        ([3, 3, 3, 3], [[0, 1, 2, 3]]),
-        ([3, 3, 3, 3, 3], [[0, 1, 2, 3], [4]]),
-        ([12, 1], [[0], [1]]),
-        ([13], [[0]]),
-        ([1, 13, 1], [[0], [1], [2]]),
-    ],
-)
-def test_wide_tables_go_on_below(widths, panels):
-    groups = [Group("", ["x"] * width) for width in widths]
-    assert latex.split_groups(Table(1, "", "", "", groups, [], [], [])) == panels
-
-
-BODY = r"""
+TABLE_BODY = r"""
 \toprule
 & \multicolumn{2}{c}{MATH}
 & \multicolumn{1}{c}{}
@@ -137,44 +84,49 @@ B
 """
 
 
-def test_rows_and_columns_of_a_table_are_lines_of_tex():
-    """An empty line would end a paragraph."""
+def test_table_is_rendered_line_by_line():
+    """Lines are compared exactly, since an empty line would end a paragraph."""
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", ["c"])]
-    first = [[Cell("5%", mark="best"), Cell("—", reason="none")], [Cell("x")]]
-    rows = [Row("A & H=4", first), Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True)]
-    text = latex.render([Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE])])
-    assert BODY in text
-    words = "Made problems in the format of MATH, not the published ones."
-    assert f"\\caption{{A caption. {words} Best" in text
-    assert text.endswith("\\label{tab:one}\n\\end{table}\n")
+    first_cells = [[Cell("5%", mark="best"), Cell("—", reason="none")], [Cell("x")]]
+    rows = [
+        Row("A & H=4", first_cells),
+        Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True),
+    ]
+    text = latex.render(
+        [Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE_PROBLEMS])]
+    )
+    assert TABLE_BODY in text
+    caption_end = "Made problems in the format of MATH, not the published ones."
+    assert f"\\caption{{A caption. {caption_end} Best" in text
+    assert text.endswith("\\label{rapid:tab:one}\n\\end{table}\n")
 
 
-def test_reasons_stand_under_the_table(params, runs):
+def test_reasons_of_missing_values_are_footnotes(params, runs):
     for seed in (0, 1):
-        runs.evaluation(run_of("pg", seed), status="unavailable", note="no Lean")
-    text = written(params, runs)
+        runs.write_evaluation(make_run("pg", seed), status="unavailable", note="no Lean")
+    text = render_tables(params, runs)
     assert r"\,not evaluated: no Lean." in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
-    assert r"\label{tab:main}" in text
+    assert r"\label{rapid:tab:main}" in text
     assert r"tiny\_qwen" in text and "tiny_qwen" not in text
 
 
-# What a person may ask for in params.yaml. Each changes the values in place.
+# Parameters that users may set in params.yaml. Each function changes the values in place.
 
 
-def as_they_are(values):
+def keep_defaults(values):
     pass
 
 
-def one_seed_one_benchmark(values):
-    values["studies"] = None  # theirs is another benchmark
+def use_one_seed_and_benchmark(values):
+    values["studies"] = None  # studies need the other benchmark
     del values["benchmarks"]["math"]
     values["tables"]["main"]["seeds"] = [7]
     values["tables"]["families"]["models"] = ["tiny-llama"]
     values["tables"]["staleness"]["H"] = [1, 2, 4]
 
 
-def as_the_paper(values):
+def use_the_papers_tables(values):
     values["benchmarks"]["minif2f"] = values["benchmarks"]["math"]
     values["models"]["Qwen2.5-1.5B-Instruct-GGUF"] = values["models"]["teacher"]
     values["tables"]["main"]["seeds"] = [0, 1, 2]
@@ -182,7 +134,7 @@ def as_the_paper(values):
     values["tables"]["staleness"]["H"] = [2, 4, 8, 16]
 
 
-def many_columns(values):
+def use_many_columns(values):
     values["benchmarks"]["minif2f"] = dict(values["benchmarks"]["math"])
     for benchmark in values["benchmarks"].values():
         benchmark["pass_at"] = [1, 2, 4, 8]
@@ -192,54 +144,108 @@ def many_columns(values):
     values["tables"]["families"] |= {"models": names, "seeds": [0, 1, 2]}
 
 
-@pytest.mark.latex
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_compiles_without_overfull_boxes(values, tmp_path):
-    """All in one document, each in a folder of its own: the log names the files."""
-    cases = [
-        (as_they_are, "none"),
-        (one_seed_one_benchmark, "some"),
-        (as_the_paper, "some"),
-        (many_columns, "all"),
+def use_ten_models_and_algorithms(values):
+    names = [f"model-{number}" for number in range(10)]
+    values["models"] |= dict.fromkeys(names, values["models"]["teacher"])
+    algorithms = [
+        "sft",
+        "grpo",
+        "pg",
+        "dapo",
+        "dr-grpo",
+        "gspo",
+        "cispo",
+        *map(RAPID.at, (2, 4, 8)),
     ]
+    values["tables"]["families"] |= {"models": names, "algorithms": algorithms, "seeds": [0]}
+
+
+needs_pdflatex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
+)
+
+
+@pytest.mark.latex
+@needs_pdflatex
+@pytest.mark.parametrize(
+    ("style_name", "notes"),
+    [("plain", "below"), ("iclr", "end"), ("icml", "below"), ("acl", "caption"), ("ieee", "none")],
+)
+def test_tables_fit_the_page_of_every_style(values, tmp_path, style_name, notes):
+    """All cases are compiled as one document; the log names the folder of each."""
+    cases = [
+        (keep_defaults, "none"),
+        (use_one_seed_and_benchmark, "some"),
+        (use_the_papers_tables, "some"),
+        (use_many_columns, "all"),
+        (use_ten_models_and_algorithms, "all"),
+    ]
+    style = PaperStyle.from_params(ReportParams(style=style_name, notes=notes))
     for change, files_left in cases:
-        changed = copy.deepcopy(values)
-        change(changed)
-        params, runs = load(changed), Runs(tmp_path / f"{change.__name__}-{files_left}")
+        changed_values = copy.deepcopy(values)
+        change(changed_values)
+        name = f"{change.__name__}-{files_left}"
+        params, runs = load(changed_values), RunFiles(tmp_path / name)
         runs.root.mkdir()
         if files_left != "none":
-            runs.all(params)
+            runs.write_all(params)
         if files_left == "some":
-            spoil(params, runs)
-        (runs.root / "tables.tex").write_text(written(params, runs))
-        (runs.root / "appendix.tex").write_text(written(params, runs, APPENDIX))
-    assert "Overfull" not in compiled(tmp_path)
+            damage_runs(params, runs)
+        for file, tables in {"tables.tex": RESULTS, "appendix.tex": APPENDIX}.items():
+            tex = render_tables(params, runs, tables, style, prefix=name)
+            (runs.root / file).write_text(tex)
+    log = compile_latex(tmp_path, style)
+    assert "Overfull" not in log
+    assert "Float too large" not in log
+    assert "multiply defined" not in log
 
 
-def spoil(params, runs):
-    """Take some files away, and leave awkward words in others."""
+@pytest.mark.latex
+@needs_pdflatex
+def test_labels_with_brackets_stars_and_backslashes_compile(values, tmp_path, monkeypatch):
+    labels = {"pg": "[Ours] RAPID", "grpo": r"*\\[Ours]_$x$%#{}", "dapo": "~^&`a` ½ λ é"}
+    for name, label in labels.items():
+        monkeypatch.setattr(ALGORITHMS[name], "label", label)
+    params, runs = load(values), RunFiles(tmp_path / "runs")
+    runs.root.mkdir()
+    runs.write_all(params)
+    (runs.root / "tables.tex").write_text(render_tables(params, runs))
+    compile_latex(tmp_path, PLAIN)
+
+
+def damage_runs(params, runs):
+    """Delete the files of some runs, and write awkward text into others."""
     for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
         if number % 3 == 0:
-            runs.evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD}")
+            runs.write_evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD_TEXT}")
         elif number % 3 == 1 and run.algorithm != "base":
-            words = {"hardware": f"8 x {AWKWARD}", "commit": f"{number:040x}+dirty"}
-            runs.summary(run, seconds=1e6, **words)
+            awkward_fields = {"hardware": f"8 x {AWKWARD_TEXT}", "commit": f"{number:040x}+dirty"}
+            runs.write_summary(run, seconds=1e6, **awkward_fields)
         else:
             shutil.rmtree(runs.root / run.evaluation)
             shutil.rmtree(runs.root / run.folder, ignore_errors=True)  # base has none
 
 
-def compiled(folder: Path) -> str:
-    """The log of pdflatex of all tables in the folder."""
+def compile_latex(folder: Path, style: PaperStyle) -> str:
+    """Compile all tables below a folder with pdflatex, twice for references; return its log."""
     tables = sorted(path.relative_to(folder).with_suffix("") for path in folder.glob("*/*.tex"))
     body = [r"\begin{document}", *(rf"\input{{{path}}}\clearpage" for path in tables)]
-    (folder / "paper.tex").write_text("\n".join([PREAMBLE.lstrip(), *body, r"\end{document}"]))
-    result = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-    )
-    log = (folder / "paper.log").read_text(errors="replace")
-    assert result.returncode == 0, log[-2000:]
+    lengths = {"textwidth": style.text_width, "textheight": style.text_height}
+    if style.columns > 1:
+        lengths["columnsep"] = style.text_width - style.columns * style.column_width
+    preamble = PREAMBLE.lstrip() % {
+        "options": f"{style.type_size:g}pt" + ",twocolumn" * (style.columns > 1),
+        "page": ",".join(f"{name}={inches}in" for name, inches in lengths.items()),
+    }
+    (folder / "paper.tex").write_text("\n".join([preamble, *body, r"\end{document}"]))
+    for _ in range(2):
+        result = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        log = (folder / "paper.log").read_text(errors="replace")
+        assert result.returncode == 0, log[-2000:]
     return log

@@ -1,12 +1,12 @@
-"""Tables for a terminal, sign by sign."""
+"""Tables for a terminal, character by character."""
 
 from reports.render import text
 from reports.tables.table import Cell, Group, Row, Table
 
-NONE = "no Lean " * 10 + "here"
-HEADS = ["a" * 40, "b" * 29, "c"]  # the first two and the labels take 80 signs
+LONG_REASON = "no Lean " * 10 + "here"
+HEADS = ["a" * 40, "b" * 29, "c"]  # the first two and the labels take 80 characters
 ROWS = [
-    Row("PG", [[Cell("5%", "1%", "best"), Cell("—", reason=NONE)], [Cell("1")] * 3]),
+    Row("PG", [[Cell("5%", "1%", "best"), Cell("—", reason=LONG_REASON)], [Cell("1")] * 3]),
     Row("RAPID", [[Cell("4%", mark="runner-up"), Cell("9", tied=True)], [Cell("2")] * 3]),
 ]
 PRINTED = f"""\
@@ -36,13 +36,18 @@ Lean: no no no no no no no no no no no no no no no no no no no no no no no no no
 """
 
 
-def test_a_wide_table_goes_on_below_and_notes_are_wrapped():
+def test_wide_table_is_split_into_panels_and_notes_are_wrapped():
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", HEADS)]
     table = Table(3, "", "One.", "Who", groups, ROWS, ["A note."], [], [("Lean", "no " * 40)])
     assert text.render([table]) == PRINTED
 
 
-def test_a_table_without_marks_has_no_legend_and_a_path_is_not_broken():
-    words = ["x" * 71, "left-over", "/a-path" * 12]
-    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], words, [])
-    assert text.render([table]).endswith("  a  1\n\n" + "\n".join(words) + "\n")
+def test_the_first_line_names_the_experiment():
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], [], [])
+    assert text.render([table], "mine") == f"Experiment: mine\n\n{text.render([table])}"
+
+
+def test_table_without_marks_has_no_legend_and_paths_are_not_broken():
+    notes = ["x" * 71, "left-over", "/a-path" * 12]
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], notes, [])
+    assert text.render([table]).endswith("  a  1\n\n" + "\n".join(notes) + "\n")

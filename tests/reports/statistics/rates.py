@@ -1,9 +1,9 @@
-"""How often the statistics of reports err, on simulated runs whose truth is known.
+"""Error rates of the statistics of reports, on simulated runs with known true values.
 
     python -m tests.reports.statistics.rates
 
-Each problem has a solve rate. It differs by algorithm, by seed, and by both together with the
-problem. Completions are drawn by it.
+Each problem has a solve rate. It varies between algorithms, between their runs, and between pairs of
+algorithm and problem. Completions are drawn from it.
 """
 
 from dataclasses import dataclass
@@ -15,33 +15,34 @@ from reports.statistics.decisions import detectable, equivalence, holm
 from reports.statistics.estimates import Estimate
 
 MARGIN, LEVEL = 0.02, 0.05
-# Seeds, problems, completions a problem: of the arena, and of the default tables.
+# Seeds, problems and completions per problem: of the arena, and of the default tables.
 ARENA, TABLE = (20, 500, 1), (3, 40, 8)
-FAMILY = 5  # algorithms beside the same baseline
+FAMILY = 5  # algorithms compared with the same baseline
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of simulated arenas."""
+    """Shares of simulated arenas in which a test errs, or detects a true difference."""
 
-    wrong_difference: float  # a difference is seen where there is none
-    wrong_family: float  # one is seen among several algorithms where there are none, by Holm
-    wrong_equality: float  # the margin itself is taken for less
-    difference_seen: float  # a difference that `detectable` says to be seen in 80 %
+    wrong_difference: float  # significant, but there is no difference
+    wrong_family: float  # at least one such, after Holm's adjustment over several algorithms
+    wrong_equality: float  # equivalence is shown, but the difference is the margin
+    difference_seen: float  # the difference of `detectable` is significant, which should be in 80 %
 
 
-def noise(arenas: int, share: float = LEVEL) -> float:
-    """Return four standard errors of a share of so many arenas."""
+def four_standard_errors(arenas: int, share: float = LEVEL) -> float:
+    """Return four standard errors of a share over this number of arenas."""
     return 4 * (share * (1 - share) / arenas) ** 0.5
 
 
-def scores(
+def simulate_scores(
     chance: np.random.Generator, size: tuple[int, int, int], sd: float, shifts
 ) -> np.ndarray:
-    """Return scores of an algorithm for each shift of its accuracy: (algorithms, seeds, problems).
+    """Return simulated scores (algorithms, seeds, problems), with an algorithm for each shift.
 
     Args:
-        sd: standard deviation of a run's accuracy beside the drawing of completions.
+        sd: standard deviation of accuracy between runs, without the sampling of completions.
+        shifts: true accuracy of each algorithm, less a common value.
     """
     seeds, problems, samples = size
     solved = (
@@ -53,72 +54,80 @@ def scores(
     return np.mean([chance.random(solved.shape) < solved for _ in range(samples)], axis=0)
 
 
-def differences(chance, size, sd: float, shifts) -> list[Estimate]:
-    """Return each algorithm's difference from a baseline, the truths of which are the shifts."""
-    baseline, *others = scores(chance, size, sd, [0, *shifts])
-    return [crossed.estimate(other - baseline, (-1, 1)) for other in others]
+def estimate_differences(chance, size, sd: float, shifts) -> list[Estimate]:
+    """Return each algorithm's estimated difference from a baseline; shifts are the true ones."""
+    baseline, *algorithms = simulate_scores(chance, size, sd, [0, *shifts])
+    return [crossed.estimate(algorithm - baseline, (-1, 1)) for algorithm in algorithms]
 
 
-def rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = ARENA) -> Rates:
-    """Return the rates of so many simulated arenas, the same each time."""
+def simulate_rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = ARENA) -> Rates:
+    """Return the rates over this number of simulated arenas, from a fixed seed."""
     chance = np.random.default_rng(0)
-    same = [differences(chance, size, sd, [0] * FAMILY) for _ in range(arenas)]
-    ps = np.array([[one.p_at(0) for one in family] for family in same])
-    least = float(np.mean([detectable(family[0]) for family in same]))
-    other = [differences(chance, size, sd, [MARGIN, least]) for _ in range(arenas)]
+    without_difference = [
+        estimate_differences(chance, size, sd, [0] * FAMILY) for _ in range(arenas)
+    ]
+    ps = np.array([[estimate.p_at(0) for estimate in family] for family in without_difference])
+    detectable_shift = float(np.mean([detectable(family[0]) for family in without_difference]))
+    with_difference = [
+        estimate_differences(chance, size, sd, [MARGIN, detectable_shift]) for _ in range(arenas)
+    ]
     return Rates(
         wrong_difference=(ps[:, 0] <= LEVEL).mean(),
         wrong_family=np.mean([(holm(family) <= LEVEL).any() for family in ps]),
-        wrong_equality=np.mean([equivalence(one, MARGIN) <= LEVEL for one, _ in other]),
-        difference_seen=np.mean([one.p_at(0) <= LEVEL for _, one in other]),
+        wrong_equality=np.mean(
+            [equivalence(estimate, MARGIN) <= LEVEL for estimate, _ in with_difference]
+        ),
+        difference_seen=np.mean([estimate.p_at(0) <= LEVEL for _, estimate in with_difference]),
     )
 
 
-def bootstrap(matrix: np.ndarray, chance: np.random.Generator) -> tuple[float, float]:
-    """Return the 95 % interval of a bootstrap of seeds and problems (Owen 2007), n - 1 of n."""
+def bootstrap_interval(matrix: np.ndarray, chance: np.random.Generator) -> tuple[float, float]:
+    """Return a bootstrap's 95 % interval; it draws n - 1 of n seeds and problems (Owen 2007)."""
     weights = [
         chance.multinomial(n - 1, np.full(n, 1 / n), size=1000) / (n - 1) for n in matrix.shape
     ]
-    drawn = ((weights[0] @ matrix) * weights[1]).sum(axis=1)
-    return tuple(np.quantile(drawn, [0.025, 0.975]))
+    means = ((weights[0] @ matrix) * weights[1]).sum(axis=1)
+    return tuple(np.quantile(means, [0.025, 0.975]))
 
 
-def misses(arenas: int, sd: float, size: tuple[int, int, int]) -> tuple[float, float]:
-    """Return how often 0 is outside the interval where it is the truth: of t, and of a bootstrap."""
-    chance, found = np.random.default_rng(1), []
+def simulate_miss_rates(arenas: int, sd: float, size: tuple[int, int, int]) -> tuple[float, float]:
+    """Return how often intervals miss a true difference of 0: Student's t, and the bootstrap."""
+    chance, missed = np.random.default_rng(1), []
     for _ in range(arenas):
-        baseline, other = scores(chance, size, sd, [0, 0])
-        low, high = bootstrap(other - baseline, chance)
-        estimate = crossed.estimate(other - baseline, (-1, 1))
-        found.append((not estimate.covers(0), not low <= 0 <= high))
-    return tuple(np.mean(found, axis=0))
+        baseline, algorithm = simulate_scores(chance, size, sd, [0, 0])
+        low, high = bootstrap_interval(algorithm - baseline, chance)
+        estimate = crossed.estimate(algorithm - baseline, (-1, 1))
+        missed.append((not estimate.covers(0), not low <= 0 <= high))
+    return tuple(np.mean(missed, axis=0))
 
 
-def coverage(arenas: int, tasks: int, runs: int = 20) -> tuple[float, float]:
-    """Return how often an interquartile mean and a probability of improvement are covered.
+def simulate_coverage(arenas: int, tasks: int, runs: int = 20) -> tuple[float, float]:
+    """Return how often intervals cover the true interquartile mean and probability of improvement.
 
-    Accuracies of runs are normal: the truths are 0 and 1/2.
+    Accuracies of runs are normal; the true values are 0 and 1/2.
     """
-    chance, found = np.random.default_rng(2), []
+    chance, covered = np.random.default_rng(2), []
     for _ in range(arenas):
-        ours, theirs = chance.normal(0, 0.03, (2, runs, tasks))
-        middle, better = resampled.interquartile_mean(ours), resampled.improvement(ours, theirs)
-        found.append((middle.covers(0), better.covers(0.5)))
-    return tuple(np.mean(found, axis=0))
+        ours, reference = chance.normal(0, 0.03, (2, runs, tasks))
+        mean, better = resampled.interquartile_mean(ours), resampled.improvement(ours, reference)
+        covered.append((mean.covers(0), better.covers(0.5)))
+    return tuple(np.mean(covered, axis=0))
 
 
 def main() -> None:
     print("20 seeds, 500 problems: 1000 arenas, by the standard deviation between seeds")
     for sd in (0.0, 0.01, 0.03, 0.06):
-        shown = ", ".join(f"{name} {value:.3f}" for name, value in vars(rates(1000, sd)).items())
-        print(f"  {sd:.2f}: {shown}")
+        rates = vars(simulate_rates(1000, sd))
+        print(f"  {sd:.2f}: " + ", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
     print("95 % intervals of a true difference of 0 that miss it: Student's t, bootstrap")
     for size in (TABLE, ARENA):
         for sd in (0.0, 0.03, 0.1):
-            print(f"  {size}, {sd:.2f}: " + ", ".join(f"{v:.3f}" for v in misses(1000, sd, size)))
-    print("Intervals that hold the truth: interquartile mean, probability of improvement")
+            miss_rates = simulate_miss_rates(1000, sd, size)
+            print(f"  {size}, {sd:.2f}: " + ", ".join(f"{rate:.3f}" for rate in miss_rates))
+    print("Intervals that cover the true value: interquartile mean, probability of improvement")
     for tasks in (1, 2):
-        print(f"  {tasks} tasks: " + ", ".join(f"{v:.3f}" for v in coverage(300, tasks)))
+        coverage = simulate_coverage(300, tasks)
+        print(f"  {tasks} tasks: " + ", ".join(f"{share:.3f}" for share in coverage))
 
 
 if __name__ == "__main__":

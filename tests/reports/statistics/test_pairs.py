@@ -1,4 +1,4 @@
-"""Pairs of algorithms: by problem and seed, from the files."""
+"""Comparison of two algorithms by problem and seed, from files."""
 
 from functools import partial
 
@@ -7,65 +7,70 @@ import pytest
 from rapid.artifacts.evaluations import ProblemScore
 from reports.collect import collect
 from reports.statistics import pairs
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
-run = partial(run_of, benchmark="mbpp_plus")
+make_mbpp_run = partial(make_run, benchmark="mbpp_plus")
 
 
-def of(params, runs, algorithm):
+def select_runs(params, runs, algorithm):
+    """Return the rows of an algorithm's runs."""
     frame = collect(params, runs.root)
-    here = (frame.benchmark == "mbpp_plus") & (frame.model == "tiny_qwen")
-    return frame[here & (frame.algorithm == algorithm)]
+    of_main_model = (frame.benchmark == "mbpp_plus") & (frame.model == "tiny_qwen")
+    return frame[of_main_model & (frame.algorithm == algorithm)]
 
 
-def test_a_difference_is_the_mean_over_problems_and_seeds_that_both_have(params, runs):
-    runs.scored(run("pg", 0), [8, 0, 4])
-    runs.scored(run("pg", 1), [8, 8, 8])
-    runs.scored(run("dapo", 0), [0, 0, 4])
-    found = pairs.difference(of(params, runs, "pg"), of(params, runs, "dapo"), "pass@1")
-    assert (found.value, found.over) == (pytest.approx(1 / 3), "n = 1 seeds and 3 problems")
+def test_difference_is_the_mean_over_common_problems_and_seeds(params, runs):
+    runs.write_scores(make_mbpp_run("pg", 0), [8, 0, 4])
+    runs.write_scores(make_mbpp_run("pg", 1), [8, 8, 8])
+    runs.write_scores(make_mbpp_run("dapo", 0), [0, 0, 4])
+    result = pairs.difference(
+        select_runs(params, runs, "pg"), select_runs(params, runs, "dapo"), "pass@1"
+    )
+    assert (result.value, result.over) == (pytest.approx(1 / 3), "n = 1 seeds and 3 problems")
 
 
-def test_pairing_takes_out_what_is_common(params, runs):
-    """Hard and easy problems, on which both differ by much the same: no doubt that they differ."""
+def test_pairing_removes_the_variance_between_problems(params, runs):
+    """Problems differ in difficulty, but the algorithms differ by about the same on each."""
     hard_and_easy = [0, 1, 6, 7] * 5
-    runs.scored(run("pg"), hard_and_easy)
-    runs.scored(run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
-    ours, theirs = of(params, runs, "dapo"), of(params, runs, "pg")
-    alone = pairs.accuracy(ours, "pass@1")
-    paired = pairs.difference(ours, theirs, "pass@1")
-    assert alone.low < pairs.accuracy(theirs, "pass@1").high  # they overlap
+    runs.write_scores(make_mbpp_run("pg"), hard_and_easy)
+    runs.write_scores(make_mbpp_run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
+    dapo, pg = select_runs(params, runs, "dapo"), select_runs(params, runs, "pg")
+    dapo_accuracy = pairs.accuracy(dapo, "pass@1")
+    paired = pairs.difference(dapo, pg, "pass@1")
+    assert dapo_accuracy.low < pairs.accuracy(pg, "pass@1").high  # they overlap
     assert paired.value == pytest.approx(19 / 20 / 8)
     assert not paired.covers(0)
 
 
-def test_scores_that_are_all_equal_could_be_others_within_their_bounds(params, runs):
-    """Clopper and Pearson's interval: shares of 0 to 1, differences of -1 to 1."""
+def test_equal_scores_get_clopper_and_pearsons_interval(params, runs):
+    """Shares lie between 0 and 1, differences between -1 and 1."""
     for name, correct, seed in (("pg", 8, 0), ("dapo", 0, 0), ("grpo", 0, 0), ("rapid-H4", 0, 1)):
-        runs.scored(run(name, seed), [correct] * 2)
-    right, wrong, other, later = (
-        of(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")
+        runs.write_scores(make_mbpp_run(name, seed), [correct] * 2)
+    all_correct, all_wrong, also_wrong, other_seed = (
+        select_runs(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")
     )
     q = pytest.approx(1 - 0.025**0.5)
-    found = pairs.accuracy(right, "pass@1"), pairs.accuracy(wrong, "pass@1")
-    assert [(1 - one.low, one.high) for one in found] == [(q, 1), (1, q)]
-    same = pairs.difference(wrong, other, "pass@1")
-    assert (-same.low, same.high) == (q, q)
-    assert pairs.difference(right, later, "pass@1") is None  # no seed has both
+    accuracies = pairs.accuracy(all_correct, "pass@1"), pairs.accuracy(all_wrong, "pass@1")
+    assert [(1 - accuracy.low, accuracy.high) for accuracy in accuracies] == [(q, 1), (1, q)]
+    difference = pairs.difference(all_wrong, also_wrong, "pass@1")
+    assert (-difference.low, difference.high) == (q, q)
+    assert pairs.difference(all_correct, other_seed, "pass@1") is None  # they have no common seed
 
 
-def test_pass_at_8_is_whether_any_is_right(params, runs):
-    assert pairs.accuracy(of(params, runs, "pg"), "pass@8") is None  # without scores
-    runs.scored(run("pg"), [1, 0, 8, 0])
-    assert pairs.accuracy(of(params, runs, "pg"), "pass@8").value == 0.5
+def test_pass_at_8_of_8_samples_is_whether_any_is_correct(params, runs):
+    assert pairs.accuracy(select_runs(params, runs, "pg"), "pass@8") is None  # without scores
+    runs.write_scores(make_mbpp_run("pg"), [1, 0, 8, 0])
+    assert pairs.accuracy(select_runs(params, runs, "pg"), "pass@8").value == 0.5
 
 
-def test_problems_with_too_few_graded_samples_are_not_in_pass_at_k(params, runs):
-    """As an evaluation has it: the second problem counts in pass@1 and not in pass@8."""
-    of_each = {"a": (8, 4), "b": (7, 7)}
-    scores = [ProblemScore(id=id, samples=n, correct=c) for id, (n, c) in of_each.items()]
+def test_problems_with_too_few_graded_samples_are_left_out_of_pass_at_k(params, runs):
+    """As in an evaluation, the second problem counts in pass@1 and not in pass@8."""
+    graded_and_correct = {"a": (8, 4), "b": (7, 7)}
+    scores = [
+        ProblemScore(id=id, samples=n, correct=c) for id, (n, c) in graded_and_correct.items()
+    ]
     reasons = {"passed": 11, "wrong_answer": 4, "infrastructure": 1}
     fields = {"problems": 2, "samples": 8, "scores": scores, "reasons": reasons}
-    runs.evaluation(run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
-    estimates = [pairs.accuracy(of(params, runs, "pg"), f"pass@{k}") for k in (1, 8)]
+    runs.write_evaluation(make_mbpp_run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
+    estimates = [pairs.accuracy(select_runs(params, runs, "pg"), f"pass@{k}") for k in (1, 8)]
     assert [estimate.value for estimate in estimates] == [0.75, 1.0]

@@ -1,4 +1,4 @@
-"""Times of which some are infinite: order statistics and signed ranks."""
+"""Medians and ratios of times, some of them infinite: order statistics and signed ranks."""
 
 import math
 
@@ -13,97 +13,100 @@ NEVER = math.inf
 
 
 @pytest.mark.parametrize(
-    ("given", "middle"),
+    ("seconds", "median"),
     [([3, 1, 2], 2), ([4, 1, 2, NEVER], 3), ([1, NEVER], NEVER), ([], None)],
 )
-def test_a_run_that_never_gets_there_is_slower_than_all(given, middle):
-    assert times.median(given).value == middle
+def test_median_counts_infinite_times_as_slowest(seconds, median):
+    assert times.median(seconds).value == median
 
 
-def test_the_interval_is_between_order_statistics():
-    # Of 20 values the 6th and the 15th: fewer than 6 of 20 tosses are heads with 0.0207.
-    found = times.median(range(1, 21))
-    assert (found.low, found.high) == (6, 15)
+def test_interval_of_a_median_lies_between_order_statistics():
+    # The 6th and the 15th of 20 values: fewer than 6 of 20 tosses are heads with p = 0.0207.
+    result = times.median(range(1, 21))
+    assert (result.low, result.high) == (6, 15)
     assert stats.binom.cdf(5, 20, 0.5) < 0.025 < stats.binom.cdf(6, 20, 0.5)
-    some = times.median([*range(1, 15), *[NEVER] * 6])
-    assert some.high == NEVER and "6 never" in some.over
-    five = times.median(range(5))
-    assert (five.low, five.over) == (None, "n = 5 runs")  # of five values there is none
+    partly_infinite = times.median([*range(1, 15), *[NEVER] * 6])
+    assert partly_infinite.high == NEVER and "6 never" in partly_infinite.over
+    of_five_values = times.median(range(5))
+    assert of_five_values.low is None  # five values are too few for an interval
+    assert of_five_values.over == "n = 5 runs"
 
 
-def test_ratios_by_hand():
+def test_ratio_equals_the_value_by_hand():
     ours = [1, NEVER, 6, NEVER, 0, 3, 0]
-    theirs = [2, 5, NEVER, NEVER, 0, 0, 4]
-    # 0.5, infinite, 0, left out, 1, infinite, 0: of 21 means of two 9 are below 1, and 7 above.
-    found = times.ratio(ours, theirs)
-    assert (found.value, found.low, found.high) == (1.0, 0, NEVER)
-    # 1/2, 1, 2 and 32, powers of 2: of the means of two the fifth is 0.5, the sixth of ten 1.
-    four = times.ratio([1, 1, 2, 32], [2, 1, 1, 1])
-    assert (four.value, four.over) == (pytest.approx(2**0.75), "n = 4 seeds")
+    reference = [2, 5, NEVER, NEVER, 0, 0, 4]
+    # The ratios are 0.5, inf, 0, none, 1, inf, 0; of 21 pairwise means 9 are below 1 and 7 above.
+    result = times.ratio(ours, reference)
+    assert (result.value, result.low, result.high) == (1.0, 0, NEVER)
+    # The ratios are 1/2, 1, 2 and 32. Of their ten pairwise means the fifth is 2^0.5, the sixth 2.
+    of_four_seeds = times.ratio([1, 1, 2, 32], [2, 1, 1, 1])
+    assert (of_four_seeds.value, of_four_seeds.over) == (pytest.approx(2**0.75), "n = 4 seeds")
 
 
-def test_between_a_ratio_and_never_is_never():
-    """Three of six means of two are finite, so that the median lies between both kinds."""
+def test_median_between_a_finite_and_an_infinite_ratio_is_infinite():
+    """Three of six pairwise means are finite: the median averages a finite and an infinite one."""
     assert times.ratio([1, 2, NEVER], [2, 2, 2]).value == NEVER
     assert times.ratio([2, 2, 2], [1, 2, NEVER]).value == 0
 
 
 @pytest.mark.parametrize(
-    ("power", "ways"),
+    ("power", "extreme_patterns"),
     [(-1, 2), (0, 4), (0.5, 6), (1, 10), (3, 44), (2.5, 64), (4, 10), (5, 4), (6, 2)],
 )
-def test_a_mean_of_two_that_is_the_limit_itself_counts_half_on_each_side(power, ways):
-    """Logs 0 to 5: at most 0, 0.5, 1.5, 3, 7.5 or 10.5 of their means are beyond these limits.
+def test_pairwise_mean_equal_to_the_limit_counts_half_on_each_side(power, extreme_patterns):
+    """The logs of the ratios are 0 to 5, so that some of their pairwise means equal the limit.
 
-    Of 64 ways to toss six coins these have so small a sum of ranks, rounded up, or so large a one.
+    With these counted half, 0, 0.5, 1.5, 3, 7.5 or 10.5 means at most lie on the smaller side. Of 64
+    patterns of signs, `extreme_patterns` have so small a rank sum (rounded up), or so large a one.
     """
-    found = times.ratio([1, 2, 4, 8, 16, 32], [1] * 6)
-    assert found.p_at(2**power) == pytest.approx(ways / 64)
+    result = times.ratio([1, 2, 4, 8, 16, 32], [1] * 6)
+    assert result.p_at(2**power) == pytest.approx(extreme_patterns / 64)
 
 
 @pytest.mark.parametrize("limit", [0.7, 1.0, 1.3])
 @pytest.mark.parametrize("n", [6, 20, 80])
-def test_a_ratios_p_is_that_of_signed_ranks_and_of_its_interval(n, limit):
+def test_p_of_a_ratio_is_wilcoxons_and_agrees_with_its_interval(n, limit):
     chance = np.random.default_rng(n)
-    ours, theirs = chance.random((2, n))
-    found, logs = times.ratio(ours, theirs), np.log(ours / theirs)
-    exact = stats.wilcoxon(logs - math.log(limit), method="exact").pvalue
-    assert found.p_at(limit) == pytest.approx(exact)
-    for end, beyond in ((found.low, 0.999), (found.high, 1.001)):
-        assert found.p_at(end * beyond) <= 0.05 < found.p_at(end / beyond)
+    ours, reference = chance.random((2, n))
+    result, logs = times.ratio(ours, reference), np.log(ours / reference)
+    exact_p = stats.wilcoxon(logs - math.log(limit), method="exact").pvalue
+    assert result.p_at(limit) == pytest.approx(exact_p)
+    for end, outwards in ((result.low, 0.999), (result.high, 1.001)):
+        assert result.p_at(end * outwards) <= 0.05 < result.p_at(end / outwards)
 
 
-def test_who_never_gets_there_has_the_highest_ranks():
-    """As if these took a thousand times as long; a sign test of 12 of 20 sees nothing."""
+def test_infinite_ratios_have_the_highest_ranks():
+    """Infinite times rank as very long ones do; a sign test of 12 of 20 is not significant."""
     ours = [*np.linspace(10.1, 10.8, 8), *[NEVER] * 12]
-    late = [*ours[:8], *np.linspace(10_000, 11_000, 12)]
-    theirs = [*[11.0] * 8, *[10.0] * 12]
-    found = times.ratio(ours, theirs)
-    assert found.p_at(1) == pytest.approx(times.ratio(late, theirs).p_at(1))
-    assert found.p_at(1) < 0.05 < stats.binomtest(12, 20).pvalue
-    assert found.value > 1
+    ours_finite = [*ours[:8], *np.linspace(10_000, 11_000, 12)]
+    reference = [*[11.0] * 8, *[10.0] * 12]
+    result = times.ratio(ours, reference)
+    assert result.p_at(1) == pytest.approx(times.ratio(ours_finite, reference).p_at(1))
+    assert result.p_at(1) < 0.05 < stats.binomtest(12, 20).pvalue
+    assert result.value > 1
 
 
-def test_a_ratio_that_is_detectable_is_mostly_seen():
-    """Of 2,000 simulated comparisons at that ratio 80 % are significant, within three errors."""
+def test_detectable_ratio_is_significant_in_80_percent():
+    """80 % of 2,000 simulated comparisons are significant, within three standard errors."""
     chance = np.random.default_rng(0)
     noise, alpha, seeds = 0.1, 0.05 / 28, 20
     spread = np.exp(chance.normal(0, noise, 4000))
-    factor = times.detectable(spread, np.ones(4000), alpha)  # of so many, hardly below 1
+    # With so many pairs it is close to 1.
+    ratio_of_many_pairs = times.detectable(spread, np.ones(4000), alpha)
     logs = np.resize([-noise, noise], seeds) * math.sqrt((seeds - 1) / seeds)
-    found = times.detectable(np.exp(logs), np.ones(seeds), alpha)
-    assert found < factor < 1
-    drawn = np.exp(chance.normal(math.log(found), noise, (2000, seeds)))
-    seen = [(times.ratio(row, np.ones(seeds)).p_at(1) <= alpha) for row in drawn]
-    assert np.mean(seen) == pytest.approx(0.8, abs=3 * math.sqrt(0.16 / 2000))
+    detectable_ratio = times.detectable(np.exp(logs), np.ones(seeds), alpha)
+    assert detectable_ratio < ratio_of_many_pairs < 1
+    ratios = np.exp(chance.normal(math.log(detectable_ratio), noise, (2000, seeds)))
+    significant = [(times.ratio(row, np.ones(seeds)).p_at(1) <= alpha) for row in ratios]
+    assert np.mean(significant) == pytest.approx(0.8, abs=3 * math.sqrt(0.16 / 2000))
     assert times.detectable([1.0, 2.0], [1.0, 1.0], alpha) is None
 
 
-def test_the_detectable_ratio_has_its_noise_from_pairs_that_both_get_there():
-    """In two of ten both do, one more says nothing; alpha is the least p that ten can have."""
+def test_detectable_ratio_takes_its_noise_from_finite_pairs():
+    """Ten pairs have a log ratio, two of them a finite one; alpha is the least p of ten pairs."""
     ours = [NEVER, 2 * math.exp(0.1), 3 * math.exp(-0.1), *[0, NEVER] * 4]
     alpha, error = 2 / 2**10, 0.1 * math.sqrt(2) / math.sqrt(30 / math.pi)
-    least = decisions.detectable(Estimate(0.0, error=error, df=9), alpha)
-    theirs = [NEVER, 2, 3, *[1] * 8]
-    assert times.detectable(ours, theirs, alpha) == pytest.approx(math.exp(-least))
-    assert times.detectable(ours[:-1], theirs[:-1], alpha) is None
+    detectable_log = decisions.detectable(Estimate(0.0, error=error, df=9), alpha)
+    reference = [NEVER, 2, 3, *[1] * 8]
+    assert times.detectable(ours, reference, alpha) == pytest.approx(math.exp(-detectable_log))
+    assert times.detectable(ours[:-1], reference[:-1], alpha) is None

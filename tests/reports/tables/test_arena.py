@@ -1,4 +1,4 @@
-"""The arena's report from runs whose end points are known."""
+"""Tables, verdicts and figures of the arena, from runs with known end points."""
 
 import json
 
@@ -20,10 +20,12 @@ from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
-from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide
 from tests.conftest import ROOT
-from tests.reports.conftest import run_of
-from tests.reports.statistics.rates import noise
+from tests.reports.conftest import make_run
+from tests.reports.html_rules import check_elements
+from tests.reports.plots.drawn import draw
+from tests.reports.statistics.rates import four_standard_errors
 
 SEEDS = range(1, 9)
 CLAIMS = [
@@ -35,12 +37,12 @@ CLAIMS = [
     ("pg-H4", "pg", "seconds", "better"),
     ("dapo", "pg", "accuracy_in_time", "better"),
 ]
-# Seconds until the accuracy, more of 100 problems solved than by PG, and completions over PG's.
-KNOWN = {
+# Seconds until the accuracy, problems (of 100) solved more than by PG, completions over PG's.
+KNOWN_RESULTS = {
     "pg": (20, 0, 1), "pg-H4": (20, 0, 1), "grpo": (25, -20, 1), "dapo": (10, 10, 2),
     "rapid-H4": (10, 0, 1),
 }  # fmt: skip
-RATES = dict.fromkeys(KNOWN, 1e-4)
+RATES = dict.fromkeys(KNOWN_RESULTS, 1e-4)
 
 
 @pytest.fixture
@@ -55,48 +57,56 @@ def params(values):
 
 @pytest.fixture
 def complete(params, runs):
-    """A model on the way solves half of the problems, after the seconds that are known."""
-    chance = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, of all algorithms alike
+    """Files of all runs; a snapshot solves half of the problems after the known seconds."""
+    seed_noise = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # the same for all algorithms
     for seed in SEEDS:
-        runs.scored(run_of(BASE, seed), [0] * 100)
+        runs.write_scores(make_run(BASE, seed), [0] * 100)
     for run in arena_runs(params):
-        plain = run.algorithm.split(",")[0]
-        seconds, more, over = KNOWN.get(plain, (10, 0, 1))
-        own = (run.seed + (plain == "rapid-H4")) % 2  # and of its own
-        own = 2 * chance[-run.seed] if plain == "pg-H4" else own
-        solved = 70 + more + chance[run.seed] + own
-        moved = seconds * (1 + (chance[run.seed] / 10 if plain == "pg-H4" else run.seed / 100))
-        runs.scored(run, [8] * solved + [0] * (100 - solved))
-        weights = {"clip_fraction": 0.05, "staleness": 0.02} if plain == "rapid-H4" else {}
-        given = {"completions": 64 * over, "optimizer_steps": 16, **weights}
-        runs.summary(run, seconds=2 * moved, **given)
-        runs.curve(run, CurvePoint(step=8, seconds=moved, pass_at={1: 0.5}))
+        algorithm = run.algorithm.split(",")[0]
+        seconds, extra_solved, completions_factor = KNOWN_RESULTS.get(algorithm, (10, 0, 1))
+        noise = (run.seed + (algorithm == "rapid-H4")) % 2  # of this algorithm
+        noise = 2 * seed_noise[-run.seed] if algorithm == "pg-H4" else noise
+        solved = 70 + extra_solved + seed_noise[run.seed] + noise
+        spread = seed_noise[run.seed] / 10 if algorithm == "pg-H4" else run.seed / 100
+        half_time = seconds * (1 + spread)
+        runs.write_scores(run, [8] * solved + [0] * (100 - solved))
+        weights = {"clip_fraction": 0.05, "staleness": 0.02} if algorithm == "rapid-H4" else {}
+        counts = {"completions": 64 * completions_factor, "optimizer_steps": 16}
+        runs.write_summary(run, seconds=2 * half_time, **counts, **weights)
+        runs.write_curve(run, CurvePoint(step=8, seconds=half_time, pass_at={1: 0.5}))
     return runs
 
 
-def read(params, runs) -> Measured:
+def read_measured(params, runs) -> Measured:
+    """Read the runs of the arena."""
     return Measured.read(params, runs.root, arena_runs(params))
 
 
-def test_verdicts_on_known_differences(params, complete):
-    measured = read(params, complete)
-    verdicts = arena.judge(measured)
-    found = [one.verdict for one in verdicts]
-    assert found == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
-    assert arena.summarize(measured, verdicts) == (
+def test_verdicts_follow_from_known_differences(params, complete):
+    measured = read_measured(params, complete)
+    judged_claims = arena.judge(measured)
+    verdicts = [judged.verdict for judged in judged_claims]
+    assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
+    assert arena.summarize(measured, judged_claims) == (
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
     )
-    nobody = Measured.read(params, complete.root / "none", arena_runs(params))
-    assert "number 1" not in arena.summarize(nobody, [])
+    assert arena.headlines(judged_claims) == [
+        Headline("Sooner on MATH (made)", [HOLDS, FAILS, OPEN]),
+        Headline("As good on MATH (made)", [HOLDS]),
+        Headline("Better on MATH (made)", [FAILS, OPEN]),
+        Headline("Better in equal time on MATH (made)", [HOLDS]),
+    ]
+    without_runs = Measured.read(params, complete.root / "none", arena_runs(params))
+    assert "number 1" not in arena.summarize(without_runs, [])
 
 
-def test_the_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
-    """RAPID and DAPO are as fast; of equal completions RAPID is the more accurate."""
-    (outcomes,) = arena.fields(read(params, complete))
+def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
+    """RAPID and DAPO are equally fast; at equal completions RAPID is more accurate."""
+    (outcomes,) = arena.fields(read_measured(params, complete))
     assert arena.order(outcomes) == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
-    place = "On MATH (made) PG is number 4 of 5 by seconds to 50%."
-    assert arena.describe_place(outcomes, "pg") == place
+    place_text = "On MATH (made) PG is number 4 of 5 by seconds to 50%."
+    assert arena.describe_place(outcomes, "pg") == place_text
     table = arena.standings(outcomes, 1)
     assert table.notes[0].startswith("Runs: 8 of each. ")
     rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
@@ -105,21 +115,23 @@ def test_the_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
     assert {len(cells) for cells in rows.values()} == {len(table.groups[0].columns)}
 
 
-def test_what_would_be_seen_of_equality_is_a_margin(params, complete):
-    """Eight tests: a claim of the same has two."""
-    verdicts = arena.judge(read(params, complete))
-    (same,) = (one for one in verdicts if one.claim.expect == "same")
-    margin, difference = (of(same.estimate, 0.05 / 8) for of in (provable, detectable))
-    assert same.detectable == pytest.approx(margin) != pytest.approx(difference)
+def test_detectable_value_of_an_equality_claim_is_a_margin(params, complete):
+    """The claims have eight tests, since a claim of equality has two."""
+    verdicts = arena.judge(read_measured(params, complete))
+    (equality,) = (verdict for verdict in verdicts if verdict.claim.expect == "same")
+    margin, difference = (
+        minimum(equality.estimate, 0.05 / 8) for minimum in (provable, detectable)
+    )
+    assert equality.detectable == pytest.approx(margin) != pytest.approx(difference)
 
 
-def test_runs_that_are_alike_test_nothing(params, complete):
-    """RAPID solves what PG with the same H solves: its weights never acted."""
+def test_equal_runs_leave_a_claim_untested(params, complete):
+    """RAPID solves what PG with the same H solves, as if its weights never acted."""
     for run in arena_runs(params):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
-            complete.scored(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
+            complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
-    measured = read(params, complete)
+    measured = read_measured(params, complete)
     (verdict,) = arena.judge(measured)
     assert (verdict.verdict, verdict.detectable) == (UNTESTED, None)
     assert "the part never acted" in verdict.estimate.reason
@@ -132,29 +144,29 @@ def test_runs_that_are_alike_test_nothing(params, complete):
         ("accuracy", "better", -0.03, [(0.001, FAILS)]),
         ("seconds", "better", 0.97, [(0.001, HOLDS)]),
         ("seconds", "better", 1.03, [(0.001, FAILS)]),
-        # Of equality first, with half of the larger p at a margin.
+        # The first test is of equality, with half of the larger p at a margin.
         ("accuracy", "same", 0.01, [(0.2, HOLDS), (0.001, FAILS)]),
         ("accuracy_in_time", "same", -0.01, [(0.2, HOLDS), (0.001, FAILS)]),
     ],
 )
-def test_a_claim_of_the_same_has_two_tests_and_others_one(by, expect, value, tests):
+def test_equality_claim_has_two_tests_and_others_have_one(by, expect, value, tests):
     claim = Claim(ours="grpo", theirs="pg", by=by, expect=expect)
     estimate = Estimate(value, p_at=lambda limit: 0.001 if limit in (0, 1) else 0.4)
     assert arena.list_tests(claim, estimate, 0.02) == tests
     assert arena.list_tests(claim, Estimate(value), 0.02) == []
 
 
-def test_each_benchmark_has_a_table_of_claims_and_the_last_one_the_notes(params):
+def test_each_benchmark_has_a_table_of_claims_with_notes_under_the_last(params):
     measured = Measured(params, pd.DataFrame(), ROOT)
     claim = Claim(ours="rapid-H4", theirs="rapid-H4,eta=4", by="accuracy")
-    made = [
-        arena.ArenaVerdict(FieldOutcomes(name, None, measured), claim, Estimate(0.03), [()] * bool(p), p, word, seen)
-        for name, p, word, seen in (
+    verdicts = [
+        arena.ArenaVerdict(FieldOutcomes(name, None, measured), claim, Estimate(0.03), [()] * bool(p), p, word, smallest)
+        for name, p, word, smallest in (
             ("math", 0.01, HOLDS, 0.02), ("mbpp_plus", None, UNTESTED, None),
             ("math", 0.5, OPEN, 0.1),
         )
     ]  # fmt: skip
-    first, last = arena.claims(measured, made)
+    first, last = arena.claims(measured, verdicts)
     assert (first.number, first.notes, last.number) == (1, [], 2)
     assert any("a difference of 2 points" in note for note in last.notes)
     assert any("all 2 tests of all claims" in note for note in last.notes)
@@ -168,154 +180,160 @@ def test_each_benchmark_has_a_table_of_claims_and_the_last_one_the_notes(params)
 
 
 @pytest.mark.parametrize("arenas", [200, pytest.param(4000, marks=pytest.mark.slow)])
-def test_at_most_one_arena_in_twenty_has_a_wrong_verdict(arenas):
-    """Simulated ones, with claims of each kind: on any of them."""
-    chance, wrong = np.random.default_rng(6), 0
-    more = [Claim(ours="grpo", theirs="pg", by=by) for by in ("seconds", "accuracy")]
-    same = Claim(ours="grpo", theirs="pg", by="accuracy", expect="same")
-    # Each claim with its truth, and verdicts that are wrong.
-    cases = [(more[0], 0.0, (HOLDS, FAILS))] * 4 + [(more[1], 0.0, (HOLDS, FAILS))] * 3
-    cases += [(more[1], 0.2, (FAILS,)), (same, 0.0, (FAILS,)), (same, 0.02, (HOLDS,))]
+def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
+    """Simulated arenas have claims of each kind; a wrong verdict on any of them counts."""
+    chance, wrong_arenas = np.random.default_rng(6), 0
+    faster, better = (Claim(ours="grpo", theirs="pg", by=by) for by in ("seconds", "accuracy"))
+    equality = Claim(ours="grpo", theirs="pg", by="accuracy", expect="same")
+    # A claim, its true value, and the verdicts that are wrong.
+    cases = [(faster, 0.0, (HOLDS, FAILS))] * 4 + [(better, 0.0, (HOLDS, FAILS))] * 3
+    cases += [(better, 0.2, (FAILS,)), (equality, 0.0, (FAILS,)), (equality, 0.02, (HOLDS,))]
     for _ in range(arenas):
         tests = []
         for claim, truth, _ in cases:
-            drawn = truth + chance.normal(0, 0.02, 20)
-            estimate = crossed.estimate(drawn[:, None], (-1, 1))
+            differences = truth + chance.normal(0, 0.02, 20)
+            estimate = crossed.estimate(differences[:, None], (-1, 1))
             if claim.by == "seconds":
-                estimate = times.ratio(np.exp(drawn), np.ones(20))
+                estimate = times.ratio(np.exp(differences), np.ones(20))
             tests.append(arena.list_tests(claim, estimate, 0.02))
-        words = (word for _, word in decide(tests))
-        wrong += any(word in case[2] for word, case in zip(words, cases, strict=True))
-    assert wrong / arenas < 0.05 + noise(arenas)
+        verdicts = (verdict for _, verdict in decide(tests))
+        wrong_arenas += any(
+            verdict in case[2] for verdict, case in zip(verdicts, cases, strict=True)
+        )
+    assert wrong_arenas / arenas < 0.05 + four_standard_errors(arenas)
 
 
-def test_who_never_gets_there_is_last(params, complete):
-    """Behind it is only who has no runs. Of two the mean accuracy decides, of 7 runs and of 8."""
+def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
+    """Only algorithms without runs come after them; mean accuracy decides between two of them."""
     for run in arena_runs(params):
         solved = {"grpo": 40, "pg-H4": 45}.get(run.algorithm.split(",")[0])
         if solved:
-            complete.scored(run, [8] * solved + [0] * (100 - solved))
-            complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
-        if run.algorithm.startswith("dapo,") or (solved == 45 and run.seed == 8):  # not there
+            complete.write_scores(run, [8] * solved + [0] * (100 - solved))
+            complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
+        if run.algorithm.startswith("dapo,") or (solved == 45 and run.seed == 8):  # no files
             for name in ("curve.jsonl", "evaluation.json"):
-                complete.drop(complete.root / run.evaluation / name)
-            complete.drop(complete.root / run.folder / "summary.json")
-    (outcomes,) = arena.fields(read(params, complete))
+                complete.delete(complete.root / run.evaluation / name)
+            complete.delete(complete.root / run.folder / "summary.json")
+    (outcomes,) = arena.fields(read_measured(params, complete))
     assert arena.order(outcomes) == ["rapid-H4", "pg", "pg-H4", "grpo", "dapo"]
     table = arena.standings(outcomes, 1)
     *_, grpo, dapo = (row.cells[0] for row in table.rows)
     assert grpo[0].text == "never"
-    none = "fewer than two runs have a curve"
-    assert [(cell.text, cell.reason) for cell in dapo] == [("—", none)] * 9
+    reason = "fewer than two runs have a curve"
+    assert [(cell.text, cell.reason) for cell in dapo] == [("—", reason)] * 9
     assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
-    said = "On MATH (made) DAPO is number 5 of 5 by seconds to 50%."
-    assert arena.describe_place(outcomes, "dapo") == said
+    place_text = "On MATH (made) DAPO is number 5 of 5 by seconds to 50%."
+    assert arena.describe_place(outcomes, "dapo") == place_text
 
 
-@pytest.mark.parametrize(("name", "left"), [("pg", 2), ("dapo", 2), ("pg", 1), ("dapo", 1)])
-def test_two_runs_of_each_are_compared(params, complete, name, left):
+@pytest.mark.parametrize(("name", "runs_left"), [("pg", 2), ("dapo", 2), ("pg", 1), ("dapo", 1)])
+def test_comparison_needs_two_runs_of_each_algorithm(params, complete, name, runs_left):
     for run in arena_runs(params):
-        if run.algorithm.startswith(f"{name},") and run.seed > left:
-            complete.drop(complete.root / run.evaluation / "curve.jsonl")
-    (outcomes,) = arena.fields(read(params, complete))
+        if run.algorithm.startswith(f"{name},") and run.seed > runs_left:
+            complete.delete(complete.root / run.evaluation / "curve.jsonl")
+    (outcomes,) = arena.fields(read_measured(params, complete))
     (cells,) = (r.cells[0] for r in arena.standings(outcomes, 1).rows if r.label == "DAPO")
-    assert ({cell.text for cell in cells} == {"—"}) == (left == 1)
+    assert ({cell.text for cell in cells} == {"—"}) == (runs_left == 1)
 
 
-def test_who_never_gets_there_is_drawn_at_the_edge(params, complete):
+def test_algorithm_that_never_reaches_the_accuracy_is_drawn_at_the_edge(params, complete):
     for run in arena_runs(params):
         if run.algorithm.startswith("grpo,"):
-            complete.scored(run, [8] * 40 + [0] * 60)
-            complete.curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
-    measured = read(params, complete)
+            complete.write_scores(run, [8] * 40 + [0] * 60)
+            complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
+    measured = read_measured(params, complete)
     (outcomes,) = arena.fields(measured)
-    left, _ = figures(measured)["arena-math"].draw().axes
-    row = [arena.order(outcomes).index("grpo")]
-    assert [one.get_marker() for one in left.lines if [*one.get_ydata()] == row] == [">"]
+    time_axes, _ = draw(figures(measured)["arena-math"]).axes
+    grpo_row = [arena.order(outcomes).index("grpo")]
+    markers = [line.get_marker() for line in time_axes.lines if [*line.get_ydata()] == grpo_row]
+    assert markers == [">"]
 
 
-@pytest.mark.parametrize("gone", ["nothing", "evaluations"])
-def test_the_command_writes_a_page_of_what_there_is(params, complete, tmp_path, gone):
+@pytest.mark.parametrize("missing", ["nothing", "evaluations"])
+def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_path, missing):
     for run in arena_runs(params):
-        if gone == "evaluations" and run.seed > 1:
-            complete.drop(complete.root / run.evaluation / "evaluation.json")
+        if missing == "evaluations" and run.seed > 1:
+            complete.delete(complete.root / run.evaluation / "evaluation.json")
     out = tmp_path / "out"
     arguments = ["--arena", "--config", params.model_dump_json(), "--root", str(complete.root)]
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
     assert main([*arguments, "--figures", str(out / "figures")]) == 0
     html, text = ((out / name).read_text() for name in ("report.html", "tables.txt"))
+    check_elements(html)
     assert "Where H pays" in html and "nan" not in text.lower()
     assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
-    if gone != "nothing":
-        verdicts = arena.judge(read(params, complete))
-        assert {one.verdict for one in verdicts} == {UNTESTED}
+    if missing != "nothing":
+        verdicts = arena.judge(read_measured(params, complete))
+        assert {judged.verdict for judged in verdicts} == {UNTESTED}
 
 
-def test_a_page_of_maps_alone_has_the_files_that_the_workflow_expects(params, runs, tmp_path):
+def test_report_of_maps_alone_has_the_files_that_the_workflow_expects(params, runs, tmp_path):
     values = params.model_dump(mode="json")
     del values["arena"]["fields"]
-    for one in values["arena"]["maps"].values():
-        one["rate"] = 1e-4
+    for cells in values["arena"]["maps"].values():
+        cells["rate"] = 1e-4
     arguments = ["--arena", "--config", json.dumps(values), "--root", str(runs.root)]
     assert main([*arguments, "--output", str(tmp_path / "out" / "tables.tex")]) == 0
-    made = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"tables.tex", "tables.txt", "results.csv"} <= made
-    read = json.loads((tmp_path / "out" / "manifest.json").read_text())["inputs"]
+    outputs = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"tables.tex", "tables.txt", "results.csv"} <= outputs
+    inputs = json.loads((tmp_path / "out" / "manifest.json").read_text())["inputs"]
     names = {"summary.json", "evaluation.json", "curve.jsonl"}
-    assert {name.rpartition("/")[2] for name in read} == names
+    assert {name.rpartition("/")[2] for name in inputs} == names
 
 
-def beside_record(params, complete, rows):
-    """Return parameters by which RAPID and PG are run, and held against these rows."""
+def compare_with_record(params, complete, rows):
+    """Return parameters that run RAPID and PG, and compare them with these recorded rows."""
     rows.to_csv(complete.root / "record.csv", index=False)
-    more = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
-    return params.model_copy(update={"arena": params.arena.model_copy(update=more)})
+    changes = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
+    return params.model_copy(update={"arena": params.arena.model_copy(update=changes)})
 
 
-def test_one_s_own_is_placed_among_those_on_record(params, complete):
-    """The record is of a machine of half the speed; RAPID is run again, beside PG."""
-    rows = record(read(params, complete))
+def test_new_runs_are_ranked_among_recorded_ones(params, complete):
+    """The record is from a machine of half the speed; here RAPID and PG are run again."""
+    rows = record(read_measured(params, complete))
     assert len(rows) == len(RATES) * len(SEEDS)
     rows[["seconds", "runtime"]] *= 2
-    rows.loc[rows.algorithm == "rapid-H4", "seconds"] *= 50  # as it was run by somebody else
-    slow = rows[rows.algorithm == "pg"].assign(seed=lambda own: own.seed + 100)
-    slow["runtime"] *= 9  # seeds that are not run here say nothing of the machines
-    whole = arena.fields(read(params, complete))[0]
-    own = beside_record(params, complete, pd.concat([rows, slow]))
-    assert {run.algorithm.split(",")[0] for run in arena_runs(own)} == {"pg", "rapid-H4"}
-    placed = arena.fields(read(own, complete))[0]
+    rows.loc[rows.algorithm == "rapid-H4", "seconds"] *= 50  # somebody else's slower implementation
+    slow_rows = rows[rows.algorithm == "pg"].assign(seed=lambda rows: rows.seed + 100)
+    slow_rows["runtime"] *= 9  # seeds without a run here do not count
+    all_outcomes = arena.fields(read_measured(params, complete))[0]
+    new_params = compare_with_record(params, complete, pd.concat([rows, slow_rows]))
+    assert {run.algorithm.split(",")[0] for run in arena_runs(new_params)} == {"pg", "rapid-H4"}
+    outcomes = arena.fields(read_measured(new_params, complete))[0]
     for name in RATES:
         for by in ("seconds", "accuracy", "accuracy_in_time"):
-            expected = whole.compare(name, "pg", by).value
-            assert placed.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
-    content = contents.build_arena(read(own, complete))
-    assert content.lead == (
+            expected = all_outcomes.compare(name, "pg", by).value
+            assert outcomes.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
+    content = contents.build_arena(read_measured(new_params, complete))
+    assert content.lead == [
         "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
         "Its learning rate was given, not tuned."
-    )
+    ]
+    assert content.headlines == []
 
-    own = beside_record(params, complete, rows[rows.algorithm != "pg"])
+    new_params = compare_with_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):
-        arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
+        arena.fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
 @pytest.mark.parametrize("column", ["run", "reach"])
-def test_a_record_of_another_field_is_refused(params, complete, column):
-    """Tuning writes new rates and levels: runs on record are of those before."""
-    rows = record(read(params, complete))
-    last = rows.index[rows.algorithm == "dapo"][-1]
-    rows.loc[last, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
-    own = beside_record(params, complete, rows)
-    with pytest.raises(BadFile, match=r"on math dapo is .* run the whole arena again"):
-        arena.fields(read(own, complete))[0].compare("rapid-H4", "pg", "seconds")
+def test_record_of_other_rates_or_levels_is_refused(params, complete, column):
+    """Tuning writes new rates and levels; recorded runs with the earlier ones are refused."""
+    rows = record(read_measured(params, complete))
+    last_row = rows.index[rows.algorithm == "dapo"][-1]
+    rows.loc[last_row, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
+    new_params = compare_with_record(params, complete, rows)
+    with pytest.raises(BadFile, match=r"dapo on math are of .* run the whole arena again"):
+        arena.fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
-def test_the_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
-    rows = record(read(params, complete))
+def test_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
+    rows = record(read_measured(params, complete))
     rows[["seconds", "runtime"]] *= 2
-    expected = arena.fields(read(params, complete))[0].outcomes["dapo"].seconds
-    [last] = [r for r in arena_runs(params) if r.algorithm.startswith("pg,") and r.seed == 8]
-    complete.drop(complete.root / last.folder / "summary.json")
-    own = beside_record(params, complete, rows)
-    found = arena.fields(read(own, complete))[0].outcomes["dapo"].seconds
-    assert dict(found) == pytest.approx(dict(expected))
+    expected = arena.fields(read_measured(params, complete))[0].outcomes["dapo"].seconds
+    pg_runs = [run for run in arena_runs(params) if run.algorithm.startswith("pg,")]
+    [run_of_seed_8] = [run for run in pg_runs if run.seed == 8]
+    complete.delete(complete.root / run_of_seed_8.folder / "summary.json")
+    new_params = compare_with_record(params, complete, rows)
+    scaled = arena.fields(read_measured(new_params, complete))[0].outcomes["dapo"].seconds
+    assert dict(scaled) == pytest.approx(dict(expected))

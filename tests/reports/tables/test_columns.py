@@ -1,11 +1,11 @@
-"""A column is one object: value, deviation, rank, note and sources follow from it."""
+"""Column: value, deviation, rank, notes and sources of cells follow from one declaration."""
 
 import pytest
 
 from reports import formats
 from reports.measured import Measured
 from reports.tables.columns import RATIO, Block, Column, algorithm_table
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 REWARD = Column(
     "Reward",
@@ -22,17 +22,17 @@ ROWS = {"sft": "SFT", "grpo": "GRPO", "pg": "PG", "dapo": "DAPO", "base": "Base"
 
 @pytest.fixture
 def table(params, runs):
-    """A table of the column, over rewards of two seeds."""
+    """A table with this column, over rewards of two seeds."""
     rewards = {"grpo": (0.9, 0.9), "pg": (0.5, 0.6), "dapo": (0.2, 0.21)}
     for name, pair in rewards.items():
         for seed, value in enumerate(pair):
-            runs.summary(run_of(name, seed), reward_last=value)
+            runs.write_summary(make_run(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
     return algorithm_table("main", Measured.read(params, runs.root), ROWS, [block], [0, 1])
 
 
-def test_any_number_of_a_summary_is_a_column(table):
-    """Its ranking leaves out what does not compete."""
+def test_any_number_of_a_summary_can_be_a_column(table):
+    """The ranking leaves out rows that do not compete."""
     cells = [row.cells[0][0] for row in table.rows]
     assert [row.label for row in table.rows] == [*ROWS.values()]
     assert [cell.text for cell in cells] == ["N/A", "90.0%", "55.0%", "20.5%", "—"]
@@ -43,9 +43,10 @@ def test_any_number_of_a_summary_is_a_column(table):
     ]
 
 
-def test_its_notes_are_those_of_the_table(table):
-    _, of_column, *_ = table.notes
-    reward, noise, unranked = of_column.split(". ")
-    assert reward == "Reward: of the last tenth of the steps"
-    assert noise.startswith("Within noise of the best")
-    assert unranked == "GRPO and Base take no part in the comparison of Reward."
+def test_table_has_the_notes_of_its_columns(table):
+    _, column_note, *_ = table.notes
+    reward_note, noise_note, rounding_note, unranked_note = column_note.split(". ")
+    assert reward_note == "Reward: of the last tenth of the steps"
+    assert noise_note.startswith("Within noise of the best")
+    assert rounding_note == "Marks go by the values before rounding"
+    assert unranked_note == "GRPO and Base take no part in the comparison of Reward."

@@ -1,4 +1,4 @@
-"""The four tables as plain data."""
+"""Tables 1 to 4 as data: layout, marks, missing values, seeds and notes."""
 
 from functools import partial
 
@@ -12,30 +12,33 @@ from reports.labels import algorithm
 from reports.measured import Measured
 from reports.tables import APPENDIX, RESULTS, results, setup
 from reports.tables import build as build_tables
-from tests.reports.conftest import run_of
+from tests.reports.conftest import make_run
 
 REASON_EVALUATION = "not evaluated: no evaluation.json of a finished job"
 REASON_SUMMARY = "not trained: no summary.json of a finished job"
 
-run = partial(run_of, benchmark="mbpp_plus")
+make_mbpp_run = partial(make_run, benchmark="mbpp_plus")
 
 
-def column(table, group, title):
-    (g,) = (i for i, found in enumerate(table.groups) if found.title == group)
-    c = table.groups[g].columns.index(title)
-    return {row.label: row.cells[g][c] for row in table.rows}
+def select_column(table, group_title, title):
+    """Return the cells of a column by row label."""
+    group = [group.title for group in table.groups].index(group_title)
+    column = table.groups[group].columns.index(title)
+    return {row.label: row.cells[group][column] for row in table.rows}
 
 
-def build(params, runs):
+def build_results(params, runs):
+    """Build Tables 1 to 4."""
     return build_tables(RESULTS, Measured.read(params, runs.root))
 
 
-def main(params, runs):
+def build_main(params, runs):
+    """Build Table 1."""
     return results.main(Measured.read(params, runs.root))
 
 
 def test_layout_follows_the_parameters(params, runs):
-    main, families, staleness, correlations = build(params, runs)
+    main, families, staleness, correlations = build_results(params, runs)
     assert [group.title for group in main.groups] == ["MBPP+ (made)", "MATH (made)"]
     assert main.groups[0].columns == ["Pass@1", "Pass@8", "Runtime"]
     assert main.groups[1].columns == ["Pass@1", "Runtime"]
@@ -54,87 +57,145 @@ def test_layout_follows_the_parameters(params, runs):
 
 
 @pytest.mark.parametrize(("start", "rows"), [("base", []), ("grpo", ["GRPO (start)"])])
-def test_the_run_that_rl_starts_from_has_a_row_and_a_note(values, runs, start, rows):
+def test_start_run_of_rl_has_a_row_and_a_note(values, runs, start, rows):
     values["tables"]["main"]["algorithms"] = ["pg", "dapo"]
     values["training"]["start"] = start
-    runs.all(load(values))
+    runs.write_all(load(values))
     for seed in (0, 1):
-        runs.summary(run("grpo", seed), seconds=0.1)  # the shortest, but a part only
-    table = main(load(values), runs)
-    times = column(table, "MBPP+ (made)", "Runtime")
+        # The start is only a part of a training, so that its short runtime does not count.
+        runs.write_summary(make_mbpp_run("grpo", seed), seconds=0.1)
+    table = build_main(load(values), runs)
+    times = select_column(table, "MBPP+ (made)", "Runtime")
     assert list(times) == ["Base", *rows, "PG", "DAPO"]
     assert {label for label, cell in times.items() if cell.mark} == {"PG", "DAPO"}
-    said = f"Start: RL starts from the model that {start.upper()} made with the same seed"
-    assert [n.startswith(said) for n in table.notes if "Start" in n] == [True] * len(rows)
+    note_start = f"Start: RL starts from the model that {start.upper()} made with the same seed"
+    assert [n.startswith(note_start) for n in table.notes if "Start" in n] == [True] * len(rows)
 
 
-def test_accuracy_ranks_high_and_runtime_ranks_low_without_base_and_sft(params, runs):
+def test_best_is_the_highest_accuracy_and_the_lowest_runtime_without_base_and_sft(params, runs):
     scores = {"base": 0.9, "sft": 0.8, "grpo": 0.3, "pg": 0.2}
     seconds = {"sft": 1, "grpo": 300, "pg": 200, "dapo": 400}
     for name, score in scores.items():
-        runs.at(run(name), score)
+        runs.write_accuracy(make_mbpp_run(name), score)
     for name, value in seconds.items():
-        runs.summary(run(name), seconds=value)
-    table = main(params, runs)
+        runs.write_summary(make_mbpp_run(name), seconds=value)
+    table = build_main(params, runs)
     for title, expected in (
         ("Pass@1", {"Base": "best", "SFT": "runner-up"}),
         ("Runtime", {"PG": "best", "GRPO": "runner-up"}),
     ):
-        cells = column(table, "MBPP+ (made)", title)
+        cells = select_column(table, "MBPP+ (made)", title)
         assert {label: cell.mark for label, cell in cells.items() if cell.mark} == expected
-    assert not any(cell.mark for cell in column(table, "MATH (made)", "Pass@1").values())
-    assert column(table, "MBPP+ (made)", "Runtime")["Base"].text == "N/A"
+    assert not any(cell.mark for cell in select_column(table, "MATH (made)", "Pass@1").values())
+    assert select_column(table, "MBPP+ (made)", "Runtime")["Base"].text == "N/A"
     notes = " ".join(table.notes)
     assert "Base and SFT take no part in the comparison of runtimes. SFT imitates" in notes
     assert "less PG's, in points, is +60.0 on MBPP+ (made)." in notes
 
 
-def test_means_that_print_the_same_share_a_mark(params, runs):
+def test_marks_go_by_unrounded_means(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
-        runs.at(run(name), score)
-    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
+        runs.write_accuracy(make_mbpp_run(name), score)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
+    assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["runner-up", "best", ""]
+
+
+def test_equal_means_share_a_mark_whatever_the_order_of_summation(params, runs):
+    for name, seconds in {"grpo": (0.1, 0.2), "pg": (0.15, 0.15), "dapo": (1.0, 1.0)}.items():
+        for seed, value in enumerate(seconds):
+            runs.write_summary(make_mbpp_run(name, seed), seconds=value)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
     assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
 
 
-def test_no_runs_at_all_still_gives_every_table(params, runs):
-    built = build(params, runs)
+def test_durations_of_a_column_have_one_unit(params, runs):
+    for name, seconds in {"grpo": 59.94, "pg": 61.0, "dapo": 599.0}.items():
+        runs.write_summary(make_mbpp_run(name), seconds=seconds)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert [cells[label].text for label in ("GRPO", "PG", "DAPO")] == ["59.9s", "61.0s", "599.0s"]
+
+
+def test_runtimes_on_different_hardware_are_not_ranked(params, runs):
+    for number, name in enumerate(("grpo", "pg", "dapo")):
+        runs.write_summary(make_mbpp_run(name), seconds=10.0 * (number + 1), hardware=f"cpu {name}")
+    table = build_main(params, runs)
+    cells = select_column(table, "MBPP+ (made)", "Runtime")
+    assert not any(cell.mark or cell.tied for cell in cells.values())
+    assert any("do not compare, and are not ranked" in note for note in table.notes)
+
+
+def test_a_mean_over_different_hardware_has_a_footnote(params, runs):
+    for seed in (0, 1):
+        runs.write_summary(make_mbpp_run("pg", seed), hardware=f"cpu {seed}")
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert cells["PG"].reason == "runs on 2 kinds of hardware"
+
+
+def test_disturbed_runtimes_are_marked_and_not_ranked(params, runs):
+    for name, seconds in {"grpo": 10.0, "pg": 20.0, "dapo": 30.0}.items():
+        for seed in (0, 1):
+            is_disturbed = name == "grpo" and seed == 1
+            runs.write_summary(make_mbpp_run(name, seed), seconds=seconds, disturbed=is_disturbed)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert "1 of 2 runs, which other programs disturbed" in cells["GRPO"].reason
+    assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["", "best", "runner-up"]
+
+
+def test_a_single_run_among_several_seeds_says_so(params, runs):
+    runs.write_summary(make_mbpp_run("pg", 0), seconds=10.0)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert cells["PG"].under == ("n = 1",)
+
+
+def test_one_seed_is_said_to_leave_runtimes_untested(values, runs):
+    values["tables"]["main"]["seeds"] = [0]
+    params = load(values)
+    runs.write_all(params)
+    notes = " ".join(build_main(params, runs).notes)
+    assert "With one seed runtimes are not tested." in notes
+
+
+def test_every_table_is_built_without_any_runs(params, runs):
+    tables = build_results(params, runs)
     appendix = build_tables(APPENDIX, Measured.read(params, runs.root))
-    assert [table.number for table in [*built, *appendix]] == list(range(1, 12))
-    for table in built:
-        figures = [cell for cell in table.cells() if not cell.text.startswith(("N/A", "Pass@"))]
-        assert figures
-        assert all(cell.text == "—" and cell.reason and not cell.mark for cell in figures)
+    assert [table.number for table in [*tables, *appendix]] == list(range(1, 12))
+    for table in tables:
+        measured_cells = [
+            cell for cell in table.cells() if not cell.text.startswith(("N/A", "Pass@"))
+        ]
+        assert measured_cells
+        assert all(cell.text == "—" and cell.reason and not cell.mark for cell in measured_cells)
         assert "No model has been trained." in table.notes
-    assert set(built[0].footnotes) == {REASON_EVALUATION, REASON_SUMMARY}
-    assert set(built[0].footnotes.values()) == {"a", "b"}
+    assert set(tables[0].footnotes) == {REASON_EVALUATION, REASON_SUMMARY}
+    assert set(tables[0].footnotes.values()) == {"a", "b"}
 
 
-def test_seeds_that_are_missing_have_a_footnote_with_every_reason(params, runs):
-    runs.at(run("pg", seed=1), 0.5)
-    runs.evaluation(run("dapo", seed=1), status="unavailable", note="no Lean")
-    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
-    one, none = cells["PG"], cells["DAPO"]
-    assert (one.text, one.deviation, none.text) == ("50.0%", "", "—")
-    assert one.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
-    assert none.reason == f"{REASON_EVALUATION}; not evaluated: no Lean"
-    assert [[source.text for source in cell.sources] for cell in (one, none)] == [
+def test_missing_seeds_have_a_footnote_with_every_reason(params, runs):
+    runs.write_accuracy(make_mbpp_run("pg", seed=1), 0.5)
+    runs.write_evaluation(make_mbpp_run("dapo", seed=1), status="unavailable", note="no Lean")
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
+    one_seed, no_seed = cells["PG"], cells["DAPO"]
+    assert (one_seed.text, one_seed.deviation, no_seed.text) == ("50.0%", "", "—")
+    assert one_seed.reason == f"leaves out 1 of 2 runs: {REASON_EVALUATION}"
+    assert no_seed.reason == f"{REASON_EVALUATION}; not evaluated: no Lean"
+    assert [[source.text for source in cell.sources] for cell in (one_seed, no_seed)] == [
         ["—", "50.0%"], ["—", "—"],
     ]  # fmt: skip
 
 
-def test_a_correlation_of_equal_values_is_a_dash(params, runs):
-    for point in specs.add_base_runs(specs.table_runs(params)):
-        runs.at(point, 0.0, ks=(1, 8))
-    cell = build(params, runs)[3].rows[0].cells[0][1]
+def test_correlation_of_equal_values_is_a_dash_with_a_reason(params, runs):
+    for table_run in specs.add_base_runs(specs.table_runs(params)):
+        runs.write_accuracy(table_run, 0.0, ks=(1, 8))
+    cell = build_results(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")
 
 
-def test_a_correlation_over_the_runs_that_there_are(values, runs):
+def test_correlation_is_over_the_existing_runs_with_fishers_interval(values, runs):
     values["tables"]["staleness"]["H"] = [2, 4, 8]
     shares = {(2, 0): 0.1, (2, 1): 0.3, (4, 0): 0.2, (4, 1): 0.5, (8, 0): 0.6}
     for (h, seed), share in shares.items():
-        runs.at(run(f"rapid-H{h}", seed), share)
-    cell = build(load(values), runs)[3].rows[0].cells[0][1]
+        runs.write_accuracy(make_mbpp_run(f"rapid-H{h}", seed), share)
+    cell = build_results(load(values), runs)[3].rows[0].cells[0][1]
     r = np.corrcoef([h for h, _ in shares], list(shares.values()))[0, 1]
     low, high = np.tanh(np.arctanh(r) + norm.ppf([0.025, 0.975]) / np.sqrt(5 - 3))  # Fisher's
     assert cell.text == f"{r:.3f}"
@@ -147,72 +208,75 @@ def test_a_correlation_over_the_runs_that_there_are(values, runs):
     }
 
 
-def test_one_seed_has_no_deviation_and_says_so(params, runs):
-    runs.all(params)
-    _, families, staleness, _ = build(params, runs)
+def test_one_seed_has_no_deviation_and_a_note(params, runs):
+    runs.write_all(params)
+    _, families, staleness, _ = build_results(params, runs)
     assert not any(cell.deviation for cell in families.cells())
     assert "over n = 2 runs (seeds 0 and 1)." in staleness.notes[0]
     assert families.notes[0] == "One run a cell (n = 1, seed 0), and so no standard deviation."
-    stale = column(staleness, "MBPP+ (made)", "Stale").values()
-    assert all(cell.deviation and not cell.mark for cell in stale)  # which is not ranked
+    stale = select_column(staleness, "MBPP+ (made)", "Stale").values()
+    assert all(cell.deviation and not cell.mark for cell in stale)  # staleness is not ranked
 
 
-def test_each_table_takes_its_own_seeds(values, runs):
+def test_each_table_uses_the_seeds_of_its_parameters(values, runs):
     values["tables"]["families"]["seeds"] = [5]
     params = load(values)
     for seed, score in ((0, 0.1), (1, 0.1), (5, 0.7)):
-        runs.at(run("pg", seed), score)
-    main, families, *_ = build(params, runs)
-    assert column(main, "MBPP+ (made)", "Pass@1")["PG"].text == "10.0%"
-    assert column(families, "tiny_qwen", "Pass@1")["PG"].text == "70.0%"
-    values["tables"]["families"]["models"] = []  # then there is no Table 2
-    assert [table.number for table in build(load(values), runs)] == [1, 3, 4]
+        runs.write_accuracy(make_mbpp_run("pg", seed), score)
+    main, families, *_ = build_results(params, runs)
+    assert select_column(main, "MBPP+ (made)", "Pass@1")["PG"].text == "10.0%"
+    assert select_column(families, "tiny_qwen", "Pass@1")["PG"].text == "70.0%"
+    values["tables"]["families"]["models"] = []  # leaves out Table 2
+    assert [table.number for table in build_results(load(values), runs)] == [1, 3, 4]
 
 
-def test_a_note_says_which_runs_were_graded_without_walls(values, runs):
-    """The tables that such a run is in, and the versions of the manifests; no others."""
+def test_runs_graded_without_sandbox_walls_have_a_note(values, runs):
+    """Only tables with such a run, and the table of versions, have the note."""
     strict = load(values)
-    runs.all(strict)
+    runs.write_all(strict)
     values["grading"] = {"unsafe_sandbox": True}
-    runs.manifest(load(values), run("grpo"))
-    made = [*build(strict, runs), setup.versions(Measured.read(strict, runs.root))]
-    said = {table.number: [n for n in table.notes if "without walls" in n] for table in made}
-    assert {number for number, notes in said.items() if notes} == {1, 7}
-    assert "1 of " in said[1][0]
-    assert "grading.unsafe_sandbox" in said[1][0]
+    runs.write_manifest(load(values), make_mbpp_run("grpo"))
+    tables = [*build_results(strict, runs), setup.versions(Measured.read(strict, runs.root))]
+    notes_by_table = {
+        table.number: [n for n in table.notes if "without walls" in n] for table in tables
+    }
+    assert {number for number, table_notes in notes_by_table.items() if table_notes} == {1, 7}
+    assert "1 of " in notes_by_table[1][0]
+    assert "grading.unsafe_sandbox" in notes_by_table[1][0]
 
 
 @pytest.mark.parametrize(
     ("name", "label"),
     [("naive-grpo", "naive GRPO"), ("rapid-H16,eta=4", "RAPID (H=16), eta = 4"), ("own", "own")],
 )
-def test_names_of_algorithms(name, label):
+def test_algorithms_have_labels(name, label):
     assert algorithm(name) == label
 
 
-def test_what_is_within_noise_of_the_best_is_marked(params, runs):
-    runs.scored(run("pg"), [5] * 20)
-    runs.scored(run("dapo"), [5, 4] * 9 + [4, 6])  # best by less than noise, and beaten often
-    runs.scored(run("grpo"), [0] * 10 + [1] * 10)
-    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
+def test_values_within_noise_of_the_best_are_marked(params, runs):
+    runs.write_scores(make_mbpp_run("pg"), [5] * 20)
+    # DAPO is worse on about half of the problems, always by one completion: this is no noise.
+    runs.write_scores(make_mbpp_run("dapo"), [5, 4] * 9 + [4, 6])
+    runs.write_scores(make_mbpp_run("grpo"), [0] * 10 + [1] * 10)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
     assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
     assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
-    runs.scored(run("dapo"), [8, 1] * 10)
-    runs.summary(run("pg"), seconds=10)
-    runs.summary(run("dapo"), seconds=10.1)
-    cells = column(main(params, runs), "MBPP+ (made)", "Pass@1")
+    runs.write_scores(make_mbpp_run("dapo"), [8, 1] * 10)
+    runs.write_summary(make_mbpp_run("pg"), seconds=10)
+    runs.write_summary(make_mbpp_run("dapo"), seconds=10.1)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
     assert cells["DAPO"].tied and not cells["GRPO"].tied
-    times = column(main(params, runs), "MBPP+ (made)", "Runtime")  # of one seed
+    times = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")  # one seed has none
     assert not any(cell.tied for cell in times.values())
 
 
-def test_runtimes_within_noise_are_those_of_the_t_test(params, runs):
+def test_runtimes_within_noise_are_decided_by_a_paired_t_test(params, runs):
     seconds = {"pg": (10.0, 11.0), "dapo": (12.0, 19.0), "grpo": (100.0, 111.0)}
     for name, pair in seconds.items():
         for seed, value in enumerate(pair):
-            runs.summary(run(name, seed), seconds=value)
-    cells = column(main(params, runs), "MBPP+ (made)", "Runtime")
-    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("1.8m", "0.1m")  # 105.5 s and 7.8 s
+            runs.write_summary(make_mbpp_run(name, seed), seconds=value)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("105.5s", "7.8s")
     for name, tied in (("dapo", True), ("grpo", False)):
         p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
         assert cells[name.upper()].tied == (p >= 0.05) == tied

@@ -1,4 +1,4 @@
-"""The studies: variants beside their reference, and the time to an accuracy."""
+"""Tables and figures of studies: variants against their reference, and the time to an accuracy."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from reports.__main__ import main
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.tables import studies
-from tests.reports.conftest import MADE, run_of
+from tests.reports.conftest import MADE_PROBLEMS, make_run
 
 COMPARED = {
     "eta": ["rapid-H2", "rapid-H2,eta=1", "rapid-H2,eta=4,clip=both", "rapid-H2,clip=nowhere"],
@@ -35,85 +35,89 @@ def params(values):
 
 @pytest.fixture
 def complete(params, runs):
-    """The files of all studied runs: 4 of 10 problems right before training, 6 after."""
+    """Files of all studied runs, which solve 4 of 10 problems before training and 6 or 7 after."""
     points = [CurvePoint(step=n, seconds=10.0 * n, pass_at={1: 0.4 + 0.05 * n}) for n in (1, 2)]
     for run in add_base_runs(study_runs(params)):
-        after = 0 if run.algorithm == "base" else 2 + run.seed
-        runs.scored(run, [8] * (4 + after) + [0] * (6 - after))
+        solved_more = 0 if run.algorithm == "base" else 2 + run.seed
+        runs.write_scores(run, [8] * (4 + solved_more) + [0] * (6 - solved_more))
         if run.algorithm != "base":
-            runs.summary(run, seconds=40.0, staleness=0.1, clip_fraction=0.05)
+            runs.write_summary(run, seconds=40.0, staleness=0.1, clip_fraction=0.05)
         if "snapshots" in run.algorithm:
-            runs.curve(run, *points)
+            runs.write_curve(run, *points)
     return runs
 
 
-def read(params, runs):
+def read_measured(params, runs):
+    """Read the studied runs."""
     return Measured.read(params, runs.root, study_runs(params))
 
 
-def build(params, runs):
-    return studies.tables(read(params, runs))
+def build_tables(params, runs):
+    """Build the tables of the studies."""
+    return studies.tables(read_measured(params, runs))
 
 
-def test_rows_say_what_differs(params, complete):
-    eta, time, *_ = build(params, complete)
+def test_row_labels_name_what_differs(params, complete):
+    eta, time, *_ = build_tables(params, complete)
     assert [row.label for row in eta.rows] == [
         "RAPID (H=2)", "eta = 1", "eta = 4, clip = both", "clip = nowhere",
     ]  # fmt: skip
     assert [row.label for row in time.rows] == ["PG", "RAPID (H=2)"]
     assert "All with epochs = 2 and snapshots = 2." in time.notes
     assert not any("All with" in note for note in eta.notes)
-    assert [table.number for table in build(params, complete)] == [1, 2, 3, 4]
+    assert [table.number for table in build_tables(params, complete)] == [1, 2, 3, 4]
     weights = {row.label: [cell.text for cell in row.cells[0][3:5]] for row in time.rows}
     assert weights == {"PG": ["N/A", "N/A"], "RAPID (H=2)": ["0.10", "5.0%"]}
 
 
-def test_another_algorithm_is_named_before_its_changes():
+def test_label_names_the_algorithm_where_it_differs():
     names = ["pg,epochs=2", "rapid-H2,epochs=4", "pg,epochs=8"]
-    contest = Contest("math", "any", pd.DataFrame(), names, MADE)
+    contest = Contest("math", "any", pd.DataFrame(), names, MADE_PROBLEMS)
     study = studies.StudyRuns("own", contest, "base", pd.DataFrame(), "pass@1", Path())
     labels = ["PG, epochs = 2", "RAPID (H=2), epochs = 4", "epochs = 8"]
     assert list(map(study.label, names)) == labels
 
 
 @pytest.mark.parametrize(
-    ("start", "named"), [("base", "the model before training"), ("sft", "the model of SFT")]
+    ("start", "description"), [("base", "the model before training"), ("sft", "the model of SFT")]
 )
-def test_what_runs_start_from_is_named(params, runs, start, named):
+def test_start_of_the_runs_is_named(params, runs, start, description):
     training = params.training.model_copy(update={"start": start})
-    measured = read(params.model_copy(update={"training": training}), runs)
+    measured = read_measured(params.model_copy(update={"training": training}), runs)
     time = studies.tables(measured)[2]
-    assert any(note.startswith(f"Accuracy is that of {named}, of") for note in time.notes)
-    assert f"The dashed line is {named}, the" in plots.build("studies", measured)["eta"].caption
+    assert any(note.startswith(f"Accuracy is that of {description}, of") for note in time.notes)
+    assert (
+        f"The dashed line is {description}, the" in plots.build("studies", measured)["eta"].caption
+    )
 
 
 def test_differences_are_from_the_first_row(params, complete):
-    """One more is solved with another eta, in one of two seeds."""
-    complete.scored(run_of("rapid-H2,eta=1"), [8] * 7 + [0] * 3)
-    eta, *_ = build(params, complete)
+    """With eta = 1 one more problem is solved, in one of two seeds."""
+    complete.write_scores(make_run("rapid-H2,eta=1"), [8] * 7 + [0] * 3)
+    eta, *_ = build_tables(params, complete)
     position = eta.groups[0].columns.index("Difference")
     assert [row.cells[0][position].text for row in eta.rows] == ["N/A", "+5.0", "0.0", "0.0"]
-    changed = eta.rows[1].cells[0][position]
-    assert [source.label for source in changed.sources] == [
+    eta_1 = eta.rows[1].cells[0][position]
+    assert [source.label for source in eta_1.sources] == [
         f"RAPID (H=2){change}, seed {seed}" for change in (", eta = 1", "") for seed in (0, 1)
     ]
 
 
-def test_the_time_to_an_accuracy_by_hand(params, complete):
-    """Lines through (0, 0.4), (10, 0.45), (20, 0.5), and (40, 0.6) or (40, 0.7)."""
-    reach = build(params, complete)[2]
+def test_time_to_an_accuracy_equals_values_by_hand(params, complete):
+    """The curves are lines through (0, 0.4), (10, 0.45), (20, 0.5), and (40, 0.6) or (40, 0.7)."""
+    reach = build_tables(params, complete)[2]
     assert reach.groups[0].columns == ["45%", "50%", "55%", "60%", "65%", "70%"]
     pg = reach.rows[0].cells[0]
     assert [cell.text for cell in pg] == ["10.0s", "20.0s", "27.5s", "35.0s", "—", "—"]
-    assert pg[2].deviation == "3.5s"  # of 30 and 25
-    assert pg[4].reason == "1 of 2 runs did not get there"
-    complete.drop(complete.root / PG / "seed1/curve.jsonl")
-    reach = build(params, complete)[2]
-    assert reach.rows[0].cells[0][2].text == "30.0s"  # of seed 0 alone
+    assert pg[2].deviation == "3.5s"  # that of 30 and 25
+    assert pg[4].reason == "1 of 2 runs did not reach it"
+    complete.delete(complete.root / PG / "seed1/curve.jsonl")
+    reach = build_tables(params, complete)[2]
+    assert reach.rows[0].cells[0][2].text == "30.0s"  # seed 0 alone
 
 
-def test_claims_that_need_studies_are_judged_there(params, complete):
-    claims = build(params, complete)[-1]
+def test_claims_about_variants_are_judged_with_the_studies(params, complete):
+    claims = build_tables(params, complete)[-1]
     labels = [row.label for row in claims.rows]
     assert labels == ["Clipping crucial: MATH (made) Pass@1, H=2", "Weights beat KL"]
     clipping, kl = (row.cells[0][1] for row in claims.rows)
@@ -121,22 +125,22 @@ def test_claims_that_need_studies_are_judged_there(params, complete):
     assert kl.reason.startswith("needs off-policy runs of GRPO")
 
 
-@pytest.mark.parametrize("what", ["nothing", "one seed", "unavailable"])
-def test_missing_runs_leave_dashes_and_no_nan(params, complete, what):
+@pytest.mark.parametrize("missing", ["nothing", "one seed", "unavailable"])
+def test_missing_runs_leave_dashes_and_no_nan(params, complete, missing):
     for run in add_base_runs(study_runs(params)):
-        if what == "unavailable":
-            complete.evaluation(run, status="unavailable", note="no Lean")
-        elif what == "nothing" or run.seed == 1:
-            complete.drop(complete.root / run.evaluation / "evaluation.json")
-    cells = [cell for table in build(params, complete) for cell in table.cells()]
+        if missing == "unavailable":
+            complete.write_evaluation(run, status="unavailable", note="no Lean")
+        elif missing == "nothing" or run.seed == 1:
+            complete.delete(complete.root / run.evaluation / "evaluation.json")
+    cells = [cell for table in build_tables(params, complete) for cell in table.cells()]
     texts = {text for cell in cells for text in (cell.text, cell.deviation)}
     assert not any("nan" in text.lower() for text in texts)
-    assert "—" in texts or what == "one seed"
-    for figure in plots.build("studies", read(params, complete)).values():
+    assert "—" in texts or missing == "one seed"
+    for figure in plots.build("studies", read_measured(params, complete)).values():
         assert style.render(figure, ["png"])["png"]
 
 
-def test_the_command_writes_all_that_the_workflow_declares(params, complete, tmp_path):
+def test_command_writes_all_outputs_that_the_workflow_declares(params, complete, tmp_path):
     out = tmp_path / "out"
     arguments = ["--studies", "--config", params.model_dump_json(), "--root", str(complete.root)]
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]

@@ -1,4 +1,4 @@
-"""Tables as plain data: rows in sections, cells of estimates, footnotes."""
+"""Tables as data: rows in sections, cells of estimates, legends and footnote letters."""
 
 import pandas as pd
 import pytest
@@ -11,7 +11,7 @@ from reports.tables.table import Cell, Row, Table, estimate_cell, letters
 from tests.conftest import ROOT
 
 
-def test_each_section_but_the_first_starts_after_a_rule(params):
+def test_each_section_after_the_first_starts_with_a_rule(params):
     sections = [[("a", 1), ("b", 2)], [("c", 3), ("d", 4)], [("e", 5)]]
     measured = Measured(params, pd.DataFrame(), ROOT)
     columns = single_group({"Twice": lambda number: Cell(str(2 * number))})
@@ -21,13 +21,19 @@ def test_each_section_but_the_first_starts_after_a_rule(params):
     ]  # fmt: skip
 
 
-def test_a_cell_of_an_estimate_has_its_interval_or_the_reason_why_there_is_none():
+def test_cell_of_an_estimate_shows_its_interval_or_why_it_has_none():
     show = formats.percent
     cell = estimate_cell(show, Estimate(0.5, 0.4, 0.6), "unknown", under=("", "p = 0.1"))
     assert (cell.text, cell.under) == ("50.0%", ("[40.0%, 60.0%]", "p = 0.1"))
     assert estimate_cell(show, Estimate(0.5)).under == ()
-    assert [Cell("1", d, under=("3",)).lines for d in ("", "2")] == [("3",), ("± 2", "3")]
-    missing = [estimate_cell(show, one, "unknown") for one in (None, Estimate(None, reason="few"))]
+    assert [Cell("1", deviation, under=("3",)).lines for deviation in ("", "2")] == [
+        ("3",),
+        ("± 2", "3"),
+    ]
+    missing = [
+        estimate_cell(show, estimate, "unknown")
+        for estimate in (None, Estimate(None, reason="few"))
+    ]
     assert [(cell.text, cell.reason) for cell in missing] == [("—", "unknown"), ("—", "few")]
 
 
@@ -35,13 +41,13 @@ def test_a_cell_of_an_estimate_has_its_interval_or_the_reason_why_there_is_none(
     ("cells", "ranked", "tied"),
     [([Cell("2", mark="best")], True, False), ([Cell("2", tied=True)], False, True), ([], 0, 0)],
 )
-def test_one_marked_cell_asks_for_a_legend(cells, ranked, tied):
+def test_one_marked_cell_makes_a_legend(cells, ranked, tied):
     rows = [Row("a", [cells]), Row("b", [[Cell("1")]])]
     table = Table(1, "", "", "", [], rows, [], [])
     assert (table.ranked, table.tied) == (ranked, tied)
 
 
-def test_footnote_keys_go_on_after_z():
+def test_footnote_letters_continue_after_z():
     assert [letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == [
         "a", "z", "aa", "az", "ba", "zz", "aaa",
     ]  # fmt: skip

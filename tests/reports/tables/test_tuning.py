@@ -1,4 +1,4 @@
-"""The learning rates that a tuning chooses, and its trials as tables."""
+"""Tables of a tuning: its trials, and its record with the chosen rates marked."""
 
 import math
 
@@ -15,13 +15,13 @@ FIELD = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
 RATES = [1e-4, 1e-3, 1e-2]
 
 
-def test_the_report_of_a_tuning_has_its_trials(values, runs):
+def test_report_of_a_tuning_shows_its_trials(values, runs):
     field = FIELD | {"rates": dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)}
-    tried = {"rates": {"math": RATES}, "seeds": [7]}
-    arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tried}
+    tuning = {"rates": {"math": RATES}, "seeds": [7]}
+    arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tuning}
     params = load(values | {"arena": arena})
     for run in arena_runs(params):
-        runs.scored(run, [8] * 5 + [0] * 5)
+        runs.write_scores(run, [8] * 5 + [0] * 5)
     for root, text in ((runs.root, "50.0%"), (runs.root / "none", "—")):
         content = contents.build_arena(Measured.read(params, root, arena_runs(params)))
         (table,) = content.results
@@ -30,13 +30,13 @@ def test_the_report_of_a_tuning_has_its_trials(values, runs):
         assert {cell.text for cell in table.cells()} == {text}
 
 
-# On record ----------------------------------------------------------------------------------------
+# Record -------------------------------------------------------------------------------------------
 
-# Means over two seeds. With its neighbours the middle one, the last one and the first one is best.
+# Mean accuracies by rate. Averaged with its neighbours, the 2nd, 3rd and 1st rate is best.
 MEANS = {"pg": (0.2, 0.6, 0.1), "grpo": (0.2, 0.3, 0.6), "pg-H4": (0.6, 0.1, math.nan)}
 
 
-def test_the_record_of_a_tuning_is_shown_by_means_with_the_best_marked(values, tmp_path):
+def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_path):
     field = FIELD | {"rates": dict.fromkeys([*MEANS, "dapo"], 1e-4)}  # DAPO was not tried
     fields = {"math": field, "mbpp_plus": field}
     params = load(values | {"name": "own", "arena": {"fields": fields}})
@@ -62,7 +62,7 @@ def test_the_record_of_a_tuning_is_shown_by_means_with_the_best_marked(values, t
         "PG (H=4)": ["60.0%", "10.0%", "—"],
     }
     best = {row.label: [bool(cell.mark) for cell in row.cells[0]] for row in math_table.rows}
-    assert [found.index(True) for found in best.values()] == [1, 2, 0]
+    assert [marked.index(True) for marked in best.values()] == [1, 2, 0]
     reasons = [[cell.reason for cell in row.cells[0] if cell.mark] for row in math_table.rows]
     assert reasons == [[""], [AT_THE_END], [AT_THE_END]]
     assert [row.label for row in mbpp.rows] == ["PG"]

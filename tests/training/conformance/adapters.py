@@ -1,4 +1,4 @@
-"""Every kind of adapter that PEFT has for causal language models, small ones."""
+"""Small adapters of every kind that PEFT has for causal language models."""
 
 import peft
 from transformers import AutoTokenizer
@@ -6,12 +6,12 @@ from transformers import AutoTokenizer
 TASK = {"task_type": "CAUSAL_LM"}
 TARGETS = TASK | {"target_modules": ["q_proj", "v_proj"]}
 VIRTUAL = TASK | {"num_virtual_tokens": 4}
-BYTES = list(range(40, 120))  # tokens that prompts and completions have
+BYTES = list(range(40, 120))  # tokens that occur in prompts and completions
 
 KINDS = {
     "adalora": (peft.AdaLoraConfig, TARGETS | {"init_r": 4, "total_step": 20, "tfinal": 2}),
     "adaption": (peft.AdaptionPromptConfig, TASK | {"adapter_len": 4, "adapter_layers": 2}),
-    "alora": (peft.LoraConfig, TARGETS),  # and its invocation: see `config_of`
+    "alora": (peft.LoraConfig, TARGETS),  # build_adapter_config adds its invocation tokens
     "boft": (peft.BOFTConfig, TARGETS | {"boft_block_size": 4}),
     "c3a": (peft.C3AConfig, TARGETS | {"block_size": 8}),
     "dora": (peft.LoraConfig, TARGETS | {"use_dora": True}),
@@ -44,13 +44,13 @@ KINDS = {
     "vera": (peft.VeraConfig, TARGETS | {"r": 4}),
     "waveft": (peft.WaveFTConfig, TARGETS | {"n_frequency": 20}),
 }
-FAMILY = {"lora-experts": "Qwen3Moe"}  # others: Llama
+FAMILY = {"lora-experts": "Qwen3Moe"}  # all other kinds: Llama
 
 
-def config_of(kind: str, toy_model) -> peft.PeftConfig:
-    """Return a new configuration of a kind, which works on its family's model."""
-    config, arguments = KINDS[kind]
-    if kind == "alora":  # switched on by the end of the prompt, "prompt 3"
+def build_adapter_config(kind: str, toy_model) -> peft.PeftConfig:
+    """Return a new configuration of a kind of adapter, for a model of its family."""
+    config_class, arguments = KINDS[kind]
+    if kind == "alora":  # activated by the end of the prompt, such as "prompt 3"
         tokenizer = AutoTokenizer.from_pretrained(toy_model)
         arguments = arguments | {"alora_invocation_tokens": tokenizer("mpt")["input_ids"]}
-    return config(**arguments)
+    return config_class(**arguments)

@@ -1,11 +1,13 @@
 """Tiny untrained models of many families, for the toy tokenizer of tests/conftest.py.
 
-The families are those of TRL's tests and those that people train most, text models all.
+The families are those of TRL's tests and those that are trained most. All are text models.
 """
 
 import torch
 import transformers
 from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from rapid.training.dropout import remove_dropout
 
 SHAPE = {
     "hidden_size": 32,
@@ -36,7 +38,7 @@ GATED_DELTA = {
 STATE_SPACE = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4}
 SLIDING = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}
 
-# The configuration's class, without its ending, and what differs from SHAPE.
+# Name of the configuration's class without "Config": settings that differ from SHAPE.
 ATTENTION = {
     "Apertus": {},
     "Arcee": {},
@@ -81,7 +83,7 @@ ATTENTION = {
     "StableLm": {},
     "Starcoder2": {},
 }
-# Part or all of what these keep of a prompt is a state, no keys and values.
+# Families whose cache of a prompt is, in part or as a whole, a state instead of keys and values.
 STATES = {
     "Bamba": {**MAMBA, "attn_layer_indices": [1]},
     "FalconH1": MAMBA,
@@ -141,13 +143,19 @@ STATES = {
     },
 }
 FAMILIES = ATTENTION | STATES
-WITHOUT_SHAPE = ("Bloom", "FalconMamba", "GPT2", "Mamba", "Mamba2")  # their own names for it
+WITHOUT_SHAPE = ("Bloom", "FalconMamba", "GPT2", "Mamba", "Mamba2")  # name their sizes differently
 
 
-def untrained(family: str, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+def build_untrained(family: str, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
     """Return an untrained model of a family, the same each time."""
-    given = FAMILIES[family] if family in WITHOUT_SHAPE else SHAPE | FAMILIES[family]
-    ends = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
-    config = getattr(transformers, f"{family}Config")(vocab_size=258, **ends, **given)
+    settings = FAMILIES[family] if family in WITHOUT_SHAPE else SHAPE | FAMILIES[family]
+    special_tokens = {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": None}
+    config = getattr(transformers, f"{family}Config")(vocab_size=258, **special_tokens, **settings)
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(config).to(dtype)
+
+
+def build_without_dropout(family: str) -> PreTrainedModel:
+    """Return an untrained model without dropout; TRL's disable_dropout keeps OPT's."""
+    remove_dropout(model := build_untrained(family))
+    return model

@@ -1,20 +1,22 @@
-"""The runner: forks one child per completion and never sees what goes in or out.
+"""The runner: forks one child per job. It never sees the content of a job or its outputs.
 
     python -S -s -P -B runner SETTINGS
 
-File descriptor 3 is a socket to the grader. A request is one `encoding.REQUEST` with the file
-descriptor of another socket, over which the grader sends the job straight to the child and gets its
-outputs straight back. So nothing of an earlier job, the reference solution least of all, is in the
-memory that a later child inherits. When the child is gone, an `encoding.REPLY` follows.
+File descriptor 3 is a socket to the grader. The grader sends an `encoding.REQUEST` and, with it,
+the file descriptor of a second socket, on which it sends the job to the child and reads the
+outputs. The runner does not read the second socket. So its memory, which the next child inherits,
+holds nothing of earlier jobs, such as a reference solution. After the child has ended, the runner
+answers with an `encoding.REPLY`.
 
-A job is its length and a JSON object, which `sandbox.encode_job` makes. The child finds the program
-in a completion (`program.find_program`), runs it, and answers a line per call, {"output": ...}, or
-one {"reason": ...} and no more.
+A job is its length and a JSON object, made by `sandbox.encode_job`. The child finds the program in
+a completion (`program.find_program`) and runs it. It sends one line per call, {"output": ...}. If
+something goes wrong it sends {"reason": ...}, a reason of a verdict, as its last line.
 
-SETTINGS are JSON. `paths` stay readable, but for what is below `hidden`; of that, `shared` does:
-packages that completions may import. `resources` are limits of a completion's process, by the names
-of RLIMITs. `layer` "namespaces" puts up walls around the runner. In the other layers they stand
-already, or there are none.
+SETTINGS is a JSON object. `paths` can be read by a completion, except for folders in `hidden`.
+`shared` can be read also where it lies in a hidden folder: the packages that completions may
+import. `resources` has limits for the process of a completion, by the names of RLIMITs. If `layer`
+is "namespaces", the runner makes the namespaces; in the layer "bwrap" it is in them already, and in
+the other layers there are none.
 """
 
 import contextlib
@@ -36,9 +38,9 @@ import isolation
 import packages
 import program
 
-CONTROL = 3  # file descriptor; children close it, and all below are /dev/null to them
+CONTROL = 3  # file descriptor of the socket to the grader. Children close it; 0 to 2 are /dev/null
 
-# Imported once here instead of in every child: what solutions use.
+# Modules that solutions often use: imported once in the runner instead of in every child.
 PRELOADED = (
     "array bisect calendar cmath collections copy dataclasses datetime decimal enum fractions "
     "functools heapq itertools math numbers operator re statistics string textwrap typing"
@@ -59,10 +61,10 @@ def main() -> None:
         preload_all()
     all_filters = filters.Files([*paths, *shared], hidden), filters.SystemCalls()
     working_filters = [kernel_filter for kernel_filter in all_filters if kernel_filter.works]
-    # A completion that runs as the same user is not to trace the runner.
+    # Otherwise a completion that runs as the same user could trace the runner.
     isolation.call_libc("prctl", isolation.PR_SET_DUMPABLE, 0)
     gc.collect()
-    gc.freeze()  # a collection in a child then leaves these pages shared
+    gc.freeze()  # garbage collection in a child would otherwise copy all shared pages
     hello = {"divided": divider.works, "user": os.geteuid() if user is None else user}
     hello |= {type(kernel_filter).__name__: kernel_filter.works for kernel_filter in all_filters}
     control.sendall(json.dumps(hello).encode() + b"\n")
@@ -84,30 +86,34 @@ def main() -> None:
 
 
 def preload_all() -> None:
-    """Import the whole library, for children that cannot read it: root has a Python of its own."""
-    for name in sys.stdlib_module_names - {"antigravity"}:  # that one opens a browser
+    """Import the whole standard library, for children whose user cannot read its files.
+
+    That is so if root has a Python of its own, such as in /root, and children run as another user.
+    """
+    for name in sys.stdlib_module_names - {"antigravity"}:  # antigravity opens a browser
         if not name.startswith("_"):
-            with contextlib.suppress(Exception):  # not built, or of Windows
+            with contextlib.suppress(Exception):  # a module for Windows, or not built here
                 __import__(name)
 
 
 @dataclass(frozen=True)
 class Walls:
-    """The walls and limits around one job."""
+    """The isolation and the limits of one job."""
 
-    timeout: float  # seconds
+    timeout: float  # wall-clock seconds
     resources: dict[str, int]  # limits, by the names of RLIMITs
-    user: int | None  # to run as; None for the runner's own
+    user: int | None  # id of the user to run as; None for the runner's user
     filters: list[filters.Files | filters.SystemCalls]
-    guarded: bool
-    shared: list[str]  # paths that the guard lets be read
+    guarded: bool  # whether the guard in Python is on
+    shared: list[str]  # paths of packages, which the guard allows to be read
 
 
 def supervise_child(
     job: socket.socket, divider: isolation.Divider, walls: Walls
 ) -> tuple[bool, int]:
-    """Run one job in a child. Return whether it ran out of time, and its wait status."""
-    alive, lifeline = os.pipe()  # closes with the child, the only one to hold `lifeline`
+    """Run one job in a child. Return whether its time ran out, and its wait status."""
+    # The child alone keeps `lifeline` open, so `alive` reaches its end when the child ends.
+    alive, lifeline = os.pipe()
     deadline = time.monotonic() + walls.timeout
     child = divider.fork()
     if child == 0:
@@ -115,12 +121,12 @@ def supervise_child(
     os.close(lifeline)
     events = select.poll()
     events.register(alive, select.POLLIN)
-    events.register(job, 0)  # POLLHUP alone: the grader has seen enough, or is gone
+    events.register(job, 0)  # POLLHUP only: the grader has closed the socket, or has ended
     timed_out = not events.poll(max(0.0, deadline - time.monotonic()) * 1000)
     try:
         os.killpg(child, signal.SIGKILL)  # no effect on the status of a child that has ended
     except (ProcessLookupError, PermissionError):
-        os.kill(child, signal.SIGKILL)  # it is not yet, or no longer, the leader of a group
+        os.kill(child, signal.SIGKILL)  # the child does not lead a process group yet, or any more
     _, status = os.waitpid(child, 0)
     os.close(alive)
     job.close()
@@ -128,10 +134,13 @@ def supervise_child(
 
 
 def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
-    """Put up the inner walls, run the job, and end. Without the walls there is no job."""
+    """Isolate this process, run the job, and end the process.
+
+    If isolating it fails the job is not run.
+    """
     try:
         os.setsid()
-        os.dup2(1, 2)  # 0 and 1 are /dev/null already
+        os.dup2(1, 2)  # standard error becomes /dev/null, as descriptors 0 and 1 are
         isolation.drop_rights(walls.user)
         isolation.limit_resources(walls.resources)
         for kernel_filter in walls.filters:
@@ -140,7 +149,7 @@ def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
         os.closerange(CONTROL, first)
         os.closerange(first + 1, second)
         os.closerange(second + 1, 256)
-        random.seed(0)  # the same completion gets the same verdict
+        random.seed(0)  # so that the same completion gets the same verdict
         reason = run_job(job, walls)
         if reason:
             send_line(job, {"reason": reason})
@@ -149,7 +158,7 @@ def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
 
 
 def run_job(job: socket.socket, walls: Walls) -> str | None:
-    """Run a job's code and calls; send the outputs. Return what went wrong, if anything did."""
+    """Run a job's code and calls, and send the outputs. Return the reason of a failure, or None."""
     with job.makefile("rb") as stream:
         [length] = encoding.LENGTH.unpack(stream.read(encoding.LENGTH.size))
         work = json.loads(stream.read(length))
@@ -185,7 +194,11 @@ def run_job(job: socket.socket, walls: Walls) -> str | None:
 
 
 def execute_parts(parts: list[program.Part], namespace: dict) -> None:
-    """Run a program; pass over parts that fail and may, but for what is forbidden or too large."""
+    """Run the parts of a program in `namespace`.
+
+    A part that need not succeed is skipped if it raises. Forbidden actions and too much memory are
+    errors in every part.
+    """
     for part in parts:
         try:
             exec(part.code, namespace)
@@ -197,7 +210,7 @@ def execute_parts(parts: list[program.Part], namespace: dict) -> None:
 
 
 def send_line(job: socket.socket, answer: dict) -> None:
-    """Send one line."""
+    """Send one answer as a line of JSON."""
     line = memoryview(json.dumps(answer).encode() + b"\n")
     while line:
         line = line[os.write(job.fileno(), line) :]

@@ -1,43 +1,45 @@
-"""Filters of system calls in the kernel's own language, for seccomp.
+"""Builds seccomp filters of system calls, in the kernel's filter language (BPF).
 
-A filter is a list of steps, which the kernel follows at every call until one of them decides.
-The module needs the standard library alone, so that any program can import it by path.
+A filter is a list of steps. At every system call the kernel runs the steps until one of them allows
+or refuses the call. This module needs only the standard library, so programs can import it by path.
 """
 
 import errno
 import struct
 
-# From linux/bpf_common.h and linux/seccomp.h. A word of data is loaded, compared, or returned.
+# Operations, from linux/bpf_common.h: load a word of the call's data, compare it, return a
+# decision.
 _LOAD, IF_EQUAL, IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets; an argument's low half comes first
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; low half first
 
-# By os.uname().machine: AUDIT_ARCH from linux/audit.h, which of the two numbers of a call.
+# By os.uname().machine: AUDIT_ARCH of linux/audit.h, and the column of this machine in tables with
+# the number of a system call on x86_64 and on aarch64.
 MACHINES = {"x86_64": (0xC000_003E, 0), "aarch64": (0xC000_00B7, 1)}
 
-Step = tuple[int, int, int, int]  # operation, steps to skip if true and if false, operand
+Step = tuple[int, int, int, int]  # operation, steps to skip if true, steps if false, operand
 
 ALLOW: list[Step] = [(_RETURN, 0, 0, 0x7FFF_0000)]
 LOAD_NUMBER: list[Step] = [(_LOAD, 0, 0, _NUMBER)]
 
 
 def refuse(error: int = errno.EPERM) -> list[Step]:
-    """Return the step that lets the call fail with this error."""
+    """Return the step that makes the call fail with this error."""
     return [(_RETURN, 0, 0, 0x0005_0000 | error)]
 
 
 def branch(condition: int, operand: int, then: list[Step]) -> list[Step]:
-    """Return steps that follow `then` if the loaded word meets the condition."""
+    """Return steps that run `then` if the loaded word meets the condition, else go on after it."""
     return [(condition, 0, len(then), operand), *then]
 
 
 def branch_on_argument(index: int, condition: int, operand: int, then: list[Step]) -> list[Step]:
-    """Return steps that load an argument and follow `then` if it meets the condition."""
+    """Return steps that load an argument of the call, and run `then` if it meets the condition."""
     return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index), *branch(condition, operand, then)]
 
 
 def begin_filter(machine: str) -> list[Step]:
-    """Return the first steps: refuse calls of other interfaces, and load the number of the call."""
-    is_native = (IF_EQUAL, 1, 0, MACHINES[machine][0])  # a 32-bit call has other numbers
+    """Return the first steps: refuse calls for other architectures, load the call's number."""
+    is_native = (IF_EQUAL, 1, 0, MACHINES[machine][0])  # 32-bit calls have other numbers
     return [(_LOAD, 0, 0, _ARCHITECTURE), is_native, *refuse(), *LOAD_NUMBER]
 
 

@@ -1,13 +1,16 @@
-"""Encode what passes through the sandbox's wall: requests, replies, Python values as JSON.
+"""Encodes the data between grader and sandbox: requests, replies, and Python values as JSON.
 
-JSON's own types stand for themselves (integers within 64 bits, floats with NaN and infinities);
-every other type is an object with one key, the type's name. A subclass is sent as the plain type
-it extends, so an object with an `__eq__` of its own arrives as data; a fraction, a decimal or a
-scalar of numpy's as the number that it equals, if any. What is no plain data arrives as an
-`Opaque`. Nothing here is pickle: reading what hostile code sent runs none of it.
+Values of JSON's types are written as they are (integers within 64 bits, floats with NaN and
+infinities). A value of another type is an object with one key, the name of the type.
 
-A list or tuple of over `MANY` items, with those of its items, is sent as a `Digest`: encoded one by
-one they would take a minute and gigabytes.
+- An instance of a subclass is sent as a value of the plain type that it extends. So a completion
+  cannot send an object with an `__eq__` of its own.
+- A fraction, a decimal or a scalar of numpy is sent as the number that it equals, if there is one.
+- Every other object is decoded as an `Opaque`, which equals nothing.
+- A list or tuple with more than `MANY` items, counting also the items of the lists and tuples in
+  it, is sent as a `Digest`. To encode each item would take a minute and gigabytes.
+
+Pickle is not used: decoding data from hostile code runs no code.
 """
 
 import contextlib
@@ -21,38 +24,43 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-REQUEST = struct.Struct("!dQ??")  # seconds, bytes of address space, guarded, filtered
-REPLY = struct.Struct("!?i")  # whether the time ran out, wait status
-LENGTH = struct.Struct("!Q")  # bytes of the job that follows
+# From grader to runner: timeout in seconds, bytes of address space, guarded, filtered.
+REQUEST = struct.Struct("!dQ??")
+REPLY = struct.Struct("!?i")  # from runner to grader: whether the time ran out, wait status
+LENGTH = struct.Struct("!Q")  # from grader to child: bytes of the job that follows
 
-MANY = 100_000
+MANY = 100_000  # items of a list or tuple that are encoded one by one
 _CHUNK = 10_000  # items hashed at a time
-_COLLISIONS = 16  # different items with one hash in a set: chance makes none
+_COLLISIONS = 16  # different items with the same hash in a set; by chance there is hardly ever one
 
 _CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
 
 class Opaque:
-    """Stands for an object that is not plain data. Equal to itself only."""
+    """Stands for an object that is not plain data. It is equal only to itself."""
 
 
 @dataclass(frozen=True)
 class Digest:
-    """Stands for a long list or tuple. Equal to that of one with equal items of equal types."""
+    """Stands for a long list or tuple. Two are equal if the items have equal values and types."""
 
     blake2: str
 
 
-# Not a float, which is compared with a tolerance, nor a dict, whose bytes follow its order.
+# Types that may be in a digest. Not float, since floats are compared with a tolerance; not dict,
+# since the bytes of equal dicts depend on the order of their items.
 _DIGESTED = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
 _NESTED = {list, tuple, set, frozenset}
-_DEEPEST = 20
+_DEEPEST = 20  # levels of nesting that are looked at for a digest
 
 
 def compute_digest(items: list | tuple) -> Digest | None:
-    """Return the digest of a list or tuple of plain data; None where it holds something else."""
+    """Return the digest of a list or tuple.
+
+    Returns None if it holds a value of a type that is not in `_DIGESTED`, or is nested too deeply.
+    """
     level: Iterable = items
-    for _ in range(_DEEPEST):  # a list that contains itself would be deeper
+    for _ in range(_DEEPEST):  # ends for a list that contains itself, too
         if not _DIGESTED.issuperset(map(type, level)):
             return None
         level = [part for item in level if type(item) in _NESTED for part in item]
@@ -61,7 +69,8 @@ def compute_digest(items: list | tuple) -> Digest | None:
     blake2 = hashlib.blake2b(type(items).__name__.encode())
     try:
         for start in range(0, len(items), _CHUNK):
-            # In version 0 bytes follow from values alone, not from which objects are shared.
+            # The bytes of version 0 depend on the values only. Later versions write a reference for
+            # an object that occurs twice.
             blake2.update(marshal.dumps(items[start : start + _CHUNK], 0))
     except ValueError:
         return None
@@ -69,19 +78,19 @@ def compute_digest(items: list | tuple) -> Digest | None:
 
 
 def encode_output(value: Any) -> Any:
-    """Return `encode` of the value, with a digest in place of a long list or tuple."""
+    """Return `encode` of the value, or its digest if it is a long list or tuple."""
     if type(value) in (list, tuple) and _size(value) > MANY and (short := compute_digest(value)):
         return {"digest": short.blake2}
     return encode(value)
 
 
 def _size(items: list | tuple) -> int:
-    """Return the number of items, and of items of lists and tuples among them."""
+    """Return the number of items, plus the items of the lists and tuples among them."""
     return sum(1 + len(item) if type(item) in (list, tuple) else 1 for item in items)
 
 
 def encode(value: Any) -> Any:
-    """Return the value as something that `json.dumps` writes.
+    """Return a Python value as data that `json.dumps` can write.
 
     Raises:
         RecursionError: the value is nested too deeply, or contains itself.
@@ -89,7 +98,7 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, bool | str | float):
         return value
     if isinstance(value, int):
-        # Hexadecimal, since Python refuses to print or read a decimal of over 4,300 digits.
+        # Hexadecimal: Python refuses to convert decimal numbers of over 4,300 digits.
         return value if -(2**63) <= value < 2**63 else {"int": hex(value)}
     if isinstance(value, list):
         return [encode(item) for item in value]
@@ -104,10 +113,10 @@ def encode(value: Any) -> Any:
             return {name: [encode(item) for item in value]}
     if isinstance(value, Fraction | Decimal):
         for kind in (int, float):
-            with contextlib.suppress(ValueError, ArithmeticError):  # not a number, or too large
+            with contextlib.suppress(ValueError, ArithmeticError):  # NaN, infinite or too large
                 if value == (plain := kind(value)):
                     return encode(plain)
-    numpy = sys.modules.get("numpy")  # a completion may have imported it, the runner has not
+    numpy = sys.modules.get("numpy")  # only if the completion has imported it
     if numpy is not None and isinstance(value, numpy.generic):
         plain = value.item()
         if not isinstance(plain, numpy.generic):
@@ -116,11 +125,11 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """Return the value that `encode` made `data` of, as new objects.
+    """Return the value that `encode` or `encode_output` has encoded as `data`.
 
     Raises:
-        ValueError, TypeError, RecursionError: `data` was not made by `encode`, or is made to
-            be slow.
+        ValueError, TypeError, RecursionError: `data` is not encoded data, or holds a set or dict
+            that was made to be slow (`check_hashable`).
     """
     if isinstance(data, list):
         return [decode(item) for item in data]
@@ -148,14 +157,14 @@ def decode(data: Any) -> Any:
 
 
 def check_hashable(items: Iterable) -> list:
-    """Return the items, which may go into a set or be the keys of a dict.
+    """Return the items as a list, if they can be put into a set or dict in reasonable time.
 
-    Python's integers and tuples hash alike in every process, and a thousand with one hash take as
-    long as a million others.
+    An attacker can choose integers or tuples with the same hash, since their hashes are the same in
+    every process. To put a thousand of them into a set takes as long as a million other items.
 
     Raises:
-        ValueError: over `_COLLISIONS` different items share a hash.
-        TypeError: an item has no hash.
+        ValueError: over `_COLLISIONS` different items have the same hash.
+        TypeError: an item is not hashable.
     """
     items, items_by_hash = list(items), {}
     for item in items:
@@ -168,5 +177,5 @@ def check_hashable(items: Iterable) -> list:
 
 
 def count_values(line: bytes) -> int:
-    """Return an upper bound on the number of values in a line of JSON, without parsing it."""
+    """Return an upper bound on the number of values in a line of JSON, without parsing the line."""
     return 1 + sum(line.count(mark) for mark in (b",", b"[", b"{"))

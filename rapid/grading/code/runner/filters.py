@@ -1,12 +1,13 @@
-"""Let the kernel refuse what a completion may not ask of it. This needs no privilege.
+"""Filters in the kernel that refuse what a completion must not do. They need no privileges.
 
-- `SystemCalls` (seccomp) lets through the calls that Python computes with and refuses all others:
-  no process, signal, socket, shared memory, limit or mount, and no file opened for writing.
-- `Files` (Landlock) refuses to read any file but Python's own.
+- `SystemCalls` (seccomp) allows the system calls that Python needs to compute, and refuses all
+  others: no process, signal, socket, shared memory, resource limit or mount, and no file opened for
+  writing.
+- `Files` (Landlock) refuses to read any file but those of Python.
 
-They stand behind the namespaces, which hold without them. Where namespaces are denied the two are
-the wall: a completion may run as the grader's own user there. What Landlock does not cover
-(signals, tracing, sockets, the size of a file) is for seccomp to refuse.
+With namespaces (layers "bwrap" and "namespaces") the filters are a second line of defence. In the
+layer "filters" they are all that isolates a completion, which may run as the grader's own user.
+What Landlock does not cover (signals, tracing, sockets, changing a file's size) seccomp refuses.
 """
 
 import ctypes
@@ -18,11 +19,11 @@ import bpf
 from libc import call_libc, is_permitted
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC  # flags of openat that are refused
 
-OPENAT = (257, 56)  # for reading only
+OPENAT = (257, 56)  # its numbers on x86_64 and aarch64; allowed for reading only
 
-# What else is allowed: name, number on x86_64, number on aarch64 ("-": it has none).
+# All other allowed calls: name, number on x86_64, number on aarch64 ("-" if it has no such call).
 _ALLOWED = """
 memory              brk 12 214, mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226,
                     madvise 28 233, futex 202 98,
@@ -43,7 +44,7 @@ ALLOWED = [entry.split()[-3:] for entry in _ALLOWED.split(",")]
 
 
 class SystemCalls:
-    """A seccomp filter. `works` where this kernel and processor have it."""
+    """A seccomp filter. `works` is whether this kernel and processor support it."""
 
     def __init__(self) -> None:
         machine = os.uname().machine
@@ -51,12 +52,12 @@ class SystemCalls:
         self.works = bool(self._program) and is_permitted(self.restrict)
 
     def restrict(self) -> None:
-        """Put the filter on this process for good; raise OSError where that is not permitted."""
+        """Put the filter on this process for good. Raise OSError if that is not permitted."""
         install_filter(self._program)
 
 
 def install_filter(program: bytes) -> None:
-    """Put a filter on this process and all that it starts, or raise OSError."""
+    """Put a filter on this process and the processes that it starts, or raise OSError."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
     call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -64,7 +65,7 @@ def install_filter(program: bytes) -> None:
 
 
 def assemble_filter(machine: str) -> bytes:
-    """Return the filter of what a completion may call on this kind of machine."""
+    """Return the filter for a completion on this kind of machine (`os.uname().machine`)."""
     column = bpf.MACHINES[machine][1]
     steps = bpf.begin_filter(machine)
     for _, *numbers in ALLOWED:
@@ -77,11 +78,11 @@ def assemble_filter(machine: str) -> bytes:
 # From linux/landlock.h. The numbers of its calls are the same on every architecture.
 SYS_CREATE_RULESET, SYS_ADD_RULE, SYS_RESTRICT_SELF = 444, 445, 446
 CREATE_RULESET_VERSION, RULE_PATH_BENEATH, READ_FILE, READ_DIR = 1, 1, 1 << 2, 1 << 3
-RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # how many there are, by version; 16 since the fifth
+RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # number of access rights by version; 16 since version 5
 
 
 class Files:
-    """A Landlock ruleset, to be shared by children. `works` where this kernel has it."""
+    """A Landlock ruleset, shared by all children. `works` is whether this kernel supports it."""
 
     def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
@@ -90,6 +91,7 @@ class Files:
             self._prepare(paths, hidden)
 
     def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
+        """Make the ruleset: every access is refused but reading these paths."""
         version = call_libc("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
         self._ruleset = call_libc("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
@@ -98,7 +100,10 @@ class Files:
         return self
 
     def _allow(self, path: str, hidden: list[str]) -> None:
-        """Allow to read what is at or below `path`; of what is hidden, names can be listed."""
+        """Add rules to read everything at and below `path`, except for hidden folders.
+
+        In a folder that holds a hidden one, all names can be listed.
+        """
         if path in hidden:
             return
         is_open = not any(hidden_path.startswith(path + os.sep) for hidden_path in hidden)
@@ -112,10 +117,10 @@ class Files:
         os.close(beneath)
         if not is_open:
             for entry in os.scandir(path):
-                if not entry.is_symlink():  # what it leads to has a rule, or should have none
+                if not entry.is_symlink():  # its target has its own rule, or must have none
                     self._allow(entry.path, hidden)
 
     def restrict(self) -> None:
-        """Put the ruleset on this process for good; raise OSError where that is not permitted."""
+        """Put the ruleset on this process for good. Raise OSError if that is not permitted."""
         call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         call_libc("syscall", SYS_RESTRICT_SELF, self._ruleset, 0)

@@ -1,12 +1,14 @@
-"""The walls between a completion and everything else, as seen from inside.
+"""Isolates the runner from the machine, and each completion from the runner and other completions.
 
-Two rings. The runner puts the outer one around itself at its start (`enclose_process`, unless
-bubblewrap has done so already): namespaces without a network, without the host's processes, and
-with no file but Python's own, read-only. Every completion gets an inner ring: a process and IPC
-namespace of its own where the kernel grants them (`Divider`), a user without rights
-(`drop_rights`), limits (`limit_resources`), the kernel's filters (`filters`), and last the guard in
-Python (`install_guard`), which a determined attacker can get around and which is no wall: it names
-what was tried, and protects from accidents where no wall stands.
+1. At its start the runner isolates itself (`enclose_process`, unless bubblewrap has done so): it
+   enters namespaces that have no network, no processes of the host, and no files but those of
+   Python, read-only.
+2. Each completion runs in a child with a process and IPC namespace of its own if the kernel allows
+   that (`Divider`), as a user without rights (`drop_rights`), with limits (`limit_resources`) and
+   filters in the kernel (`filters`).
+3. Last comes a guard in Python (`install_guard`). A determined attacker can get around the guard,
+   so nothing depends on it. It gives forbidden actions a verdict of their own, and prevents
+   accidents where the other walls are missing.
 """
 
 import ctypes
@@ -31,16 +33,16 @@ SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "
 
 
 def enclose_process(paths: list[str], hidden: list[str], shared: list[str]) -> None:
-    """Put the calling process into new namespaces in which only these paths exist, read-only.
+    """Move into new namespaces in which only these paths exist, read-only.
 
-    Folders of `hidden` are empty there, but for `shared` and the last of `paths` where they lie in
-    one.
+    Folders in `hidden` are empty there, except for `shared` and the last of `paths`, which may lie
+    in them.
 
-    Returns in a new process, the first of its process namespace. The old one waits for it and ends
-    with it.
+    This function returns in a new process, the first of its process namespace. The old process
+    waits for the new one, and ends when it ends.
 
     Raises:
-        OSError: the kernel does not grant it. The process is then in no state to go on.
+        OSError: the kernel does not allow it. The process must then end, since it may be half-way.
     """
     if os.geteuid() == 0:
         call_libc("unshare", NAMESPACES)
@@ -56,8 +58,12 @@ def enclose_process(paths: list[str], hidden: list[str], shared: list[str]) -> N
 
 
 def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> None:
-    """Make a file system of nothing but these paths the root, read-only, with `hidden` covered."""
-    stage = "/proc"  # a folder that is always there and in which no path of ours lies
+    """Replace the root file system by a read-only one with these paths only.
+
+    An empty folder is mounted on each folder in `hidden`.
+    """
+    # The new root is built here, in a folder that always exists and that holds none of the paths.
+    stage = "/proc"
     call_libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     _mount_empty(stage)
     *library, runner = paths
@@ -68,7 +74,8 @@ def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> Non
     for path in (*shared, runner):
         _bind_path(path, stage)
     os.chdir(stage)
-    # pivot_root(2): with the same folder twice the old root lies on top of the new one, to be shed.
+    # pivot_root(2) with the same folder twice mounts the old root on top of the new one. Then the
+    # old root is unmounted.
     call_libc("syscall", SYS_PIVOT_ROOT[os.uname().machine], b".", b".")
     call_libc("umount2", b".", MNT_DETACH)
     os.chdir("/")
@@ -78,7 +85,7 @@ def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> Non
 
 
 def _bind_path(path: str, stage: str) -> None:
-    """Have a path in the new root too, which is being made at `stage`."""
+    """Mount a path of the old root at the same place in the new root, which is built at `stage`."""
     source, target = os.path.realpath(path), stage + path
     if os.path.isdir(source):
         os.makedirs(target, mode=0o755, exist_ok=True)
@@ -90,12 +97,13 @@ def _bind_path(path: str, stage: str) -> None:
 
 
 def _mount_empty(folder: str) -> None:
+    """Mount an empty file system in memory on a folder."""
     options = b"size=1m,mode=755"
     call_libc("mount", b"tmpfs", folder.encode(), b"tmpfs", ctypes.c_ulong(0), options)
 
 
 def _enter_process_namespace() -> None:
-    """Go on as the first process of the namespace that `unshare` prepared."""
+    """Return in a new process, the first of the process namespace that `unshare` has prepared."""
     inner = os.fork()
     if inner == 0:
         call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -106,16 +114,23 @@ def _enter_process_namespace() -> None:
 
 
 class Divider:
-    """Forks children, each into a process and IPC namespace of its own where `works`."""
+    """Forks children, each in a process and IPC namespace of its own if `works`.
+
+    `works` is whether the kernel allows that. Otherwise children are ordinary ones.
+    """
 
     FLAGS = CLONE_NEWPID | CLONE_NEWIPC
 
     def __init__(self) -> None:
-        self.works = is_permitted(self._there_and_back)
+        self.works = is_permitted(self._try_round_trip)
         self._home = _open_self() if self.works else -1
 
     def fork(self) -> int:
-        """Fork as `os.fork` does. The child is its namespace's first: all in it end with it."""
+        """Fork as `os.fork` does.
+
+        The child is the first process of its namespace, so the kernel ends the other processes of
+        the namespace when the child ends.
+        """
         if not self.works:
             return os.fork()
         call_libc("unshare", self.FLAGS)
@@ -124,21 +139,22 @@ class Divider:
             call_libc("setns", self._home, self.FLAGS)
         return child
 
-    def _there_and_back(self) -> None:
+    def _try_round_trip(self) -> None:
+        """Go to new namespaces and back, as `fork` does."""
         home = _open_self()
         call_libc("unshare", self.FLAGS)
         call_libc("setns", home, self.FLAGS)
 
 
 def _open_self() -> int:
-    """Return a descriptor of this process, also where Python was built without `os.pidfd_open`."""
+    """Return a file descriptor of this process; some builds of Python have no `os.pidfd_open`."""
     return call_libc("syscall", SYS_PIDFD_OPEN, os.getpid(), 0)
 
 
 def spare_user() -> int | None:
-    """Return a user id that owns nothing, or None where this process may not change its own.
+    """Return the id of a user that owns nothing; None if this process may not change its user.
 
-    Each runner picks another one: the kernel counts processes by user.
+    Each runner draws its own id, because the kernel's limit on processes is per user.
     """
     if os.geteuid() != 0:
         return None
@@ -149,12 +165,12 @@ def spare_user() -> int | None:
 
 
 def can_read(folder: str, user: int | None) -> bool:
-    """Return whether a completion that runs as `user` could list a folder."""
+    """Return whether a completion that runs as `user` can list a folder."""
     return is_permitted(lambda: [drop_rights(user), os.listdir(folder)])
 
 
 def drop_rights(user: int | None) -> None:
-    """Become `user` (unless None) and give up every capability for good, or raise OSError."""
+    """Become `user` (unless None) and give up all capabilities for good, or raise OSError."""
     if user is not None:
         os.setgroups([])
         os.setgid(user)
@@ -166,31 +182,35 @@ def drop_rights(user: int | None) -> None:
 
 
 def limit_resources(resources: dict[str, int]) -> None:
-    """Limit this process for good, by the names of RLIMITs: address space, processes, files, ...
+    """Set resource limits of this process for good: address space, processes, files, ...
+
+    Args:
+        resources: limits by the names of RLIMITs, such as "AS".
 
     Raises:
         OSError, ValueError: not permitted.
     """
     for name, value in resources.items():
         kind = getattr(resource, f"RLIMIT_{name}")
-        _, allowed = resource.getrlimit(kind)  # by whoever started this job
+        _, allowed = resource.getrlimit(kind)  # a limit that is in force already
         least = value if allowed == resource.RLIM_INFINITY else min(value, allowed)
         resource.setrlimit(kind, (least, least))
 
 
 class Forbidden(PermissionError):
-    """The guard stopped something that a completion may not do."""
+    """The guard has stopped a forbidden action."""
 
 
 def install_guard(shared: list[str]) -> None:
-    """From now on raise `Forbidden` where Python code turns to the operating system.
+    """From now on raise `Forbidden` when Python code uses the operating system.
 
-    Only Python's own library and `shared` may be read, for imports.
+    It is an audit hook (PEP 578). Files of Python's library and in `shared` can be read, for
+    imports.
     """
     library = tuple(os.path.abspath(path) + os.sep for path in (*sys.path, *shared) if path)
-    families = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"}
-    families |= {"_posixsubprocess", "fcntl", "resource", "syslog", "tempfile"}
-    families |= {"urllib", "webbrowser"}
+    forbidden = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"}
+    forbidden |= {"_posixsubprocess", "fcntl", "resource", "syslog", "tempfile"}
+    forbidden |= {"urllib", "webbrowser"}
 
     def in_library(path: object) -> bool:
         return isinstance(path, str) and (os.path.normpath(path) + os.sep).startswith(library)
@@ -203,7 +223,7 @@ def install_guard(shared: list[str]) -> None:
         elif event in ("os.listdir", "os.scandir"):
             allowed = in_library(arguments[0])
         else:
-            allowed = event.partition(".")[0] not in families
+            allowed = event.partition(".")[0] not in forbidden
         if not allowed:
             raise Forbidden(f"a completion may not do this: {event}")
 

@@ -1,4 +1,4 @@
-"""Calls of the C library, with its errors as Python's, and trials of what they may do."""
+"""Calls functions of the C library, and tries in a child process whether they are permitted."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call_libc(name: str, *arguments: object) -> int:
-    """Call a function of the C library; raise OSError where it returns -1."""
+    """Call a function of the C library. Raise OSError if it returns -1."""
     result = getattr(_libc, name)(*arguments)
     if result == -1:
         number = ctypes.get_errno()
@@ -17,7 +17,7 @@ def call_libc(name: str, *arguments: object) -> int:
 
 
 def is_permitted(attempt: Callable[[], None]) -> bool:
-    """Return whether `attempt` raises no OSError, tried in a child because it cannot be undone."""
+    """Return whether `attempt` succeeds in a child process, since its effects cannot be undone."""
     child = os.fork()
     if child == 0:
         try:

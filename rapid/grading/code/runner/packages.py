@@ -1,7 +1,7 @@
-"""Packages that completions may import beside Python's own library: numpy, pandas, what they need.
+"""Packages that completions may import besides Python's library: numpy, pandas and what they need.
 
-They are imported from their paths. The folder that they are installed in cannot be listed, for the
-other packages there are none of a completion's business.
+Each package is imported by its path. A completion cannot see the folder that they are installed in,
+because other packages in it must stay hidden.
 """
 
 import contextlib
@@ -11,12 +11,16 @@ import sys
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 
-# EvalPlus's programs have these, and pandas needs the others.
+# EvalPlus's programs import numpy and pandas; pandas needs the others.
 NAMES = ("numpy", "pandas", "dateutil", "pytz", "six", "tzdata")
 
 
 class Finder:
-    """Finds modules and packages by their paths, as a part of `sys.meta_path`."""
+    """Finds modules and packages by their paths: an entry of `sys.meta_path`.
+
+    Args:
+        paths: of packages (folders) and modules (files).
+    """
 
     def __init__(self, paths: list[str]):
         self._files = {}
@@ -25,15 +29,19 @@ class Finder:
             self._files[os.path.basename(path).removesuffix(".py")] = file
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        if path is not None or name not in self._files:  # of a package that has been found
+        if path is not None or name not in self._files:  # submodules are found by their package
             return None
         return spec_from_file_location(name, self._files[name])
 
 
 def preload_packages(mentioned: set[str]) -> None:
-    """Import the packages of which a program mentions a module, before the guard is put up.
+    """Import the packages that a program mentions, before the guard in Python is on.
 
-    What they do then is their own, and the guard would stop it. Without them nothing happens.
+    At their import they do things that the guard would stop. Packages that are not installed are
+    skipped.
+
+    Args:
+        mentioned: names in the program, such as "numpy" or "numpy.linalg".
     """
     modules = {name.partition(".")[0] for name in mentioned}
     for name in NAMES:
@@ -41,4 +49,4 @@ def preload_packages(mentioned: set[str]) -> None:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
     if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed(0)  # the same completion gets the same verdict
+        sys.modules["numpy"].random.seed(0)  # so that the same completion gets the same verdict

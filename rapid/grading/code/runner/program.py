@@ -1,12 +1,16 @@
-"""Finds the program in a completion, as a model writes one.
+"""Finds the program in a completion of a language model.
 
-A completion may hold prose, fences, examples, several versions of the function, and text that runs
-on until it is cut off. One program comes of it, with one definition of the function. What is
-accepted follows EvalPlus's `sanitize`, which is not called: its time grows with the cube of the
-number of lines, and it drops functions that have a decorator.
+A completion may contain prose, fenced blocks, examples, several versions of the function, and text
+that goes on until it is cut off. `find_program` makes one program of it, with one definition of the
+function. It accepts about what EvalPlus's `sanitize` accepts. That function is not used, because
+its time grows with the cube of the number of lines, and because it drops functions with a
+decorator.
 
-This runs in the child, under the limits of its job, so that no text is slow or large for the
-grader. It needs the standard library alone.
+This code runs in the sandbox, in the child of the job, so that a completion cannot cost the grader
+much time or memory. It needs only the standard library.
+
+A completion is read in pieces. A *block* is a piece in a fence, a *passage* a piece outside of
+fences. A piece is a list of statements at top level.
 """
 
 import __future__
@@ -22,36 +26,38 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import NamedTuple
 
-# A line that opens or closes a block. No backtick follows those that open one.
+# A line that opens or closes a block. An opening fence has no backtick after the first ones.
 _FENCE = re.compile(r"[ \t]*(?:(?:`{3,}|~{3,})(?P<info>.*)|\[/?PYTHON\][ \t]*)")
-_CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # behind a last line of code
-# The first line of a piece of code. Prose may look like one, and then does not parse.
+_CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # after the last line of code, on the same line
+# What the first line of a piece of code looks like. Prose may look so too, but cannot be parsed.
 _START = re.compile(
     r"""[ \t]*(?:(?:async|class|def|for|from|if|import|try|while|with)\b | @ | r?(?:\"{3}|'{3})
         | [^=\s\#][^=\#]*=[^=])""",
     re.VERBOSE,
 )
 _FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
+# Opcodes that bind a global name, and opcodes that change an attribute or an item of an object.
 _STORES = {"STORE_NAME", "STORE_GLOBAL"}
 _ITEM_STORES = {"STORE_ATTR", "STORE_SUBSCR"}
 _BUILTINS = frozenset(dir(builtins))
 
 
 class Part(NamedTuple):
-    """A statement of a program."""
+    """A compiled statement of the program that is run."""
 
     code: CodeType
-    must_succeed: bool  # else the program goes on where it fails
+    must_succeed: bool  # otherwise the program goes on if the statement raises
 
 
 class Statement:
-    """A statement at top level, compiled, and the names that it has to do with.
+    """A statement at top level of a completion, compiled, and the names in it.
 
     Attributes:
-        mentioned: global names and attributes, at any depth.
-        bound: the names that it binds where it stands.
-        rebound: the names that a function in it declares to be global, and binds.
-        altered: the names whose values it may alter otherwise.
+        mentioned: global names and attributes that occur in the statement, also in nested code.
+        bound: global names that the statement itself binds.
+        rebound: names that nested code declares `global` and binds, at the latest when it is
+            called.
+        altered: names of objects of which the statement may change an attribute or item.
     """
 
     def __init__(self, node: ast.stmt, flags: int):
@@ -72,17 +78,20 @@ class Statement:
 
     @property
     def imports(self) -> bool:
+        """Return whether it is an import."""
         return isinstance(self.node, ast.Import | ast.ImportFrom)
 
     @property
     def declares(self) -> bool:
-        """Return whether it is a definition or an import, and does nothing else."""
+        """Return whether it is an import, or the definition of a function or class."""
         return self.imports or isinstance(self.node, (*_FUNCTIONS, ast.ClassDef))
 
     def defines(self, name: str) -> bool:
+        """Return whether it binds this name, other than by an import."""
         return not self.imports and name in self.bound | self.rebound
 
     def binds(self, name: str) -> bool:
+        """Return whether it binds this name, also by an import."""
         return name in self.bound
 
     def is_plain_function(self, name: str) -> bool:
@@ -91,24 +100,27 @@ class Statement:
         return isinstance(node, _FUNCTIONS) and node.name == name and not node.decorator_list
 
 
-Piece = list[Statement]
+Piece = list[Statement]  # a block or a passage
 
 
 def find_program(completion: str, name: str) -> list[Part]:
-    """Return the program that defines the function `name`; no part where there is no text.
+    """Return the program that defines the function `name`, part by part.
 
-    - Of the blocks in fences that are closed, the last that defines the function counts. Where
-      none does it is the first passage outside of them that does, up to a second `def` of the
-      function: there a base model runs on. One that only imports it counts where none defines it.
-    - A block or passage ends where Python cannot parse on.
-    - Imports and definitions that it needs and lacks are taken from the others.
-    - A statement that is neither runs only if it may change what the function uses. Behind the
-      function's definition statements may fail: a test there is the model's own.
+    1. The program is made from one piece: the last block, of those in closed fences, that defines
+       the function. If no block does, it is the first passage that does, up to a second `def` of
+       the function, because a base model often goes on with more versions. If no piece defines the
+       function, a piece that imports it is used.
+    2. A piece ends at the line where Python cannot parse any further.
+    3. Imports and definitions that the piece needs and does not have are taken from other pieces.
+    4. Other statements are kept only if they may change what the function uses. Statements after
+       the function's definition may fail, since they may be the model's own tests.
 
-    Where nothing defines the function the last block is returned, or the last passage.
+    If no piece defines or imports the function, the last block is returned; without blocks, the
+    whole completion if it can be parsed. There are no parts if the completion holds only blank
+    lines, comments and fences.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: no part of it is a program.
+        SyntaxError, ValueError, RecursionError, MemoryError: the completion contains no program.
     """
     text = re.sub(r"\r\n?", "\n", completion.removeprefix("\ufeff"))
     text = re.sub(r"^([ \t]*\[PYTHON\])(?=.*\S)", r"\1\n", text, flags=re.MULTILINE)
@@ -141,6 +153,7 @@ def names_in(code: CodeType) -> set[str]:
 
 
 def _nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those of all functions and classes in it, at any depth."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -148,10 +161,13 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
-    """Return what can be parsed in closed fences, and outside of those, in order."""
+    """Return the blocks and the passages of a completion, each in order.
+
+    What is in a fence that is never closed counts as passages.
+    """
     blocks: list[Piece] = []
     passages: list[Piece] = []
-    opened: list[Piece] | None = None  # what the fence holds that is open
+    opened: list[Piece] | None = None  # the pieces in the open fence; None outside of fences
     index = 0
     while index < len(lines):
         fence, count = _FENCE.fullmatch(lines[index]), 1
@@ -168,11 +184,15 @@ def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
 
 
 def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
-    """Return the statements in as many of the first lines as can be parsed, and their number.
+    """Parse as many lines as possible, from the first on.
 
-    They end before a statement with an error in it, or before the blank line in it from which on it
-    is one. Where no lines are left: None, and how many to pass over. The indentation of the first
-    line, as in a list, is taken off all of them.
+    The indentation of the first line, which may be in a list, is removed from all lines. If a
+    statement has a syntax error, the piece ends before the statement, or at the last blank line in
+    the statement before the error if the lines up to there can be parsed.
+
+    Returns:
+        The statements and the number of their lines. If nothing can be parsed: None, and the
+        number of lines to skip.
     """
     margin = re.match(r"[ \t]*", lines[0])[0]
     if margin:
@@ -196,11 +216,12 @@ def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
 
 
 def _starts_at_margin(line: str) -> bool:
+    """Return whether a line is neither blank nor indented."""
     return bool(line[:1].strip())
 
 
 def _compile(nodes: list[ast.stmt]) -> Piece:
-    """Return the statements that can be compiled; not, for one, `return` outside of functions."""
+    """Return the statements that can be compiled; `return` outside of a function cannot."""
     flags = 0
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -220,21 +241,24 @@ def _before_second(piece: Piece, name: str) -> Piece:
 
 
 def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement]) -> list[Part]:
-    """Return the program of a piece, with what it needs of the rest of the completion.
+    """Return the program of a piece, with the statements that it needs from other pieces.
 
     Args:
+        name: the function's name.
         defined_at: index of the piece's last statement that defines the function.
+        rest: the statements of all other pieces.
     """
-    bound_here = {bound for statement in piece for bound in statement.bound}
-    imported = [(statement, statement.bound - bound_here - _BUILTINS) for statement in rest]
+    bound_in_piece = {bound for statement in piece for bound in statement.bound}
+    imported = [(statement, statement.bound - bound_in_piece - _BUILTINS) for statement in rest]
     statements = imported + [(statement, statement.bound) for statement in piece]
-    mentions: dict[str, set[str]] = defaultdict(set)  # of the statements that bind a name
+    # By name: the names that are mentioned by the statements that bind it.
+    mentions: dict[str, set[str]] = defaultdict(set)
     for statement, bound in statements:
         for bound_name in bound:
             mentions[bound_name] |= statement.mentioned
 
     def reach(names: Iterable[str]) -> set[str]:
-        """Return the names, and those that their statements mention, and so on."""
+        """Return the names, those that the statements binding them mention, and so on."""
         reached: set[str] = set()
         pending = list(names)
         while pending:
@@ -243,10 +267,12 @@ def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement
                 pending += mentions.get(mentioned, ())
         return reached
 
+    # Statements such as `sys.setrecursionlimit(10**6)` are kept: they may change a module's
+    # settings.
     modules = {bound for step in piece if step.imports for bound in step.bound}
     settings = {step for step in piece if not step.declares and step.mentioned & modules}
     needed = reach([name, *itertools.chain(*(step.mentioned for step in settings))])
-    state = set()  # what it uses that more than definitions and imports may change
+    state = set()  # names that the function uses and that other statements than definitions change
     for statement, bound in statements:
         state |= statement.altered | statement.rebound | (set() if statement.declares else bound)
     state &= needed

@@ -1,1 +1,1 @@
-"""The WebAssembly Lean: scripts that run it under node, and the patches that make it start."""
+"""The WebAssembly Lean: scripts that run it in node, and patches that make it start quickly."""

@@ -1,32 +1,36 @@
 'use strict';
 /**
- * The author elaborates `statement` followed by `proof` and exports what came of it (export.js).
+ * The author elaborates `statement` followed by `proof` and exports the result (export.js).
  *
- * The proof text is an adversary's, and elaborating it may run code of his: nothing that leaves
- * this process is believed. What is refused here saves the judge's time and gives a refusal its
- * reason; no verdict rests on it.
+ * An adversary may have written the proof, and elaborating it may run code in it. So nothing that
+ * this process says is believed. A proof that it refuses saves the judge's time and gets a more
+ * precise reason, but no proof passes because of it. These are required:
  *
- * 1. The proof has no word that makes Lean run code, and its tactics' options are literals.
- * 2. The text is one command from its first to its last byte, and of the statement's form.
- * 3. No error among the messages of the elaborator, no `sorry`.
+ * 1. The proof has no word that makes Lean run code, and the options of its tactics are literals.
+ * 2. The text is exactly one command, of the same form as the statement's.
+ * 3. The elaborator reports no error and no `sorry`.
  *
- * Steps 1 and 2 compare the text with the statement and `sorry`: what a statement itself has, such
- * as an attribute or `open ... in`, is refused in no proof of it.
+ * Steps 1 and 2 compare with the statement and `sorry`, so that what the statement itself contains,
+ * such as an attribute or `open ... in`, is not held against a proof.
  *
- * The kernel is left to the judge, where that changes nothing: a proof that fails is elaborated
- * once more with the author's kernel if that refuses anything that was added, and so is, when the
- * caller asks for it (`checked`), one that the judge refused. It may have another way to go on.
+ * To save time, a proof is first elaborated without checks by the author's kernel, since the
+ * judge's kernel checks it anyway. Sometimes the result would differ: a tactic such as `first` goes
+ * on with its next alternative if the kernel refuses one. So a proof is elaborated again with the
+ * kernel if elaborating fails and the kernel refuses something that was added before, and if the
+ * judge has refused the export (then the caller sets `checked`).
  */
 const { exported } = require('./export.js');
 const { isError } = require('./frontend.js');
 const { Refusal } = require('./refusal.js');
 
-// With these a proof makes Lean run its code, for certain; there are other ways.
+// Words by which a proof certainly makes Lean run its code. There are other ways, too.
 const CODE = new Set([
   'native_decide', 'native', 'run_tac', 'by_elab', 'unsafe', 'include_str', '@[',
 ]);
-// The options of a tactic are terms that Lean evaluates. Such an item is `(name := term)`.
+// The options of a tactic, `(name := term)`, are terms that Lean evaluates, so they must be
+// literals.
 const OPTIONS = new Set(['Lean.Parser.Tactic.valConfigItem', 'Lean.Parser.Tactic.config']);
+// Kinds of syntax that a literal may consist of; in those of NAMED the parts may be names.
 const LITERAL = new Set([
   'num', 'str', 'char', 'scientific', 'null', 'choice', 'term[_]', 'term{}',
   'Lean.Parser.Term.structInst', 'Lean.Parser.Term.structInstFields',
@@ -41,13 +45,13 @@ class Author {
     this.lean = frontend;
   }
 
-  /** Return `{why, payload}`: `elaborated` and the export; throw a Refusal if there is none. */
+  /** Return `{why, payload}`: `elaborated` and the export. Throw a Refusal without an export. */
   answer({ name, statement, proof, checked }) {
     const environment = this.elaborate(name, statement, proof, checked);
     return { why: 'elaborated', payload: exported(this.lean, environment, name, 'value') };
   }
 
-  /** Return the environment with the theorem in it. */
+  /** Elaborate the proof and return the environment with the theorem. May throw a Refusal. */
   elaborate(name, statement, proof, isChecked) {
     const { lean } = this;
     const command = lean.command(statement + proof);
@@ -68,7 +72,7 @@ class Author {
     return environment;
   }
 
-  /** Return whether the kernel accepts what was added without it before the theorem, at the end. */
+  /** Return whether the kernel accepts the declarations that were added before the theorem. */
   isAccepted(environment, name) {
     const { lean } = this;
     const { unchecked } = lean.rt.noticed;
@@ -78,13 +82,13 @@ class Author {
   }
 }
 
-/** Return which command this is: `theorem`, or `(open in theorem)` in full. */
+/** Return the kind of a command, such as theorem, or (open in theorem) for `open ... in`. */
 function formOf({ kind, parts }) {
   if (kind === 'Lean.Parser.Command.in') return `(${formOf(parts[0])} in ${formOf(parts[2])})`;
   return kind === 'Lean.Parser.Command.declaration' ? parts[1].kind : kind;
 }
 
-/** Return in how many parts the syntax uses code, or has Lean evaluate the value of an option. */
+/** Count the words in CODE, and the options whose value is not a literal. */
 function countForbidden({ kind, parts, word }) {
   const value = parts.slice(parts.findIndex((part) => part.word === ':=') + 1);
   const isEvaluated = OPTIONS.has(kind) && !value.every(isLiteral);
@@ -92,7 +96,7 @@ function countForbidden({ kind, parts, word }) {
   return parts.reduce((sum, part) => sum + countForbidden(part), count);
 }
 
-/** Return whether there is nothing to evaluate: `1`, `true`, `.all`, `.pos [1]`, `{x := 1}`. */
+/** Return whether a term needs no evaluation: `1`, `true`, `.all`, `.pos [1]`, `{x := 1}`. */
 function isLiteral(node) {
   const { kind, word, parts, isName } = node;
   if (kind === null) return !isName || word === 'true' || word === 'false';

@@ -1,27 +1,29 @@
 'use strict';
 /**
- * Checks Lean proofs, in two processes that share nothing but bytes.
+ * Checks Lean proofs: the program of the two processes, author and judge.
  *
  *   node checker.js ROLE FOLDER IMAGE SCRATCH
  *
- * ROLE is `author`, which elaborates a proof and writes down what it came to (author.js), or
- * `judge`, which never sees the proof's text and decides (judge.js). FOLDER holds lean.js,
- * lean.wasm and lib/ (install.py). IMAGE is read, or made by way of SCRATCH (memory.js).
+ * ROLE is `author`, which elaborates a proof and exports the result as data (author.js), or
+ * `judge`, which never sees the proof's text and decides about the export (judge.js). The two share
+ * no memory. FOLDER has lean.js, lean.wasm and lib/ (install.py). IMAGE is the file with Lean's
+ * memory after the header: it is read, or else written, first as SCRATCH (memory.js).
  *
- * Requests and answers are JSON lines; a line with a field `bytes` is followed by as many bytes.
+ * Requests and answers are lines of JSON on standard input and output. A line with a field `bytes`
+ * is followed by so many bytes, the export (export.js).
  *
- *   first   {header, renew}                 ->  {id, ready, why}; renew, the id, may be left out
- *   later   {renew, megabytes}              ->  {id, ready, answered}, with the memory put back; the
- *                                               process ends if it has taken more megabytes
+ *   first   {header, renew}                 ->  {id, ready, why}; `renew`, the id, may be left out
+ *   later   {renew, megabytes}              ->  {id, ready, answered}; the memory was put back, or
+ *                                               the process ends if it uses more megabytes
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export    ->  the same
  *
- * `why` is a reason of verdicts.py; an author says `elaborated` of a proof that it exports, a judge
- * `stated` of a statement that it was asked about alone, and `bad statement`.
+ * `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported the
+ * proof), `stated` (a judge accepts a statement, in a request without an export), `bad statement`.
  *
- * Lean runs on this thread and cannot be interrupted: the time limit is the caller's, who ends the
- * process. The caller also limits sizes, and chooses ids that cannot be guessed.
+ * Lean runs on this thread and cannot be interrupted. So the caller enforces the time limit, by
+ * killing the process. The caller also limits sizes, and chooses ids that a proof cannot guess.
  */
 const fs = require('node:fs');
 const { Author } = require('./author.js');
@@ -31,12 +33,12 @@ const { Image } = require('./memory.js');
 const { Closed, Runtime, readProgram } = require('./runtime.js');
 const { Refusal } = require('./refusal.js');
 
-const PROOFS = new Set(['elaborated', 'passed']);
+const PROOFS = new Set(['elaborated', 'passed']); // answers that count as proofs in `answered`
 const ROLES = { author: Author, judge: Judge };
 
 console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
 
-/** Standard input: lines, and counted bytes behind them. */
+/** Standard input: lines, and counted bytes after lines. */
 class Input {
   pending = Buffer.alloc(0);
 
@@ -49,17 +51,20 @@ class Input {
     }
   }
 
+  /** Return the next `count` bytes. */
   bytes(count) {
     while (this.pending.length < count) if (!this.more()) throw new Error('the input is cut off');
     return this.take(count);
   }
 
+  /** Remove and return bytes that have been read. */
   take(count) {
     const bytes = this.pending.subarray(0, count);
     this.pending = this.pending.subarray(count);
     return bytes;
   }
 
+  /** Read more bytes. Return false at the end of the input. */
   more() {
     const chunk = Buffer.allocUnsafe(1 << 16);
     const count = fs.readSync(0, chunk);
@@ -68,19 +73,20 @@ class Input {
   }
 }
 
+/** Write an answer, and the export that follows it. */
 function send(answer, payload = Buffer.alloc(0)) {
   const line = JSON.stringify({ ...answer, bytes: payload.length });
   const message = Buffer.concat([Buffer.from(line + '\n'), payload]);
   for (let sent = 0; sent < message.length; ) sent += fs.writeSync(1, message, sent);
 }
 
-/** Return a Lean with `header` imported: from the image, or anew where none can be read. */
+/** Return a Lean that has imported `header`: from the image at `path`, or by importing it. */
 async function start(folder, path, scratch, header) {
   const program = readProgram(folder);
   try {
     return await load(program, Image.read(path));
   } catch {
-    // none, or a damaged one: made below
+    // There is no image, or it is damaged: make one.
   }
   const runtime = await Runtime.start(program);
   runtime.initialize();
@@ -88,7 +94,7 @@ async function start(folder, path, scratch, header) {
   try {
     image.write(path, scratch);
   } catch {
-    // a cache that may only be read: the next process imports again
+    // The cache is read-only: the next process imports the header again.
   }
   return load(program, image);
 }
@@ -101,12 +107,12 @@ async function load(program, image) {
   return { runtime, frontend: new Frontend(runtime, image.head.roots), image };
 }
 
-/** Return `{why, messages, payload}`, and whether the work came to its end. */
+/** Return the answer's fields, and `isWhole`: whether the work ended and left memory in order. */
 function answer(worker, request, exportBytes) {
   try {
     return { ...worker.answer(request, exportBytes), isWhole: true };
   } catch (error) {
-    // What an export that was refused has left behind is not looked into.
+    // After a refused export the judge's memory is always put back.
     if (error instanceof Refusal) return { ...error, isWhole: exportBytes === undefined };
     const why = error instanceof Closed ? 'forbidden' : 'crashed';
     return { why, messages: [String(error)], isWhole: false };
@@ -119,7 +125,7 @@ async function main([role, folder, image, scratch]) {
   const lean = await start(folder, image, scratch, header);
   const worker = new ROLES[role](lean.frontend);
   send({ id: renew, ready: true });
-  let count = 0; // of proofs that it elaborated, or passed
+  let count = 0; // proofs that were elaborated or passed
   for (let line; (line = input.line()) !== null; ) {
     const request = JSON.parse(line);
     if (request.renew !== undefined) {

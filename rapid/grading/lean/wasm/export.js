@@ -1,18 +1,20 @@
 'use strict';
 /**
- * Lean's terms as text: what the author writes and the judge reads (replay.js).
+ * Writes Lean's terms as text, the export. The author writes it and the judge reads it (replay.js).
  *
- * Each line is a JSON array: a word, then the items that `LINES` says. A reference is the index of
- * an earlier line of the same kind: of names and levels from 1 (0 is the anonymous name, and level
- * zero), of expressions from 0. Texts are lists of code points, so that no byte has two readings.
+ * Each line is a JSON array: a word, then the items that `LINES` lists for the word. An item that
+ * refers to an earlier line is the index of that line among the lines of its kind. Names and levels
+ * are counted from 1 (0 is the anonymous name, and level zero), expressions from 0. Texts are lists
+ * of code points, so that an export has only ASCII characters.
  *
- * What the kernel does not look at is left out: metadata, names of bound variables, how they are
- * bound. What is shared in Lean is shared here. Export.lean has the same for a native Lean.
+ * The export leaves out what the kernel ignores: metadata, names of bound variables, and whether
+ * they are implicit. A term that occurs several times is written once. Export.lean does the same
+ * for a native Lean.
  */
 const { box } = require('./runtime.js');
 const { Refusal, keyOf } = require('./refusal.js');
 
-/** The kinds of the items of each line, by its first word. */
+/** By the kind of a line and its first word: the kinds of its other items. */
 const LINES = {
   name: { str: ['name', 'text'], num: ['name', 'number'] },
   level: { succ: ['level'], max: ['level', 'level'], imax: ['level', 'level'], param: ['name'] },
@@ -26,43 +28,48 @@ const LINES = {
     let: ['expression', 'expression', 'expression'], // type, value, body
     nat: ['digits'],
     text: ['text'],
-    proj: ['name', 'number', 'expression'], // of a structure, which field, of what
+    proj: ['name', 'number', 'expression'], // the structure, the index of its field, the value
   },
-  // Name, universe parameters, type, value. The last line is the theorem's value.
+  // Name, universe parameters, type, value, and for a definition its reducibility hint.
   constant: {
     def: ['name', 'names', 'expression', 'expression', 'hint'],
     theorem: ['name', 'names', 'expression', 'expression'],
     opaque: ['name', 'names', 'expression', 'expression'],
   },
-  end: { proof: ['expression'] },
+  end: { proof: ['expression'] }, // the last line: the theorem's value
 };
-const HINTS = ['opaque', 'abbrev']; // of a definition; or a number, its height
-const MAX_LINES = 2000000; // a proof has some thousand
+const HINTS = ['opaque', 'abbrev']; // a hint may also be a number, the definition's height
+const MAX_LINES = 2000000; // of an export; usual proofs have some thousand
 
-// Lean's constructors in their order.
+// The constructors of Lean's types Level and Expr, in their order.
 const LEVELS = ['zero', 'succ', 'max', 'imax', 'param', 'mvar'];
 const EXPRESSIONS = [
   'bvar', 'fvar', 'mvar', 'sort', 'const', 'app', 'lambda', 'forall', 'let', 'lit', 'mdata', 'proj',
 ];
-const BINDERS = new Set(['lambda', 'forall', 'let']); // their first field is a variable's name
+const BINDERS = new Set(['lambda', 'forall', 'let']); // the first field is the variable's name
+// The first word of a constant's line, by the kind of constant. Other kinds cannot be exported.
 const KEYWORDS = { definition: 'def', theorem: 'theorem', opaque: 'opaque' };
 
 const codePoints = (text) => Array.from(text, (character) => character.codePointAt(0));
 
-/** Writes what lies in the memory of `runtime`, whatever it is: the reader must be strict. */
+/**
+ * Writes an export from the memory of `runtime`. A proof may have changed that memory, so the
+ * export may be anything, and its reader must be strict.
+ */
 class Exporter {
   constructor(runtime) {
     this.rt = runtime;
     this.lines = [];
-    // By kind: the references of what was written, by address, and the next one.
+    // By kind: the indices of written lines by the object's address, and the next index.
     this.written = { name: new Map([[box(0), 0]]), level: new Map(), expression: new Map() };
     this.next = { name: 1, level: 1, expression: 0 };
-    this.uses = new Set(); // addresses of the names of constants that expressions mention
+    this.uses = new Set(); // addresses of names of constants that occur in expressions
   }
 
   /**
    * Write the type and value of a ConstantInfo that is a definition, a theorem or an opaque
-   * constant. `uses` are the addresses of the names of the constants that they mention.
+   * constant. Return what `declare` needs, and `uses`: the addresses of the names of the constants
+   * that type and value mention.
    */
   open(constant, kind) {
     const { rt } = this;
@@ -80,19 +87,19 @@ class Exporter {
     };
   }
 
-  /** Write a constant that was opened. */
+  /** Write the line of a constant from `open`. */
   declare({ keyword, name, params, type, value, hints }) {
     const head = [this.item('name', name), this.item('names', params)];
     this.lines.push([keyword, ...head, type, value, ...hints]);
   }
 
-  /** Return the bytes of all that was written and, last, what it was written for. */
+  /** Return the bytes of the export, whose last line refers to the expression `value`. */
   finish(value) {
     this.lines.push(['proof', value]);
     return Buffer.from(this.lines.map((line) => JSON.stringify(line) + '\n').join(''));
   }
 
-  /** Write a node after its parts; return its reference. Terms are too deep to recurse. */
+  /** Write a node after its parts and return its index. A loop, since terms are very deep. */
   reference(kind, root) {
     const written = this.written[kind];
     const pending = [root];
@@ -109,10 +116,11 @@ class Exporter {
     return written.get(root);
   }
 
+  /** Write the line of a node whose parts are written, and return its index. */
   add(kind, op, fields) {
     const items = fields.map((field) => this.item(field.kind, field.object));
     if (op === 'zero') return 0;
-    if (op === 'mdata') return items[0]; // it stands for what it is about
+    if (op === 'mdata') return items[0]; // metadata is left out: the index of the inner term
     if (op === 'const' || op === 'proj') this.uses.add(fields[0].object);
     if (this.lines.push([op, ...items]) > MAX_LINES) {
       throw new Refusal('memory', ['the proof is too large']);
@@ -136,13 +144,14 @@ class Exporter {
     return { op, fields: kinds.map((kind) => ({ kind, object: rt.field(node, skipped++) })) };
   }
 
+  /** Return the name of the constructor of a node. */
   op(kind, node) {
     const constructor = this.rt.constructorOf(node);
     if (kind === 'name') return constructor === 1 ? 'str' : 'num';
     return (kind === 'level' ? LEVELS : EXPRESSIONS)[constructor];
   }
 
-  /** Return an item of a line. */
+  /** Return an object as an item of a line. */
   item(kind, object) {
     const { rt } = this;
     switch (kind) {
@@ -165,8 +174,8 @@ class Exporter {
 }
 
 /**
- * Export the `type` or the `value` (`part`) of a theorem that was elaborated in `environment`,
- * after the constants that the theorem rests on and the header lacks, in order of use.
+ * Export the `type` or the `value` (`part`) of a theorem in `environment`. Before it, the constants
+ * are exported that it depends on and that the header does not have, each after those that it uses.
  */
 function exported(lean, environment, theorem, part) {
   const { rt } = lean;
@@ -181,7 +190,7 @@ function exported(lean, environment, theorem, part) {
   };
   const visit = (name) => {
     if (seen.has(keyOf(rt.readName(name)))) return;
-    if (lean.findConstant(lean.environment, name) !== null) return; // the header's
+    if (lean.findConstant(lean.environment, name) !== null) return; // the header has it
     const constant = open(name);
     constant.uses.forEach(visit);
     exporter.declare(constant);

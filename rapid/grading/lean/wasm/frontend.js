@@ -1,20 +1,28 @@
 'use strict';
-/** Lean's parser and elaborator, from the state after the header. */
+/**
+ * Lean's parser and elaborator: imports a header, then parses and elaborates commands after it.
+ *
+ * Calls go to functions of Lean that are exported by lean.wasm, such as
+ * `l_Lean_Parser_parseCommand` for `Lean.Parser.parseCommand`. Fields of Lean's structures are read
+ * by their index.
+ */
 const { box } = require('./runtime.js');
 
+// Lean's ConstantInfo constructors, in their order; the one after these is a recursor.
 const KIND = ['axiom', 'definition', 'theorem', 'opaque', 'quotient', 'inductive', 'constructor'];
-// In the order of Lean's ConstantKind.
+// Lean's ConstantKind, in its order, as far as it is needed.
 const ORIGINAL = ['definition', 'theorem', 'axiom', 'opaque'];
+// Lean's Syntax constructors, in their order.
 const SYNTAX = ['missing', 'node', 'atom', 'ident'];
-const PRIVATE_LEVEL = 2; // import definitions with their bodies
-// Otherwise an unknown name in a statement, such as one of Mathlib's, is a variable, and what is to
-// be proved is another statement. A header can allow it nevertheless.
+const PRIVATE_LEVEL = 2; // the import level at which definitions have their bodies
+// A command before those of the header. Without it, an unknown name in a statement, such as a name
+// of Mathlib, would be a variable, and another statement would be proved. A header can undo it.
 const BEFORE = 'set_option autoImplicit false';
-// Declarations are then added as they are, for somebody else's kernel to check.
+// A command after which declarations are added without a check by the kernel.
 const UNCHECKED = 'set_option debug.skipKernelTC true';
-const HEARTBEATS = 200000000; // of the kernel, for one check
+const HEARTBEATS = 200000000; // the kernel's limit of work for one check
 const SEVERITY = ['information', 'warning', 'error'];
-const END = 'Lean.Parser.Command.eoi';
+const END = 'Lean.Parser.Command.eoi'; // the command at the end of a text
 // The type of the snapshot that a theorem leaves.
 const DECLARATIONS = 'Lean.Elab.DefsParsedSnapshot';
 
@@ -22,8 +30,8 @@ const NONE = box(0);
 
 class Frontend {
   /**
-   * Import the modules of `header` and elaborate its commands. Return the roots of what they leave.
-   * Throw their first error.
+   * Import the modules of `header` and elaborate its commands. Return the objects that a Frontend
+   * needs (the roots of an image). Throw the first error.
    */
   static import(runtime, header) {
     const frontend = new Frontend(runtime, {});
@@ -48,16 +56,18 @@ class Frontend {
   constructor(runtime, { options, noMessages, beginning, base, unchecked }) {
     this.rt = runtime;
     this.x = runtime.x;
-    this.options = options; // Options
+    this.options = options; // Lean's default Options
     this.noMessages = noMessages; // an empty MessageLog
     this.beginning = beginning; // the parser's state before a text without a header
     this.base = base; // the Command.State after the header
     this.unchecked = unchecked; // the same with the kernel's checks turned off
   }
+  /** Return the environment after the header. */
   get environment() {
     return this.rt.field(this.base, 0);
   }
 
+  /** Return the environment with the modules that a header's syntax imports. */
   importModules(syntax) {
     const { rt, x } = this;
     const imports = rt.keep(x.l_Lean_Elab_headerToImports(syntax, 1));
@@ -70,8 +80,8 @@ class Frontend {
   }
 
   /**
-   * Let nothing comment on what was elaborated. Linters only warn, of what nobody reads here; one
-   * runs the interpreter for it, after which all memory would have to be put back.
+   * Remove all linters. They only write warnings, which are not used here. One of them runs the
+   * interpreter, after which all memory would have to be put back.
    */
   removeLinters() {
     const { rt, x } = this;
@@ -79,13 +89,14 @@ class Frontend {
     x.lean_st_ref_set(linters, rt.makeEmptyArray());
   }
 
+  /** Return the parser's InputContext for a text. */
   inputContext(text) {
     const end = box(Buffer.byteLength(text));
     const [source, file] = [this.rt.makeString(text), this.rt.makeString('proof.lean')];
     return this.rt.keep(this.x.l_Lean_Parser_mkInputContext___redArg(source, file, 0, end));
   }
 
-  /** Run the commands of `context` up to its end. Return the Command.State they leave. */
+  /** Elaborate all commands of `context`, from the Command.State `command`. Return the last one. */
   runAll(context, command, state) {
     for (;;) {
       const parsed = this.parse(context, command, state);
@@ -100,8 +111,9 @@ class Frontend {
   }
 
   /**
-   * Elaborate what was parsed, from the Command.State `command`, as Lean's language server does:
-   * what a theorem states is taken from `old`, which is of one with the same statement, if given.
+   * Elaborate a parsed command, from the Command.State `command`, as Lean's language server does.
+   * If `old` is given, the snapshot of a theorem with the same statement, the statement is not
+   * elaborated again. Return the new Command.State, the environment, the messages and the snapshot.
    */
   run(input, command, { syntax }, old = null) {
     const { rt, x } = this;
@@ -111,7 +123,7 @@ class Frontend {
     const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
     const context = this.commandContext(input, bundle);
     rt.io(x.l_Lean_Elab_Command_elabCommandTopLevel(syntax, context, reference), 'elaborate');
-    x.lean_io_promise_resolve(NONE, promise); // where the command did not: it is no theorem
+    x.lean_io_promise_resolve(NONE, promise); // a command that is no theorem does not resolve it
     const after = rt.keep(x.lean_st_ref_get(reference));
     const snapshot = rt.field(x.lean_task_get(x.lean_io_promise_result_opt(promise)), 0);
     const logs = [rt.field(after, 1), ...this.logsOf(snapshot)];
@@ -123,7 +135,7 @@ class Frontend {
     };
   }
 
-  /** Return a Command.Context: no macro, no recursion, nothing that cancels. */
+  /** Return a Command.Context for a command at top level that cannot be cancelled. */
   commandContext(input, bundle) {
     const [file, lines] = [1, 2].map((index) => this.rt.keptField(input, index));
     const [depth, position, scope] = [box(0), box(0), box(1)];
@@ -140,7 +152,7 @@ class Frontend {
     return snapshots.map((part) => rt.field(rt.field(part, 1), 0));
   }
 
-  /** Parse the next command. The elaborator would drop a parser's error where it can go on. */
+  /** Parse the next command. Return the parser's messages too: the elaborator may drop them. */
   parse(context, command, state) {
     const { rt, x } = this;
     const scope = rt.field(rt.field(command, 2), 0);
@@ -159,7 +171,7 @@ class Frontend {
     };
   }
 
-  /** Return the messages of a log. Their texts take longer than many a proof. */
+  /** Return the messages of a log. `kind` and `text` are functions, because they are slow. */
   readMessages(log) {
     const { rt, x } = this;
     return rt.readArray(rt.keep(x.l_Lean_MessageLog_toArray(rt.keep(log)))).map((message) => ({
@@ -173,7 +185,7 @@ class Frontend {
     }));
   }
 
-  /** Return the parser's context, and what it found of a header in `text`. */
+  /** Parse the header of `text`. Return InputContext, syntax, state of the parser and messages. */
   start(text) {
     const { rt, x } = this;
     const context = this.inputContext(text);
@@ -183,14 +195,17 @@ class Frontend {
     return { context, syntax: rt.keptField(parsed, 0), state, log };
   }
 
-  /** Return the first command of `text`, for `elaborate`. */
+  /** Parse the first command of `text`. `isWhole`: there is no text after it. */
   command(text) {
     const context = this.inputContext(text);
     const parsed = this.parse(context, this.base, this.beginning);
     return { ...parsed, context, isWhole: parsed.position === Buffer.byteLength(text) };
   }
 
-  /** Return a node as `{kind, parts}`, a leaf as `{kind: null, parts: [], word, isName}`. */
+  /**
+   * Return syntax as a tree of JavaScript objects: a node is `{kind, parts}`, a leaf is
+   * `{kind: null, parts: [], word, isName}`.
+   */
   tree(syntax) {
     const { rt } = this;
     const part = (index) => rt.field(syntax, index);
@@ -208,12 +223,15 @@ class Frontend {
     }
   }
 
-  /** Elaborate a command on top of the header. */
+  /** Elaborate a command after the header. */
   elaborate(command) {
     return this.run(command.context, this.base, command);
   }
 
-  /** The same without the kernel, and the statement once for all proofs that begin with it. */
+  /**
+   * Elaborate a command after the header without checks by the kernel. The statement is elaborated
+   * once, for all proofs that begin with it.
+   */
   elaborateUnchecked(command, statement) {
     const { statements } = this.rt;
     const result = this.run(command.context, this.unchecked, command, statements.get(statement));
@@ -221,34 +239,35 @@ class Frontend {
     return result;
   }
 
-  /** Return what other proofs may take from a theorem's snapshot; null if nothing was stated. */
+  /** Return the snapshot of a statement for other proofs (see `run`); null if there is none. */
   stated(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;
     const [type, declarations] = [0, 1].map((index) => rt.field(rt.field(snapshot, 0), index));
-    if (rt.readName(type).join('.') !== DECLARATIONS) return null; // a macro's, as of `theorem a.b`
+    if (rt.readName(type).join('.') !== DECLARATIONS) return null; // a macro, as for `theorem a.b`
     const [theorem] = rt.readArray(rt.field(declarations, 1));
     const processed = x.lean_task_get(rt.field(rt.field(theorem, 1), 3));
     if (rt.isScalar(processed)) return null;
     const header = rt.field(processed, 0); // a HeaderProcessedSnapshot
-    // No tactics (their syntax, their snapshot) and no syntax of the proof to know it by.
+    // Without the fields for the proof: the syntax and snapshot of its tactics, and its syntax.
     for (const index of [3, 4, 5]) rt.setField(header, index, NONE);
     return x.l_Lean_Language_SnapshotTask_finished___redArg(NONE, rt.keep(snapshot));
   }
 
-  /** Return whether the kernel accepts a declaration in an environment, which is used up. */
+  /** Return whether the kernel accepts a declaration. The call consumes both arguments. */
   accepts(environment, declaration) {
-    this.x._ZN4lean15reset_heartbeatEv(); // they count on from one check to the next
+    this.x._ZN4lean15reset_heartbeatEv(); // otherwise heartbeats add up over all checks
     const added = this.x.lean_elab_add_decl(environment, HEARTBEATS, declaration, NONE);
     return this.rt.tag(added) === 1;
   }
 
-  /** Return the ConstantInfo of a name, or null. */
+  /** Return the ConstantInfo of a name in an environment, or null. */
   findConstant(environment, name) {
     const { rt, x } = this;
     const constant = x.l_Lean_Environment_find_x3f(rt.share(environment), rt.share(name), 0);
     return rt.isScalar(constant) ? null : rt.field(constant, 0);
   }
+  /** Return the kind of a ConstantInfo, such as "theorem". */
   kindOfConstant(constant) {
     return KIND[this.rt.tag(constant)] ?? 'recursor';
   }
@@ -258,8 +277,8 @@ class Frontend {
     return this.rt.readList(this.rt.field(head, 1));
   }
   /**
-   * Return what a constant of the header is where it was declared. The library's modules carry
-   * theorems without proofs, so that they look like axioms.
+   * Return the kind with which a constant of the header was declared. This may differ from
+   * `kindOfConstant`: compiled modules have theorems without proofs, which look like axioms.
    */
   originalKind(name, constant) {
     const { rt, x } = this;
@@ -267,7 +286,7 @@ class Frontend {
     return rt.isScalar(kind) ? this.kindOfConstant(constant) : ORIGINAL[rt.field(kind, 0) >>> 1];
   }
 
-  /** Return the header's environment as the kernel has it. */
+  /** Return the environment after the header in the kernel's form. */
   kernel() {
     return this.x.lean_elab_environment_to_kernel_env(this.rt.share(this.environment));
   }

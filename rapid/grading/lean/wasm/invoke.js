@@ -1,35 +1,39 @@
 'use strict';
 /**
- * Calls that catch C++ exceptions, as WebAssembly functions.
+ * Replaces JavaScript functions that call Lean and catch C++ exceptions by WebAssembly functions.
  *
- * Lean's C++ was compiled for engines without exceptions: a call that may throw goes through an
- * import `invoke_SIGNATURE(index, ...)`, a JavaScript function that calls an entry of Lean's table
- * and catches. The kernel makes 300,000 such calls for one proof by `omega`, and the way out and
- * back took half of its time. Here they are WebAssembly functions, written out as bytes.
+ * Lean's C++ was compiled for WebAssembly engines without exceptions. So a call that may throw goes
+ * through an import `invoke_SIGNATURE(index, ...)`, a JavaScript function that calls a function in
+ * Lean's table and catches exceptions. The kernel makes 300,000 such calls for one proof by
+ * `omega`, and switching between WebAssembly and JavaScript took half of its time. This module
+ * builds the same functions in WebAssembly, byte by byte.
  *
- * Lean wants its imports before there is a table to call into. So an import only steps on to a
- * table of ours, which `connect` fills.
+ * Lean's instance needs its imports before its own table exists. So an import only calls the
+ * function in a slot of a second table, which `connect` fills once Lean's table exists.
  */
 
-/** A signature in the name of an import: the result, then the parameters. */
+/** The name of an import with its signature: the type of the result, then of the parameters. */
 const NAMED = /^invoke_([vijfd])([ijfd]*)$/;
-// The imports that throw C++ exceptions: in JavaScript, numbers.
+// The imports that throw C++ exceptions, which are numbers in JavaScript.
 const THROW = [
   '__cxa_throw', '__cxa_rethrow', '__cxa_rethrow_primary_exception', '__resumeException',
   '_emscripten_throw_longjmp',
 ];
 
-// WebAssembly's binary format, as far as it is used.
+// WebAssembly's binary format, as far as it is used here: header of a module, types of values,
+// instructions that push a zero.
 const MAGIC = [0, 0x61, 0x73, 0x6d, 1, 0, 0, 0];
 const TYPES = { i: 0x7f, j: 0x7e, f: 0x7d, d: 0x7c };
 const ZEROS = { v: [], i: [0x41, 0], j: [0x42, 0], f: [0x43, 0, 0, 0, 0] };
 ZEROS.d = [0x44, 0, ...ZEROS.f.slice(1), 0, 0, 0];
-const [FUNCTION, TABLE, TAG, FUNCREF] = [0, 1, 4, 0x70]; // kinds of imports, of a table's items
+const [FUNCTION, TABLE, TAG, FUNCREF] = [0, 1, 4, 0x70]; // kinds of imports; a table's items
+// Opcodes: local.get and local.set are GET and SET, i32.const is NUMBER.
 const [TRY, CATCH, END, CALL, CALL_INDIRECT] = [0x06, 0x07, 0x0b, 0x10, 0x11];
 const [GET, SET, NUMBER, NO_RESULT] = [0x20, 0x21, 0x41, 0x40];
 
-/** Return a number below 2 ** 13, which is the same with and without a sign. */
+/** Encode a number below 2 ** 13 in LEB128 with two bytes, as a signed or unsigned number. */
 const number = (value) => [(value & 127) | 128, value >> 7];
+/** Encode a vector, bytes with their length, a text, the type of a function. */
 const list = (items) => [...number(items.length), ...items.flat()];
 const sized = (bytes) => [(bytes.length & 127) | 128, ...number(bytes.length >> 7), ...bytes];
 const text = (characters) => list([...Buffer.from(characters)]);
@@ -37,9 +41,15 @@ const type = (result, parameters) => [
   0x60, ...list([...parameters].map((each) => TYPES[each])),
   ...list(result === 'v' ? [] : [TYPES[result]]),
 ];
+/** Return instructions that push `count` local variables, from index `first` on. */
 const get = (first, count) => Array.from({ length: count }, (_, at) => [GET, first + at]).flat();
 
-/** Return the exports of a module of one function for each signature. */
+/**
+ * Build a WebAssembly module with one function for each signature, instantiate it, and return its
+ * exports. `types`, `imports`, `tables` and `exports` are encoded items of the module's sections;
+ * the functions are exported too. `given` has the values of the imports by name. `body(signature,
+ * index)` returns the bytes of a function's body.
+ */
 function instantiate(signatures, { types, imports, tables, exports, given }, body) {
   const first = imports.filter(([, kind]) => kind === FUNCTION).length;
   const functions = signatures.map(({ name }, at) => [name, FUNCTION, ...number(first + at)]);
@@ -57,8 +67,9 @@ function instantiate(signatures, { types, imports, tables, exports, given }, bod
   return new WebAssembly.Instance(module, { given }).exports;
 }
 
+/** The functions of one Lean instance that call and catch: `steps` in its imports, and slots. */
 class Invokes {
-  /** Replace the imports in `imports` that call and catch, and those that throw. */
+  /** Replace the functions in `imports` that call and catch, and those that throw. */
   constructor(imports) {
     this.signatures = Object.keys(imports).flatMap((name) => {
       const [, result, parameters] = NAMED.exec(name) ?? [];
@@ -71,7 +82,7 @@ class Invokes {
     for (const name of THROW) imports[name] = this.throwing(imports[name]);
   }
 
-  /** Return functions that call what is in their slot, and the `slots`. */
+  /** Return functions, by name, that call the function in their slot; and the table `slots`. */
   steps() {
     const count = number(this.signatures.length);
     const parts = {
@@ -80,12 +91,13 @@ class Invokes {
       tables: [[FUNCREF, 0, ...count]],
       exports: [['slots', TABLE, 0]],
     };
+    // No local variables; push all parameters and the slot's index; call the function in the slot.
     return instantiate(this.signatures, parts, ({ parameters }, at) => [
       0, ...get(0, parameters.length + 1), NUMBER, ...number(at), CALL_INDIRECT, ...number(at), 0,
     ]);
   }
 
-  /** Let the imports call into the table of Lean's `exports`. */
+  /** Fill the slots with functions that call into the table of Lean's `exports`. */
   connect(exports) {
     const count = this.signatures.length;
     const inner = this.signatures.map(({ result, parameters }) => type(result, parameters));
@@ -114,6 +126,9 @@ class Invokes {
       },
     };
     const catching = instantiate(this.signatures, parts, ({ result, parameters }, at) => {
+      // Parameter 0 is the index in Lean's table; the local variable `stack` keeps the stack
+      // pointer. Call the function in Lean's table. On an exception restore the stack pointer, call
+      // setThrew(1, 0) as emscripten does, and return zero. CALL 0, 1, 2: the imported functions.
       const stack = parameters.length + 1;
       return [
         1, 1, TYPES.i, CALL, 0, SET, stack,
@@ -127,7 +142,7 @@ class Invokes {
     this.signatures.forEach(({ name }, at) => this.slots.set(at, catching[name]));
   }
 
-  /** Return `open`, whose numbers are thrown as what WebAssembly catches. */
+  /** Wrap `open`: if it throws a number, throw a WebAssembly exception instead. */
   throwing(open) {
     const throwing = (...values) => {
       try {

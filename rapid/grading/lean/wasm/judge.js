@@ -1,17 +1,20 @@
 'use strict';
 /**
- * The judge decides whether an export (export.js) is a proof of a statement. It alone does.
+ * The judge decides whether an export (export.js) is a proof of a statement.
  *
- * It runs in a process of its own that a proof's text never enters, and elaborates nothing but the
- * benchmark's statement. Of the author it gets bytes, which it takes for data (replay.js).
+ * The text of a proof never enters this process: it elaborates only the benchmark's statement. From
+ * the author it gets the export, which it reads as data (replay.js).
  *
- * 1. It elaborates the statement with `sorry`: the theorem's name, universe parameters and type.
- * 2. The kernel checks each exported constant, and then the theorem: the judge's own name,
- *    parameters and type, with the exported value. The environment is the header's.
- * 3. Every constant of the header that exported terms mention is looked up here. It may be a
- *    theorem, a definition, ... or one of the three axioms; nothing runs compiled code.
+ * 1. The judge elaborates the statement with `sorry`, to get the theorem's name, universe
+ *    parameters and type.
+ * 2. The kernel checks each exported constant, and then the theorem, in the environment after the
+ *    header. The theorem's name, parameters and type are those of step 1; only its value is
+ * exported.
+ * 3. The judge looks up each constant of the header that the exported terms mention. An axiom must
+ *    be one of Lean's three standard axioms, and constants by which the kernel would run compiled
+ *    code are refused.
  *
- * So a lying author gains nothing: what passes is a proof, whoever wrote it.
+ * So nothing depends on the author's honesty: whatever passes is a proof.
  */
 const { exported } = require('./export.js');
 const { HEARTBEATS, isError } = require('./frontend.js');
@@ -20,10 +23,10 @@ const { box } = require('./runtime.js');
 const { Refusal, keyOf } = require('./refusal.js');
 
 const AXIOMS = new Set([['propext'], ['Classical', 'choice'], ['Quot', 'sound']].map(keyOf));
-// With these the kernel runs compiled code.
+// Constants by which the kernel runs compiled code.
 const COMPILED = new Set([['Lean', 'reduceBool'], ['Lean', 'reduceNat']].map(keyOf));
-// What these mean is built into the kernel, whatever their definition says. Where the header lacks
-// one, an export that declared it would have the kernel say two things about it.
+// The kernel has built-in rules for these constants, whatever their definitions are. If the header
+// lacks one, an export must not declare it: its definition could contradict the built-in rules.
 const BUILT_IN = new Set(
   [
     'Nat', 'Nat.zero', 'Nat.succ', 'Nat.add', 'Nat.sub', 'Nat.mul', 'Nat.div', 'Nat.mod', 'Nat.gcd',
@@ -38,10 +41,10 @@ const NO_CANCELLING = box(0);
 class Judge {
   constructor(frontend) {
     this.lean = frontend;
-    this.goals = new Map(); // by statement: problems come up many times
+    this.goals = new Map(); // by name and statement, since a problem is graded many times
   }
 
-  /** Return `{why}` about the statement, or about the export given for it; throw a Refusal. */
+  /** Return `{why}`: for the statement, or for the export if there is one. May throw a Refusal. */
   answer({ name, statement }, exportBytes) {
     const goal = this.goal(name, statement);
     if (exportBytes === undefined) return { why: 'stated' };
@@ -49,14 +52,17 @@ class Judge {
     return { why: 'passed' };
   }
 
-  /** Step 1: `{name, params, type}`, the last as an export with the constants that the statement
-   * adds: memory is put back. */
+  /**
+   * Return the result of step 1, `{name, params, type}`. The type is an export, with the constants
+   * that the statement adds, because objects in Lean's memory are lost when that is put back.
+   */
   goal(name, statement) {
     const key = keyOf([name, statement]);
     if (!this.goals.has(key)) this.goals.set(key, this.elaborate(name, statement));
     return this.goals.get(key);
   }
 
+  /** Step 1. Throw a Refusal (`bad statement`) if the statement is not accepted. */
   elaborate(name, statement) {
     const { lean } = this;
     const command = lean.command(`${statement} sorry`);
@@ -75,11 +81,12 @@ class Judge {
     };
   }
 
+  /** Steps 2 and 3. Throw a Refusal if the export is not a proof of the goal. */
   check(goal, exportBytes) {
     const { rt, x } = this.lean;
     const stated = this.read(goal.type);
     const proof = this.read(exportBytes);
-    // The statement means what its own constants mean here, whatever the author says of them.
+    // Constants that the statement itself adds are the judge's; those in the export are ignored.
     const added = proof.constants.filter(({ key }) => !stated.keys.has(key));
     for (const { key, name } of added) {
       if (BUILT_IN.has(key)) throw new Refusal('forbidden', [`declares ${name.join('.')}`]);
@@ -87,7 +94,7 @@ class Judge {
     for (const name of proof.mentioned) {
       if (!stated.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.allow(name);
     }
-    x._ZN4lean15reset_heartbeatEv(); // they count on from one check to the next
+    x._ZN4lean15reset_heartbeatEv(); // otherwise heartbeats add up over all checks
     let kernel = this.lean.kernel();
     for (const { name, declaration } of [...stated.constants, ...added]) {
       kernel = this.add(kernel, name, declaration);
@@ -97,7 +104,7 @@ class Judge {
     this.add(kernel, goal.name, declarationOf(rt, 'theorem', ...head));
   }
 
-  /** Return an export's constants, their keys, its last expression, the names it mentions. */
+  /** Read an export: its constants, their keys, the last expression, and all mentioned names. */
   read(bytes) {
     const constants = [];
     const replayer = new Replayer(this.lean.rt);
@@ -108,7 +115,7 @@ class Judge {
     return { constants, keys, root, mentioned: replayer.mentioned() };
   }
 
-  /** Return the environment with a constant added; throw if the kernel refuses it. */
+  /** Return the environment with a constant added. Throw a Refusal if the kernel refuses it. */
   add(kernel, name, declaration) {
     const { rt, x } = this.lean;
     const result = x.lean_add_decl(kernel, HEARTBEATS, rt.keep(declaration), NO_CANCELLING);
@@ -118,7 +125,7 @@ class Judge {
     return rt.keptField(result, 0);
   }
 
-  /** Step 3, for a constant that is not exported. */
+  /** Step 3 for one constant of the header. Throw a Refusal if a proof must not use it. */
   allow(name) {
     const { lean } = this;
     const object = lean.rt.makeName(name);
@@ -132,6 +139,7 @@ class Judge {
   }
 }
 
+/** Return the Refusal of a statement. */
 const bad = (...reasons) => new Refusal('bad statement', reasons);
 
 module.exports = { Judge };

@@ -1,20 +1,21 @@
 'use strict';
 /**
- * Lean's memory as it is once the header is imported: put back after a use that may have spoilt it,
- * given to a second Lean, and kept in a file so that the next process need not import again.
+ * An image: the memory of a Lean that has imported the header. It is used to put the memory back
+ * after a proof that may have changed it, and it is written to a file so that later processes need
+ * not import the header.
  *
- * The memory is all the state there is, but for the function table, to which looking up a symbol
- * adds, and the stack's limits. Both go into the image. The stack below its pointer is dead and
- * left out: a third of all bytes. A file is the SHA-256 of the rest, which who starts this process
- * compares (launch.py), a line of JSON, and the bytes.
+ * Lean's state is its memory, the function table (which grows when a symbol is looked up) and the
+ * limits of the stack. An image has all three. It leaves out the unused part of the stack, a third
+ * of all bytes. The file has the SHA-256 of the rest, which launch.py verifies before this process
+ * is started; a line of JSON; and the bytes of the memory.
  */
 const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
-const SPARE = 128 << 20; // bytes that uses may fill until memory is put back anyway
+const SPARE = 128 << 20; // bytes that proofs may allocate before the memory is put back
 
-/** Return the two stretches of memory beside the dead stack: [start, end) in bytes. */
+/** Return the two parts of memory outside the unused stack, as [start, end) in bytes. */
 function liveStretches({ stack, pointer, size }) {
   return [
     [0, stack.bottom],
@@ -23,7 +24,7 @@ function liveStretches({ stack, pointer, size }) {
 }
 
 class Image {
-  /** Return what `runtime` holds now; `roots` are the addresses to find things by. */
+  /** Return an image of `runtime`. `roots` are addresses of objects that a Frontend needs. */
   static of(runtime, roots) {
     const pointer = runtime.x.emscripten_stack_get_current();
     const [size, top] = [runtime.bytes.length, runtime.x.sbrk(0)];
@@ -32,6 +33,7 @@ class Image {
     return new Image({ ...layout, functions: addedFunctions(runtime), roots }, parts);
   }
 
+  /** Read an image from a file. */
   static read(path) {
     const file = fs.readFileSync(path);
     const begin = file.indexOf(10) + 1;
@@ -47,20 +49,20 @@ class Image {
     this.parts = parts;
   }
 
-  /** Write it, all or nothing: first to `scratch`, which nobody else writes. */
+  /** Write the image to `scratch`, a file of this process alone, and rename that to `path`. */
   write(path, scratch) {
     const parts = [Buffer.from(JSON.stringify(this.head) + '\n'), ...this.parts];
     const hash = createHash('sha256');
     for (const part of parts) hash.update(part);
     const file = fs.openSync(scratch, 'w');
     for (const part of [Buffer.from(hash.digest('hex') + '\n'), ...parts]) {
-      fs.writeFileSync(file, part); // from where the file is at
+      fs.writeFileSync(file, part); // appends, since `file` is a descriptor
     }
     fs.closeSync(file);
     fs.renameSync(scratch, path);
   }
 
-  /** Bring `runtime`, just started, into this state. */
+  /** Put `runtime`, which was just started, into the state of this image. */
   load(runtime) {
     runtime.memory.grow((this.head.size - runtime.bytes.length) / PAGE);
     addFunctions(runtime, this.head.functions);
@@ -68,9 +70,10 @@ class Image {
   }
 
   /**
-   * Put memory back after a use if a proof's code ran in it, if something broke off (not
-   * `isWhole`), or if it fills up. To put it back takes longer than to elaborate a proof. Otherwise
-   * nothing but Lean's own code has written to it, to which a proof is data.
+   * Put the memory back after a request if it is necessary, since that takes longer than to
+   * elaborate a proof. It is necessary if code of a proof has run, if the request did not finish
+   * (not `isWhole`), or if the memory fills up. Otherwise only Lean's own code has written to the
+   * memory, and for that code a proof is data.
    */
   tidy(runtime, isWhole) {
     const isHit = runtime.noticed.evaluated || !isWhole;
@@ -78,7 +81,7 @@ class Image {
     Object.assign(runtime.noticed, { evaluated: 0, unchecked: [] });
   }
 
-  /** Put every live byte back; memory grown since is cleared. */
+  /** Put back the memory of the image, and clear memory that was added since. */
   restore(runtime) {
     const { bytes } = runtime;
     liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
@@ -88,7 +91,7 @@ class Image {
   }
 }
 
-/** Return the names of the functions put into the table since the start, in order. */
+/** Return the names of the functions that were added to the table since the start, in order. */
 function addedFunctions({ x, table, firstAddedFunction }) {
   const names = new Map();
   for (const name in x) if (typeof x[name] === 'function') names.set(x[name], name);
@@ -100,6 +103,7 @@ function addedFunctions({ x, table, firstAddedFunction }) {
   return added;
 }
 
+/** Add functions to the table by their names. */
 function addFunctions({ x, table, firstAddedFunction }, names) {
   table.grow(names.length);
   names.forEach((name, index) => table.set(firstAddedFunction + index, x[name]));

@@ -1,8 +1,9 @@
-"""Instructions put into lean.wasm, so that we know which ways Lean goes, and it needs no threads.
+"""Patches functions in lean.wasm, so that they report being called and Lean needs no threads.
 
-Some functions of Lean are made to begin with a call of an import, which is a JavaScript function of
-ours (runtime.js). No code that a proof brings along can keep Lean from calling it. Another is made
-to run tasks at once.
+1. Some functions of Lean get a call at their beginning, a "notice". It calls a JavaScript function
+   of runtime.js, which is an import of the WebAssembly module. Code in a proof cannot prevent the
+   call.
+2. One function is changed so that tasks run immediately and not in another thread.
 """
 
 from collections.abc import Iterator
@@ -10,26 +11,28 @@ from typing import NamedTuple
 
 
 class Notice(NamedTuple):
-    """The import that a function calls first, and how many of its own arguments it passes on."""
+    """A call that is put at the beginning of a function."""
 
-    name: str
-    arguments: int
+    name: str  # of the import that is called
+    arguments: int  # number of the function's own arguments that are passed on
 
 
-# Functions of lean.wasm, and what each is made to call first: imports of as many parameters that
-# Lean has no use for here. wasm/runtime.js says what they then mean.
+# By function of lean.wasm. A patch cannot add an import. So the calls use imports that Lean does
+# not need here and that have the right number of parameters; wasm/runtime.js defines what they do.
 NOTICES = {
-    # The constructor of the interpreter, without which no compiled definition of a proof is run.
+    # The constructor of the interpreter. Definitions in a proof can run only in the interpreter.
     "_ZN4lean2ir11interpreterC2ERKNS_16elab_environmentERKNS_7optionsE": Notice(
         "_emscripten_runtime_keepalive_clear", 0
     ),
-    # What `debug.skipKernelTC` leads to, with an environment and the declaration to be added.
+    # Called with the option `debug.skipKernelTC`: arguments are an environment and the declaration
+    # that is added to it.
     "lean_elab_add_decl_without_checking": Notice("_emscripten_log_formatted", 2),
 }
 
-# What else functions begin with. Where a task is put into the queue of the threads, of which there
-# are none: `task->m_imp->m_prio = LEAN_SYNC_PRIO`, so that it is run at once by the one that asks.
-# `split`, `grind`, `fun_induction` and `exact?` leave lemmas to tasks.
+# Other instructions that are put at the beginning of functions. `enqueue_core` puts a task into the
+# queue of a thread pool. There are no threads here, so a task would never run, but `split`,
+# `grind`, `fun_induction` and `exact?` prove lemmas in tasks. With `task->m_imp->m_prio =
+# LEAN_SYNC_PRIO` the task is run immediately, by its caller.
 BEGINNINGS = {
     "_ZN4lean12task_manager12enqueue_coreERNSt3__211unique_lockINS1_5mutexEEEP9lean_task": bytes(
         [
@@ -41,21 +44,25 @@ BEGINNINGS = {
     )
 }
 
-IMPORTS, EXPORTS, CODE = 2, 7, 10  # sections of a WebAssembly module
-GET, CALL = 0x20, 0x10
-HEADER = 8  # bytes
+IMPORTS, EXPORTS, CODE = 2, 7, 10  # ids of sections in a WebAssembly module
+GET, CALL = 0x20, 0x10  # opcodes of local.get and call
+HEADER = 8  # bytes before the first section
 
 
 class PatchFailed(ValueError):
-    """The patches were written for another file than this one."""
+    """A patch does not fit this file: it was written for another version."""
 
 
 def add_beginnings(program: bytes) -> bytes:
-    """Return lean.wasm with what the exported functions of NOTICES and BEGINNINGS begin with.
+    """Return lean.wasm with the instructions of NOTICES and BEGINNINGS.
+
+    Args:
+        program: the content of lean.wasm.
 
     Raises:
-        PatchFailed: one of them is not there.
+        PatchFailed: one of the functions or imports does not exist.
     """
+    # By section id: the index of the section's first byte, and the range of its content.
     begins = {program[begin]: begin for begin, _ in _read_sections(program)}
     sections = {program[begin]: content for begin, content in _read_sections(program)}
     imported = _imported_functions(program, sections[IMPORTS].start)
@@ -67,6 +74,7 @@ def add_beginnings(program: bytes) -> bytes:
         }
     except ValueError as error:
         raise PatchFailed(f"lean.wasm has other functions: {error}") from error
+    # Copy the functions of the code section, with the instructions added and the sizes corrected.
     code = sections[CODE]
     count, at = _read_number(program, code.start)
     pieces, copied_to = [_to_leb(count)], at
@@ -84,13 +92,13 @@ def add_beginnings(program: bytes) -> bytes:
 
 
 def _assemble_call(notice: Notice, imported: list[str]) -> bytes:
-    """Return the instructions that give a notice; raise ValueError where it is not imported."""
+    """Return the instructions of a notice. Raise ValueError if its import does not exist."""
     arguments = [bytes([GET, at]) for at in range(notice.arguments)]
     return b"".join([*arguments, bytes([CALL]), _to_leb(imported.index(notice.name))])
 
 
 def _read_sections(program: bytes) -> Iterator[tuple[int, range]]:
-    """Yield where each section begins, with its kind, and where its content lies."""
+    """Yield for each section the index of its first byte (its id), and the range of its content."""
     at = HEADER
     while at < len(program):
         size, start = _read_number(program, at + 1)
@@ -99,7 +107,7 @@ def _read_sections(program: bytes) -> Iterator[tuple[int, range]]:
 
 
 def _imported_functions(program: bytes, at: int) -> list[str]:
-    """Return the names of the imported functions, in their order."""
+    """Return the names of the imported functions, in order, from the imports section at `at`."""
     names = []
     count, at = _read_number(program, at)
     for _ in range(count):
@@ -110,24 +118,24 @@ def _imported_functions(program: bytes, at: int) -> list[str]:
         if kind == 0:
             names.append(name.decode())
             _, at = _read_number(program, at)
-        elif kind in (1, 2):  # a table has a type; both have limits
+        elif kind in (1, 2):  # a table or a memory: the type of a table, then limits
             at += kind == 1
             has_maximum, at = program[at] & 1, at + 1
             for _ in range(1 + has_maximum):
                 _, at = _read_number(program, at)
-        else:  # a global's or a tag's type
+        else:  # the type of a global or a tag
             at += 2
     return names
 
 
 def _exported_function(program: bytes, section: range, name: str) -> int:
-    """Return the index of an exported function; raise ValueError where there is none."""
+    """Return the index of an exported function. Raise ValueError if it does not exist."""
     entry = _to_leb(len(name)) + name.encode() + b"\0"
     return _read_number(program, program.index(entry, section.start, section.stop) + len(entry))[0]
 
 
 def _after_locals(program: bytes, at: int) -> int:
-    """Return where the instructions of a function begin, whose body is at `at`."""
+    """Return the index of a function's first instruction. The function's body begins at `at`."""
     count, at = _read_number(program, at)
     for _ in range(count):
         _, at = _read_number(program, at)
@@ -136,7 +144,7 @@ def _after_locals(program: bytes, at: int) -> int:
 
 
 def _read_number(program: bytes, at: int) -> tuple[int, int]:
-    """Return the number in LEB128 at `at`, and where it ends."""
+    """Return the LEB128 number at index `at`, and the index after it."""
     number = shift = 0
     while True:
         byte = program[at]
@@ -147,7 +155,7 @@ def _read_number(program: bytes, at: int) -> tuple[int, int]:
 
 
 def _to_leb(number: int) -> bytes:
-    """Return a natural number in LEB128."""
+    """Encode a natural number in LEB128, WebAssembly's format of integers."""
     encoded = bytearray()
     while number > 127:
         encoded.append(number & 127 | 128)

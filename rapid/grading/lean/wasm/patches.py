@@ -1,9 +1,8 @@
-"""Changes to the published WebAssembly Lean, each with its reason.
+"""Patches for lean.js, the loader of the published WebAssembly Lean, each with its reason.
 
-The package runs as published, but a file takes it minutes and 3.5 GB. Nearly all of that is
-book-keeping for the 200,000 functions that its dynamic linker could be asked for and is not:
-the checker starts no threads and loads no shared libraries. What is changed in Lean itself,
-lean.wasm, is in notices.py.
+Without patches the package works, but needs minutes and 3.5 GB for one file. Nearly all of that is
+book-keeping for 200,000 functions that threads or shared libraries could look up. The checker uses
+neither. Patches of Lean itself, lean.wasm, are in notices.py.
 """
 
 import hashlib
@@ -14,7 +13,7 @@ from rapid.grading.lean.wasm.notices import BEGINNINGS, NOTICES, PatchFailed
 
 
 class Patch(NamedTuple):
-    """Replace `old`, which must occur exactly once, by `new`."""
+    """A replacement of `old`, which must occur exactly once in lean.js, by `new`."""
 
     why: str
     old: str
@@ -56,13 +55,17 @@ PATCHES = (
     ),
 )
 
-EXPORTS_DROPPED = 1  # version of drop_unused_exports
+EXPORTS_DROPPED = 1  # version of drop_unused_exports, part of the digest of all patches
 ASSIGN_EXPORTS = "function assignWasmExports(wasmExports){"
 IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
 
 
 def patch_lean_js(source: str) -> str:
-    """Return lean.js, 0.7 MB of 89 MB; raise PatchFailed if a patch does not apply just once."""
+    """Return lean.js with all patches: 0.7 MB instead of 89 MB.
+
+    Raises:
+        PatchFailed: the text that a patch replaces does not occur exactly once.
+    """
     source = drop_unused_exports(source)
     for patch in PATCHES:
         if (count := source.count(patch.old)) != 1:
@@ -72,7 +75,7 @@ def patch_lean_js(source: str) -> str:
 
 
 def patches_digest() -> str:
-    """Return the SHA-256 of what is changed, whatever is said about it."""
+    """Return the SHA-256 of all patches, without their descriptions."""
     changes = [(patch.old, patch.new) for patch in PATCHES]
     return hashlib.sha256(
         repr((EXPORTS_DROPPED, changes, NOTICES, BEGINNINGS)).encode()
@@ -80,10 +83,10 @@ def patches_digest() -> str:
 
 
 def drop_unused_exports(source: str) -> str:
-    """Return lean.js with a variable for those exports only that the rest of it uses.
+    """Return lean.js with variables only for the exports that it uses.
 
+    The file has a variable for each of Lean's 200,000 exports, which takes 88 of its 89 MB:
     `var _a,_b,...;function assignWasmExports(wasmExports){_a=Module["_a"]=wasmExports["a"];...}`
-    names all 200,000: that is 88 of the file's 89 MB.
     """
     function = source.find(ASSIGN_EXPORTS)
     declaration = source.rfind("var ", 0, function)

@@ -1,9 +1,9 @@
 'use strict';
-/** Refusals of author and judge, with their messages; and names as keys. */
+/** Refusals by author and judge, and names as keys. */
 
-const MESSAGES = { count: 5, characters: 500 };
+const MESSAGES = { count: 5, characters: 500 }; // maximum number, and length of each
 
-/** Ends a check without a proof. `why` is a reason of verdicts.py, or 'bad statement'. */
+/** Thrown when something is refused. `why` is a reason of verdicts.py, or 'bad statement'. */
 class Refusal extends Error {
   constructor(why, messages = []) {
     super(why);
@@ -14,7 +14,7 @@ class Refusal extends Error {
   }
 }
 
-/** A text for each name, different for different names. */
+/** Return a text for a name (a list of components), different for different names. */
 const keyOf = (name) => JSON.stringify(name);
 
 module.exports = { Refusal, keyOf };

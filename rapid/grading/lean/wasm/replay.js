@@ -1,22 +1,24 @@
 'use strict';
 /**
- * Reads an export (export.js) and makes its terms by Lean's own constructors.
+ * Reads an export (export.js) and builds its terms with Lean's own constructors.
  *
- * The text is an adversary's. Every line has exactly one reading or is refused: no reference but to
- * an earlier line, no text but of Unicode's scalar values, no number in two spellings. So the names
- * that are compared here are the names that Lean gets.
+ * An adversary may have written the export. So the reader is strict: a reference must be to an
+ * earlier line, a text must have only Unicode scalar values, and a number only one spelling. Every
+ * other line is refused. Then the names that the judge compares in JavaScript are exactly the names
+ * that Lean gets.
  */
 const { HINTS, LINES, MAX_LINES } = require('./export.js');
 const { box } = require('./runtime.js');
 const { Refusal } = require('./refusal.js');
 
+// Arguments of Lean's constructors: kind of binder, dependent `let`, safe definition, not unsafe.
 const [DEFAULT_BINDER, DEPENDENT, SAFE, NOT_UNSAFE] = [0, 0, 1, 0];
 const NONE = box(0); // also the anonymous name and the empty list
-// Beyond these Lean's constructors give up, and what they return says something else.
+// Beyond these limits Lean's constructors do not fail, but return a different term.
 const LIMIT = { number: 2 ** 31 - 1, bvar: 2 ** 20 - 2, depth: 1000 };
 const SURROGATES = [0xd800, 0xdfff];
 
-/** `{kind, items}` of each line, by its first word. */
+/** By the first word of a line: its kind, and the kinds of its other items. */
 const FORMS = new Map(
   Object.entries(LINES).flatMap(([kind, lines]) =>
     Object.entries(lines).map(([op, items]) => [op, { kind, items }]),
@@ -33,20 +35,21 @@ class Replayer {
   constructor(runtime) {
     this.rt = runtime;
     this.x = runtime.x;
-    // By reference: objects, the prefix and last component of names, how deep levels are.
+    // By index: the objects of each kind; prefix and last component of names; depth of levels.
     this.objects = { name: [NONE], level: [this.x.lean_level_mk_zero(NONE)], expression: [] };
     this.components = [null];
     this.depths = [0];
-    this.used = new Set(); // references of the names of constants that expressions mention
-    this.binder = runtime.makeName(['x']); // of every bound variable
+    this.used = new Set(); // indices of names of constants that occur in expressions
+    this.binder = runtime.makeName(['x']); // the name of all bound variables
   }
 
   /**
-   * Read `bytes`. Each constant goes to `declare(components, declaration)`, in order.
-   * Return the expression of the last line. Throw a Refusal with the line that is not well formed.
+   * Read an export. Call `declare(components, declaration)` for each constant, in order, with the
+   * components of its name. Return the expression of the last line. Throw a Refusal with the number
+   * of the first line that is not well formed.
    */
   read(bytes, declare) {
-    const lines = bytes.toString('latin1').split('\n'); // other characters are in no right line
+    const lines = bytes.toString('latin1').split('\n'); // a right line has only ASCII
     if (lines.pop() !== '' || lines.length > MAX_LINES) throw refusal(lines.length + 1);
     for (const [index, line] of lines.entries()) {
       const [op, ...items] = this.parsed(line, index + 1);
@@ -57,11 +60,12 @@ class Replayer {
     return this.proof;
   }
 
-  /** Return the names of constants that were mentioned, as components. */
+  /** Return the names of the constants that occur in expressions, as lists of components. */
   mentioned() {
     return [...this.used].map((reference) => this.nameOf(reference));
   }
 
+  /** Return the components of a name. */
   nameOf(reference) {
     const components = [];
     for (; reference !== 0; reference = this.components[reference].prefix) {
@@ -70,6 +74,7 @@ class Replayer {
     return components.reverse();
   }
 
+  /** Return the array in a line. Throw a Refusal if it does not have the form of `LINES`. */
   parsed(line, number) {
     let read;
     try {
@@ -84,6 +89,7 @@ class Replayer {
     return read;
   }
 
+  /** Return whether an item is of this kind. */
   is(kind, item) {
     switch (kind) {
       case 'name':
@@ -104,7 +110,7 @@ class Replayer {
     }
   }
 
-  /** Return what Lean's constructors take for an item. They consume one of its references. */
+  /** Return an item as an argument of Lean's constructors, which consume one reference to it. */
   object(kind, item) {
     const { rt } = this;
     switch (kind) {
@@ -126,6 +132,7 @@ class Replayer {
     }
   }
 
+  /** Build the object of a line and add it to the objects of its kind. */
   add(op, items, declare) {
     const form = FORMS.get(op);
     const parts = form.items.map((kind, index) => this.object(kind, items[index]));
@@ -150,13 +157,14 @@ class Replayer {
     return this.objects[form.kind].push(this.made(op, parts));
   }
 
+  /** Return the depth of a level. Throw a Refusal if Lean's constructor could not build it. */
   depth(op, items) {
     const depth = op === 'param' ? 0 : 1 + Math.max(...items.map((item) => this.depths[item]));
     if (depth > LIMIT.depth) throw new Refusal('forbidden', ['a universe level is too deep']);
     return depth;
   }
 
-  /** Make a name, a level or an expression. */
+  /** Build a name, a level or an expression with Lean's constructor. */
   made(op, parts) {
     const { rt, x } = this;
     switch (op) {
@@ -184,8 +192,9 @@ class Replayer {
 }
 
 /**
- * Make a Declaration, for the kernel: a safe one, whatever it was. It consumes its name, the list
- * of its universe parameters, its type and its value.
+ * Build a Declaration for the kernel. It is marked as safe, whatever it was for the author, so that
+ * the kernel checks everything. The call consumes a reference to each argument: the name, the list
+ * of universe parameters, the type, the value and the hint.
  */
 function declarationOf(rt, op, name, params, type, value, hint) {
   const { x } = rt;

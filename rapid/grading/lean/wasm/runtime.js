@@ -1,11 +1,12 @@
 'use strict';
 /**
- * The WebAssembly Lean as a JavaScript object: starting it, and Lean's values in its memory.
+ * The WebAssembly Lean as a JavaScript object: starts it, and reads and makes values in its memory.
  *
- * Layout of a Lean object (32 bits): reference count (4 bytes), size (2), number of fields (1),
- * tag (1), then the fields (4 bytes each). An odd "pointer" is a small number or a constructor
- * without fields. Reference counts are never brought down from here: what a proof leaves behind
- * goes when the memory is put back.
+ * A Lean value is the address of an object, or an odd number, which stands for a small number or a
+ * constructor without fields. Layout of an object (32 bits): reference count (4 bytes), size (2),
+ * number of fields (1), tag (1), then the fields (4 bytes each). This code never decreases
+ * reference counts, so its objects are not freed. They are gone when the memory is put back
+ * (memory.js).
  */
 const fs = require('node:fs');
 const path = require('node:path');
@@ -13,43 +14,45 @@ const vm = require('node:vm');
 const { Invokes } = require('./invoke.js');
 
 const PAGE = 65536; // bytes
-const MAX_PAGES = 24576; // 1.6 GB; an import takes 0.2
+const MAX_PAGES = 24576; // 1.6 GB; Lean with the header imported uses 0.2 GB
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
-const MANY = 1 << 20; // references
-const SYSROOT = '/sysroot'; // in Lean's own file system
+const MANY = 1 << 20; // references that `keep` adds
+const SYSROOT = '/sysroot'; // in the file system that emscripten makes for Lean
 const MODULES = SYSROOT + '/lib/lean';
-const TAG = { string: 249, array: 246 };
+const TAG = { string: 249, array: 246 }; // of Lean objects
 const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-/** Return a small number, or the constructor of that index without fields. */
+/** Return the Lean value of a small number, or of the constructor without fields of this index. */
 const box = (number) => (number << 1) | 1;
 
-/** A Lean IO action failed. */
+/** Thrown when an IO action of Lean fails. */
 class LeanError extends Error {}
-/** Lean tried what it may not: a file, a thread, the end of the process. */
+/** Thrown when Lean tries something forbidden: a file, a thread, the end of the process. */
 class Closed extends Error {}
 
+// Lean must not start threads: in place of worker_threads it gets this object.
 const threads = { isMainThread: true };
 const requireForLean = (name) => (name === 'worker_threads' ? threads : require(name));
 
-// What Lean may ask of JavaScript once its modules are read. All else is a way out of its memory.
+// Imports that Lean may call after the header is imported. All others could affect something
+// outside of its memory.
 const OPEN = new RegExp(
   '^(?:invoke_\\w+|__cxa_\\w+|llvm_eh_typeid_for|__resumeException|_emscripten_throw_longjmp' +
     '|_dlsym(?:_catchup)?_js|emscripten_(?:get_now|date_now|resize_heap|get_heap_max' +
     '|num_logical_cores|check_blocking_allowed)|clock_(?:time|res)_get|random_get|fd_write)$',
 );
 
-// Imports that Lean does not need are called where Lean goes two ways that we have to know of:
-// notices.py puts the calls there.
+// Two imports that Lean does not need otherwise. Patches in notices.py make Lean call them when it
+// does something that this code must know of.
 const NOTICES = {
   _emscripten_runtime_keepalive_clear: 'evaluated', // the interpreter is entered: a proof's code
   _emscripten_log_formatted: 'unchecked', // a declaration is added without the kernel
 };
 
-// With these it ends: for want of memory, at a bug.
+// Imports by which Lean ends the process: when memory runs out, or because of a bug.
 const ENDS = new Set(['exit', 'proc_exit', '_abort_js', '__assert_fail']);
 
-/** Replace the functions of `imports` so that, once `isClosed()`, only the open ones work. */
+/** Wrap the functions in `imports`: once `isClosed()` is true, all but those in OPEN throw. */
 function close(imports, isClosed) {
   for (const [name, open] of Object.entries(imports)) {
     if (typeof open !== 'function' || OPEN.test(name)) continue;
@@ -58,11 +61,11 @@ function close(imports, isClosed) {
       if (isClosed()) throw new Closed(`Lean may not call ${name}`);
       return open(...values);
     };
-    imports[name] = Object.assign(closable, open); // with the signature that lean.js notes there
+    imports[name] = Object.assign(closable, open); // with the signature, which lean.js stores there
   }
 }
 
-/** Return the program in `folder`, for any number of runtimes. */
+/** Read the program in `folder`, from which any number of runtimes can be started. */
 function readProgram(folder) {
   return {
     source: fs.readFileSync(path.join(folder, 'lean.js'), 'utf8'),
@@ -72,18 +75,18 @@ function readProgram(folder) {
   };
 }
 
-/** Resolves to the emscripten module of a new instance, with its `exports`. */
+/** Start an instance. Resolves to its emscripten module, with its `exports`. */
 function instantiate({ source, code, folder }) {
   return new Promise((resolve) => {
     const module = {
       noInitialRun: true,
       isClosed: false,
-      print() {}, // what a proof prints is not ours
+      print() {}, // output of proofs is dropped
       printErr() {},
-      stdin: () => null, // nor is our standard input a proof's
+      stdin: () => null, // a proof must not read requests
       wasmMemory: new WebAssembly.Memory({ initial: 256, maximum: MAX_PAGES, shared: true }),
       instantiateWasm(imports, done) {
-        close(imports.env, () => module.isClosed); // which are WASI's, too
+        close(imports.env, () => module.isClosed); // WASI's imports are the same object
         for (const [name, notice] of Object.entries(NOTICES)) {
           imports.env[name] = (...values) => void module.notice[notice](...values);
         }
@@ -101,8 +104,12 @@ function instantiate({ source, code, folder }) {
   });
 }
 
+/**
+ * A running Lean. `x` are its exports, `memory` its memory, `table` its function table. A method
+ * with "make" in its name returns a new Lean value, one with "read" a JavaScript value.
+ */
 class Runtime {
-  /** Start `program`. Then either `initialize` it or load an image of one that was. */
+  /** Start `program`. After that, call `initialize` or load an image of an initialized runtime. */
   static async start(program) {
     return new Runtime(await instantiate(program), program.library);
   }
@@ -110,20 +117,22 @@ class Runtime {
   constructor(module, library) {
     this.module = module;
     this.library = library;
-    // Since memory was tidied up: how often, and of each [environment, declaration].
+    // Notices since the memory was last tidied: how often code of a proof was run, and
+    // [environment, declaration] of each declaration that was added without the kernel.
     this.noticed = { evaluated: 0, unchecked: [] };
     module.notice = {
       evaluated: () => (this.noticed.evaluated += 1),
       unchecked: (...objects) =>
         this.noticed.unchecked.push(objects.map((object) => this.share(object))),
     };
-    this.statements = new Map(); // elaborated (frontend.js), until memory is put back
+    this.statements = new Map(); // elaborated statements (frontend.js), until memory is put back
     this.x = module.exports;
     this.memory = module.wasmMemory;
     this.table = module.exports.__indirect_function_table;
     this.firstAddedFunction = this.table.length;
   }
 
+  /** Initialize Lean: its stack, its file system, its modules. */
   initialize() {
     const bottom = (this.x.malloc(C_STACK) + 15) & ~15;
     const top = bottom + C_STACK - 16;
@@ -138,18 +147,19 @@ class Runtime {
     this.x.lean_init_task_manager_using(1);
   }
 
+  /** Set the limits of the stack and the stack pointer. */
   useStack(stack, pointer) {
     this.stack = stack;
     this.x.emscripten_stack_set_limits(stack.top, stack.bottom);
     this.x._emscripten_stack_restore(pointer);
   }
 
-  /** From here on Lean computes and does nothing else: no file, no thread, no timer, no exit. */
+  /** From now on Lean can only compute: no file, no thread, no timer, no exit. */
   close() {
     this.module.isClosed = true;
   }
 
-  // Growing the memory replaces its buffer.
+  /** Typed arrays on the memory. They are made again when the memory grows, on a new buffer. */
   get views() {
     const { buffer } = this.memory;
     if (this.current?.buffer !== buffer) {
@@ -165,17 +175,18 @@ class Runtime {
     return this.views.words;
   }
 
+  /** Return whether a value is a small number or a constructor without fields. */
   isScalar(object) {
     return (object & 1) === 1;
   }
   tag(object) {
     return this.bytes[object + 7];
   }
-  /** Return which constructor of its type made this. */
+  /** Return the index of the constructor that made a value. */
   constructorOf(object) {
     return this.isScalar(object) ? object >>> 1 : this.tag(object);
   }
-  /** Return a byte that stands behind the fields. */
+  /** Return a byte after the fields, where an object has its scalar fields. */
   byte(object, fields, index) {
     return this.bytes[object + 8 + 4 * fields + index];
   }
@@ -187,33 +198,35 @@ class Runtime {
     this.words[(object >>> 2) + 2 + index] = value;
   }
 
-  /** Add references to `object`, for callees that consume them. Returns it. */
+  /** Add references to `object`, which functions of Lean will consume. Return `object`. */
   share(object, count = 1) {
     if (this.isScalar(object)) return object;
     const { counts } = this.views;
-    // What threads share is counted downwards, and 0 stands for what lives for ever.
+    // Objects that threads share have a negative count; objects with count 0 are never freed.
     counts[object >>> 2] += count * Math.sign(counts[object >>> 2]);
     return object;
   }
-  /** Add so many references to `object` that it outlives all calls. Returns it. */
+  /** Add so many references to `object` that it is never freed. Return `object`. */
   keep(object) {
     return this.share(object, MANY);
   }
+  /** Return a field that is never freed. */
   keptField(object, index) {
     return this.keep(this.field(object, index));
   }
 
-  /** Call `use` with the address of a copy of `bytes` that has a zero behind it. */
+  /** Call `use` with the address of a copy of `bytes`, followed by a zero, in Lean's memory. */
   withCopy(bytes, use) {
     const pointer = this.x.malloc(bytes.length + 1);
-    if (pointer === 0) throw new Error('Lean has no memory left'); // 0 can be written to
+    // Writing to address 0 would not fail.
+    if (pointer === 0) throw new Error('Lean has no memory left');
     this.bytes.set(bytes, pointer);
     this.bytes[pointer + bytes.length] = 0;
     const result = use(pointer);
     this.x.free(pointer);
     return result;
   }
-  /** Make a string of exactly these characters, NUL among them. */
+  /** Make a string of exactly these characters, which may include NUL. */
   makeString(text) {
     const bytes = Buffer.from(text, 'utf8');
     const characters = Array.from(text).length;
@@ -221,13 +234,13 @@ class Runtime {
       this.x.lean_mk_string_unchecked(at, bytes.length, characters),
     );
   }
-  /** Throws where the bytes are no text. */
+  /** Return a string. Throws if its bytes are not UTF-8. */
   readString(object) {
     const size = this.words[(object >>> 2) + 2] - 1;
     return UTF8.decode(this.bytes.slice(object + 20, object + 20 + size));
   }
 
-  /** Make an object; `spare` bytes behind its fields are zero. */
+  /** Make an object with these fields and `spare` zero bytes after them. */
   makeObject(tag, fields, spare = 0) {
     const size = 8 + 4 * fields.length + spare;
     const object = this.x.lean_alloc_object(size);
@@ -251,7 +264,7 @@ class Runtime {
     return Array.from(this.words.slice(start, start + this.field(object, 0)));
   }
 
-  /** Return the items of a List. */
+  /** Return the items of a Lean List. */
   readList(object) {
     const items = [];
     for (; !this.isScalar(object); object = this.field(object, 1)) {
@@ -259,22 +272,23 @@ class Runtime {
     }
     return items;
   }
-  /** Make a List, which owns its items. */
+  /** Make a Lean List, which owns its items. */
   makeList(items) {
     return items.reduceRight((rest, item) => this.makeObject(1, [item, rest]), box(0));
   }
 
-  /** Return a natural number: a small one as a number, another one in decimal digits. */
+  /** Return a natural number: a small one as a number, a large one as decimal digits. */
   readNatural(object) {
     if (this.isScalar(object)) return object >>> 1;
     return this.readString(this.x.l_Nat_reprFast(this.keep(object)));
   }
+  /** Make a natural number from a small number or from decimal digits. */
   makeNatural(natural) {
     if (typeof natural === 'number') return box(natural);
     return this.keep(this.withCopy(Buffer.from(natural), (at) => this.x.lean_cstr_to_nat(at)));
   }
 
-  /** Make a name from its components: texts and numbers. */
+  /** Make a name from its components, which are texts and numbers. */
   makeName(components) {
     return components.reduce((prefix, component) => {
       const name =
@@ -297,7 +311,7 @@ class Runtime {
     return components;
   }
 
-  /** Return the value of an IO result. Throw LeanError with the message of a failed one. */
+  /** Return the value of an IO result. Throw a LeanError with its message if it is an error. */
   io(result, what) {
     if (this.isScalar(result)) return result;
     if (this.tag(result) !== 1) return this.field(result, 0);

@@ -1,1 +1,1 @@
-"""The math grader's process. It is started by path and imports nothing of `rapid`."""
+"""The math grader's worker: a program that is started by path and imports nothing from `rapid`."""

@@ -1,15 +1,17 @@
-"""Compares mathematical answers for the grader: one JSON line in, one word out.
+"""The math grader's worker: compares mathematical answers for the grader.
 
     python worker MEMORY_BYTES
 
-Standard input is a socket, to which it answers. An empty line is answered "ready", and what it has
-kept from earlier answers is forgotten.
+Standard input is a socket, which is also used for the answers. A request is a line of JSON:
+{"gold", "answer", "question", "timeout"}, the timeout in seconds. The answer is one word, the
+reason of the verdict; it is "infrastructure" if the process that compares was killed from outside.
+An empty line, which a grader sends first, is answered with "ready"; it also clears the caches of
+earlier answers.
 
-Processes of their own, because sympy can take forever on a short answer and only a signal ends it:
-this one, which keeps its imports warm, and a child of it that compares. In: {"gold", "answer",
-"question", "timeout"}, the last in seconds. Out: the reason, "infrastructure" where somebody killed
-the child. When the time is up an alarm kills the child, whatever it is doing and whether or not
-anybody still waits for it.
+sympy can take forever on a short answer, and only a signal ends it. So there are two processes:
+this one, which has imported sympy, and a child that it forks to compare. MEMORY_BYTES limits the
+child's address space. When the time is up an alarm kills the child, whether or not the grader still
+waits.
 """
 
 import contextlib
@@ -23,24 +25,27 @@ import sys
 
 from compare import compare
 
+# Known answers and answers that are compared at the start. They fill tables in lark and sympy that
+# the first answers would otherwise wait for; the children inherit the tables.
 WARMING = [("\\frac12", "0.5"), ("1+\\sqrt2", "2-e^x"), ("x^2-1", "(x-1)(x+1)"), ("y=x", "y=2x")]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+# Audit events (PEP 578) that are refused in the child, and those that imports need nevertheless.
 ACTIONS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
 IMPORTING = ("os.listdir", "os.scandir")
 
 
 def main() -> None:
     memory = int(sys.argv[1])
-    for gold, answer in WARMING:  # builds tables: no answer's time should pay for it
+    for gold, answer in WARMING:
         compare(gold, answer, "Simplify $x^2-1$.")
     child = None
     with contextlib.suppress(ConnectionError), socket.socket(fileno=0) as connection:
         for line in connection.makefile():
-            if line == "\n":  # a grader begins
+            if line == "\n":  # a new grader: start with a new child
                 child = child and child.end() and None
                 connection.sendall(b"ready")
                 continue
-            # Unasked, it can only have ended.
+            # Between requests the child sends nothing, so a readable link means that it has ended.
             if child and select.select([child.link], [], [], 0)[0]:
                 child = child.end() and None
             child = child or Child(connection, memory)
@@ -48,20 +53,28 @@ def main() -> None:
             if not reason:
                 reason, child = child.end(), None
             connection.sendall(reason.encode())
-            if child and reason == "memory":  # its caches have taken it: the next one has its own
+            # The child's caches may fill its memory. A new child starts with empty caches.
+            if child and reason == "memory":
                 child = child.end() and None
     if child:
         child.end()
 
 
 class Child:
-    """Compares until a question kills it. Its successor starts at once, with nothing to import."""
+    """A forked process that compares answers. After its death another one is forked.
+
+    A fork is fast, because sympy is imported already.
+
+    Args:
+        connection: the worker's socket to the grader, which the child closes.
+        memory: the child's address space in bytes.
+    """
 
     def __init__(self, connection: socket.socket, memory: int):
         self.link, far_end = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(connection.fileno())  # it speaks through us alone
+            os.close(connection.fileno())  # the child sends its answers through the worker
             self.link.close()
             shed_rights(memory)
             serve_questions(far_end)
@@ -69,27 +82,31 @@ class Child:
         far_end.close()
 
     def ask(self, line: str, connection: socket.socket) -> str:
-        """Return the reason; "" when the child ended, also because nobody waits any longer."""
+        """Send a request to the child and return its answer.
+
+        Returns "" if the child has ended. It is killed if the grader closes `connection`.
+        """
         with contextlib.suppress(ConnectionError):
             self.link.sendall(line.encode())
             watch = select.poll()
             watch.register(self.link, select.POLLIN)
-            watch.register(connection, 0)
+            watch.register(connection, 0)  # POLLHUP only: the grader is gone
             if connection.fileno() not in dict(watch.poll()):
                 return self.link.recv(64).decode()
             os.kill(self.pid, signal.SIGKILL)
         return ""
 
     def end(self) -> str:
-        """Wait for the child, which ends with its link. Return why it did not answer."""
+        """Close the link and wait for the child to end. Return the reason for a missing answer."""
         self.link.close()
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        if status in (-signal.SIGKILL, -signal.SIGTERM):  # no answer can do that
+        if status in (-signal.SIGKILL, -signal.SIGTERM):  # from outside: no answer can cause them
             return "infrastructure"
         return "timeout" if status == -signal.SIGALRM else "crashed"
 
 
 def serve_questions(link: socket.socket) -> None:
+    """Answer requests until the link is closed. SIGALRM kills this process when the time is up."""
     for line in link.makefile():
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request.pop("timeout"))
@@ -99,10 +116,13 @@ def serve_questions(link: socket.socket) -> None:
 
 
 def shed_rights(memory: int) -> None:
-    """Give up what comparing does not need, in case an answer is ever run, which none is."""
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # it would be inherited, if ignored
+    """Limit this process to what comparing needs.
+
+    No answer is ever run as code. This is a precaution in case a bug makes it possible.
+    """
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the parent may have ignored it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    with contextlib.suppress(ValueError):  # whoever started this allows less
+    with contextlib.suppress(ValueError):  # a lower limit is in force already
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     for nothing in (resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC, resource.RLIMIT_CORE):
         resource.setrlimit(nothing, (0, 0))
@@ -117,4 +137,4 @@ def shed_rights(memory: int) -> None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # the grader waits: taking sympy down tidily takes a tenth of a second
+    os._exit(0)  # a normal exit with sympy takes a tenth of a second, for which the grader waits

@@ -1,7 +1,10 @@
-"""Decides whether an answer is the known answer, by the rules in docs/benchmarks.md.
+"""Decides whether an answer equals the known answer, by the rules in docs/benchmarks.md.
 
-An answer is right if it has the value of the known answer, leaves nothing undone, and has the form
-and the unit that the question asks for. What is outside the grammar is compared as LaTeX.
+An answer is right if it has the value of the known answer, if it is worked out (no sum or fraction
+is left that could be computed), and if it has the form and the unit that the question asks for.
+Answers that `grammar.lark` cannot parse are compared as LaTeX text.
+
+In this folder `gold` is the known answer, and "unit" the unit of measurement.
 """
 
 import contextlib
@@ -15,12 +18,19 @@ from relations import is_same
 from statements import SEQUENCES
 from units import NO_UNIT, PERCENT, SHARES, asks_percent, extract_prose, is_unit_allowed, split_unit
 
+# A number in a base, such as 1101_2 or (1A)_{16}; a text or name, which is compared by its letters.
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 
 
 def compare(gold: str, answer: str, question: str) -> str:
-    """Return the reason of the verdict on an answer: both are what stood in the box."""
+    """Return the reason of the verdict on an answer.
+
+    Args:
+        gold: the known answer, as LaTeX.
+        answer: the content of the completion's \\boxed{}, as LaTeX.
+        question: the text of the problem.
+    """
     try:
         return "passed" if is_right(gold, answer, question) else "wrong_answer"
     except (Unreadable, RecursionError):
@@ -32,7 +42,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 
 def is_right(gold: str, answer: str, question: str) -> bool:
-    """Return whether an answer is right; raise Unreadable if it is outside the grammar."""
+    """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
     is_list = "commas" in question
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
@@ -62,10 +72,12 @@ def is_right(gold: str, answer: str, question: str) -> bool:
 
 
 def right_side(text: str, question: str) -> str:
-    """Return what follows `=` behind words, or behind a formula of the question that is not read.
+    """Return the right side of an equation that cannot be parsed as a whole.
+
+    The left side must be words, as in "area" = 5, or a formula that the question asks for.
 
     Raises:
-        Unreadable: it does not follow either.
+        Unreadable: the left side is something else, or there is no `=`.
     """
     left_side, _, following = text.rpartition("=")
     is_asked_for = normalize_spelling(left_side) in map(normalize_spelling, asked_texts(question))
@@ -75,9 +87,10 @@ def right_side(text: str, question: str) -> str:
 
 
 def normalize_spelling(text: str) -> str:
-    """Return text without marks of words, spaces, a name before words, and the end of a sentence.
+    """Return text in a spelling by which texts are compared.
 
-    The case of words does not count, that of letters does.
+    Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
+    are removed. Texts with words are in lower case; texts of single letters keep their case.
     """
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
     text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
@@ -85,16 +98,19 @@ def normalize_spelling(text: str) -> str:
 
 
 def parse_numeral(text: str) -> tuple[str, int]:
-    """Return the digits and the base of a number in a base, "" and 0 of other text."""
+    """Return the digits and the base of a number such as 1101_2; "" and 0 for other text."""
     match = NUMERAL.fullmatch(text.strip())
-    with contextlib.suppress(ValueError):  # B2_3 is no number
+    with contextlib.suppress(ValueError):  # B2_3 is not a number: digits must be below the base
         if match and base_of(match[2]) and int(match[1], base_of(match[2])) >= 0:
             return match[1].lstrip("0") or "0", base_of(match[2])
     return "", 0
 
 
 def is_same_numeral(gold: str, answer: str, question: str) -> bool:
-    """Compare digits in a base: 1101001_2 is not 105. A base may be left out, 10 is usual."""
+    """Return whether numbers have the same digits and base: 1101001_2 is not 105.
+
+    A number without a base has the base that the question asks for, which is 10 by default.
+    """
     *sides, last = map(str.strip, answer.split("="))
     digits, base = parse_numeral(gold) if parse_numeral(gold)[1] else (gold, asked_base(question))
     answer, answer_base = parse_numeral(last) if parse_numeral(last)[1] else (last, base)
@@ -105,7 +121,14 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
 
 
 def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question: str) -> bool:
-    """Compare where one is a percentage: 30 where the question asks for percent, else 0.3."""
+    """Return whether two answers are the same, of which one is a percentage and one has no unit.
+
+    If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
+    the question is about a share such as a probability.
+
+    Args:
+        is_gold: whether the known answer is the percentage.
+    """
     if asks_percent(question):
         return is_same(expected, answer, question)
     percentage, number = (expected, answer) if is_gold else (answer, expected)
@@ -117,7 +140,7 @@ def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question:
 
 
 def is_number(formula: Formula) -> bool:
-    """Return whether a formula is a number, which has a unit: a list of numbers, x = a number."""
+    """Return whether a formula can have a unit: a number, a list of numbers, or x = a number."""
     if kind(formula) == "items":
         return all(map(is_number, operands(formula)))
     last = formula.children[-1] if kind(formula) == "chain" else formula

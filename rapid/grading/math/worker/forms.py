@@ -1,6 +1,7 @@
-"""The form of a formula: what it leaves undone, its shape, and whether it is in simplest form.
+"""The form of a formula: which operations are not carried out, its shape, and if it is simplest.
 
-It is read off the tree, before anything is evaluated: 34+57 equals 91 and leaves a sum undone.
+An operation is "undone" if it is written and not carried out: 34+57 equals 91, but leaves a sum
+undone. So the form is determined from the tree, before anything is evaluated.
 """
 
 import re
@@ -25,9 +26,10 @@ from sympy import Expr, Rational
 
 
 def number_style(formula: Formula) -> str:
-    """Return the style of a number, and "" for what is no single number.
+    """Return the style in which a number is written; "" if the formula is not a single number.
 
-    "integer", "decimal", "repeating", "fraction", "mixed" or "scientific", with or without a minus.
+    The styles are "integer", "decimal", "repeating" (decimal), "fraction", "mixed" (1 1/2) and
+    "scientific". A number may have a minus sign.
     """
     if is_negated(formula):
         term = formula.children[1]
@@ -44,10 +46,12 @@ def number_style(formula: Formula) -> str:
 
 
 def drop_sign(formula: Formula) -> Formula:
+    """Return a formula without its minus sign."""
     return formula.children[1] if is_negated(formula) else formula
 
 
 def is_negated(formula: Formula) -> bool:
+    """Return whether a formula is a term with a minus sign."""
     return kind(formula) == "sum" and len(formula.children) == 2 and formula.children[0] == "-"
 
 
@@ -64,21 +68,25 @@ def has_sum(formula: Formula) -> bool:
 
 
 def find_undone(formula: Formula) -> set[str]:
-    """Return the names of the operations left undone, and of a formula's functions and letters."""
+    """Return names for the operations that a formula leaves undone, such as "sum of numbers".
+
+    The names of its functions, roots and letters are included. An answer may leave undone only what
+    the known answer leaves undone too.
+    """
     if number_style(formula):
         return set(undone_in_number(drop_sign(formula)))
     if kind(formula) == "NAME":
         return {str(formula)}
-    return set(undone_here(formula)).union(*map(find_undone, operands(formula)))
+    return set(undone_at_top(formula)).union(*map(find_undone, operands(formula)))
 
 
 def has_arithmetic(formula: Formula) -> bool:
-    """Return whether a formula leaves an operation between numbers undone."""
+    """Return whether a formula leaves an operation on numbers undone."""
     return any(name.endswith("of numbers") for name in find_undone(formula))
 
 
 def undone_in_number(number: Formula) -> Iterator[str]:
-    """Yield what is left undone in 6/3, 1 5/4 and 42 times 10^5."""
+    """Yield what a single number leaves undone, such as 6/3, 1 5/4 or 42 times 10^5."""
     style = number_style(number)
     if style == "fraction" and value(number).is_Integer:
         yield "product of numbers"
@@ -90,8 +98,8 @@ def undone_in_number(number: Formula) -> Iterator[str]:
             yield "product of numbers"
 
 
-def undone_here(formula: Formula) -> Iterator[str]:
-    """Yield the names for the operation at the top of a formula."""
+def undone_at_top(formula: Formula) -> Iterator[str]:
+    """Yield what the outermost operation of a formula leaves undone, without its operands."""
     rule = "product" if kind(formula) in PRODUCTS else kind(formula)
     if value(formula).is_Rational:
         yield f"{rule} of numbers"
@@ -115,6 +123,7 @@ def undone_here(formula: Formula) -> Iterator[str]:
 
 
 def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
+    """Yield what a sum leaves undone: like terms, zeros, constants, two signs in a row."""
     values = [value(term).as_coeff_Mul() for _, term in parts]
     if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):
         yield "sum of numbers"
@@ -125,6 +134,7 @@ def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
 
 
 def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
+    """Yield what a power leaves undone: powers of numbers, of powers, and of products."""
     power, number = value(exponent), value(base)
     is_letter = kind(base) == "NAME" and base != "i"
     if not power.is_Rational:
@@ -142,6 +152,7 @@ def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
 
 
 def undone_in_product(formula: Formula) -> Iterator[str]:
+    """Yield what a product or fraction leaves undone: factors to multiply, cancel or combine."""
     parts = factors(formula)
     above, below, over, under = split_quotient(formula)
     for side, divisors in ((above, below), (below, [])):
@@ -171,7 +182,7 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
 
 
 def split_quotient(formula: Formula) -> tuple[list[Formula], list[Formula], Rational, Rational]:
-    """Return the factors and the divisors of a formula, and the number in each of them."""
+    """Return the factors of a formula, its divisors, and the numeric factor of each."""
     above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
     over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
     return above, below, over, under
@@ -184,20 +195,22 @@ def is_surd(factor: Formula) -> bool:
 
 
 def are_coprime(above: list[Expr], below: list[Expr]) -> bool:
+    """Return whether the squares of two products of square roots have no common factor."""
     return sympy.gcd(*(prod(side) ** 2 for side in (above, below))) == 1
 
 
 def is_divided(formula: Formula) -> bool:
-    """Return whether a formula is a quotient, but for a number such as 1/2."""
+    """Return whether a formula is a quotient other than a number such as 1/2."""
     return not number_style(formula) and any(side < 0 for side, _ in factors(formula))
 
 
 def is_power_of_numbers(formula: Formula) -> bool:
+    """Return whether a formula is a power with a number as base and as exponent."""
     return kind(formula) == "power" and all(map(number_style, formula.children))
 
 
 def content(formula: Formula) -> Rational:
-    """Return the number by which all terms of a formula can be divided."""
+    """Return the largest positive number that divides all terms of a formula."""
     number = value(formula)
     return abs(number.as_content_primitive()[0] if number.is_Add else number.as_coeff_Mul()[0])
 
@@ -206,11 +219,15 @@ def content(formula: Formula) -> Rational:
 
 
 def shape(formula: Formula) -> str:
-    """Return the style of a number, as `number_style`; of other formulas:
+    """Return the shape of a formula.
 
-    "expanded": a sum of products without sums in them; "factored": a product with a factor that is
-    such a sum; "quotient": such sums or products over a letter or a sum; "sum of quotients"; "mixed
-    up": anything else.
+    For a number it is the style (`number_style`). For other formulas:
+
+    - "expanded": a product without sums in it, or a sum of such products;
+    - "factored": a product with a factor that is an expanded sum;
+    - "quotient": one of these divided by a letter or a sum;
+    - "sum of quotients";
+    - "mixed up": anything else.
     """
     formula = drop_sign(formula)
     if style := number_style(formula):
@@ -232,11 +249,12 @@ def shape(formula: Formula) -> str:
 
 
 def base_of(formula: Formula) -> Formula:
+    """Return the base of a power; another formula itself."""
     return formula.children[0] if kind(formula) == "power" else formula
 
 
 def is_simplest(formula: Formula) -> bool:
-    """Return whether fractions are reduced, roots are drawn, and factors cannot be factored."""
+    """Return whether fractions are reduced, roots are simplified, and factors are irreducible."""
     formula = drop_sign(formula)
     if kind(formula) == "MIXED":
         return mixed(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
@@ -247,7 +265,7 @@ def is_simplest(formula: Formula) -> bool:
         return False
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
         return False
-    if is_surd(formula) and not is_drawn(formula):
+    if is_surd(formula) and not is_simplified_root(formula):
         return False
     if (
         shape(formula) == "quotient"
@@ -259,8 +277,8 @@ def is_simplest(formula: Formula) -> bool:
     return all(map(is_simplest, operands(formula)))
 
 
-def is_drawn(surd: Formula) -> bool:
-    """Return whether nothing can be drawn out of a root, and its index is the smallest."""
+def is_simplified_root(surd: Formula) -> bool:
+    """Return whether no factor can be taken out of a root, and its index cannot be smaller."""
     number, rest = value(surd).as_coeff_Mul()
     index = 2
     if kind(surd) == "power" or len(surd.children) == 2:
@@ -271,11 +289,11 @@ def is_drawn(surd: Formula) -> bool:
 
 
 def is_prime(factor: Formula) -> bool:
-    """Return whether a factor is no sum, or one that cannot be factored over the rationals."""
+    """Return whether a factor is not a sum, or is a sum that is irreducible over the rationals."""
     if not has_sum(factor):
         return True
     try:
         primes = sympy.factor_list(value(factor))[1]
-    except sympy.PolynomialError:  # with quotients in it
+    except sympy.PolynomialError:  # the sum has quotients in it
         return True
     return content(factor) == 1 and sum(times for _, times in primes) == 1

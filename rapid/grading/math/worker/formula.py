@@ -1,7 +1,7 @@
-"""Formulas: their trees, by the grammar, and their exact values, by sympy.
+"""Formulas: parses them to trees with `grammar.lark`, and computes exact values with sympy.
 
-A tree is what is written: 34+57 is a sum of two numbers. A value is a rational number or an
-expression of names, roots, powers and functions. No number is rounded.
+The tree has what is written: 34+57 is a sum of two numbers. The value is a rational number, or an
+expression of names, roots, powers and functions. Nothing is rounded.
 """
 
 import functools
@@ -15,9 +15,10 @@ from latex import Unreadable
 from sympy import Expr, Rational
 
 Formula = Tree | Token
-PRODUCTS = ("product", "fraction", "called")  # f(x) is f times x as far as values go
+PRODUCTS = ("product", "fraction", "called")  # the value of f(x) is that of f times x
+# The sign of a term in a sum in a sum: - and - give +.
 OPPOSITE = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
-BITS = 100_000  # of a power or factorial; an answer has fewer
+BITS = 100_000  # maximum size of a power, and of an exponent; answers are far smaller
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
@@ -25,7 +26,7 @@ PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr
 
 @functools.lru_cache(maxsize=4096)
 def parse_formula(text: str) -> Formula:
-    """Return the tree of clean LaTeX; raise Unreadable if it is outside the grammar."""
+    """Parse LaTeX from `clean_latex`. Raise Unreadable if the grammar cannot parse it."""
     try:
         return PARSER.parse(text)
     except LarkError as error:
@@ -33,12 +34,12 @@ def parse_formula(text: str) -> Formula:
 
 
 def kind(formula: Formula) -> str:
-    """Return the rule or the terminal of the grammar that a formula is made by."""
+    """Return the grammar's name for a formula: the rule of a tree, the terminal of a token."""
     return str(formula.type if isinstance(formula, Token) else formula.data)
 
 
 def terms(formula: Formula) -> list[tuple[str, Formula]]:
-    """Return the terms of a sum with their signs; another formula is one term."""
+    """Return the terms of a sum, with their signs. Any other formula is one term."""
     if kind(formula) != "sum":
         return [("+", formula)]
     parts = formula.children
@@ -51,10 +52,10 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
 
 
 def factors(formula: Formula, keeps_numbers: bool = False) -> list[tuple[int, Formula]]:
-    """Return the factors of a product or fraction with 1, or -1 for a divisor.
+    """Return the factors of a product or fraction, each with 1, or with -1 for a divisor.
 
     Args:
-        keeps_numbers: whether 1/2 is one factor.
+        keeps_numbers: whether a fraction of integers such as 1/2 is one factor.
     """
     rule = kind(formula)
     if rule not in PRODUCTS or (keeps_numbers and is_fraction(formula)):
@@ -71,12 +72,13 @@ def factors(formula: Formula, keeps_numbers: bool = False) -> list[tuple[int, Fo
 
 
 def mixed(number: Token) -> tuple[Expr, Expr]:
-    """Return the integer and the fraction of a number such as 1\\frac{1}{2}."""
+    """Return the integer and the fraction in a mixed number such as 1\\frac{1}{2}."""
     integer, above, below = map(int, re.findall(r"\d+", number))
     return sympy.Integer(integer), Rational(above, below)
 
 
 def is_fraction(formula: Formula) -> bool:
+    """Return whether a formula is a fraction of two integers without signs."""
     return kind(formula) == "fraction" and all(map(is_integer, formula.children))
 
 
@@ -85,7 +87,7 @@ def is_integer(formula: Formula) -> bool:
 
 
 def operands(formula: Formula) -> list[Formula]:
-    """Return the formulas that a formula is made of."""
+    """Return the parts of a formula that are formulas, without signs and separators."""
     parts = [] if isinstance(formula, Token) else formula.children
     return [
         part
@@ -101,10 +103,10 @@ def tokens(formula: Formula) -> list[Token]:
 
 @functools.lru_cache(maxsize=4096)
 def value(formula: Formula) -> Expr:
-    """Return the exact value of a formula; raise Unreadable if it has none, such as 1/0."""
+    """Return the exact value of a formula. Raise Unreadable if it has none, as 1/0."""
     result = _value(formula)
     if result.has(sympy.zoo, sympy.nan, sympy.oo):
-        raise Unreadable("a formula without a value")
+        raise Unreadable("the formula has no value")
     return result
 
 
@@ -150,7 +152,7 @@ def _value_of_token(token: Token) -> Expr:
 
 
 def power(base: Expr, exponent: Expr) -> Expr:
-    """Return a power; raise Unreadable if it has too many digits or terms."""
+    """Return a power. Raise Unreadable if it would be too large to compute."""
     if exponent.is_number and exponent.is_real and abs(exponent) > BITS:
         raise Unreadable("an exponent that is too large")
     bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
@@ -160,7 +162,10 @@ def power(base: Expr, exponent: Expr) -> Expr:
 
 
 def root(*parts: Expr) -> Expr:
-    """Return a square root, or the root of an index, real where there is a real one."""
+    """Return a root: of `(radicand)` the square root, of `(index, radicand)` that with the index.
+
+    Of the roots of a negative number the real one is returned, if there is one.
+    """
     index, radicand = parts if len(parts) == 2 else (sympy.Integer(2), parts[0])
     if radicand.is_negative and index.is_odd:
         return -power(-radicand, 1 / index)
@@ -188,7 +193,7 @@ OPERATIONS = {
 
 @functools.lru_cache(maxsize=4096)
 def is_equal(first: Formula, second: Formula) -> bool:
-    """Return whether two formulas have one value: whether their difference expands to zero."""
+    """Return whether two formulas have the same value: whether their difference expands to 0."""
     difference = value(first) - value(second)
     if difference.is_Rational:
         return difference == 0

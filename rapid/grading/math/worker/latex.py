@@ -1,13 +1,14 @@
-"""Brings the LaTeX of an answer into one spelling, which the grammar reads.
+"""Rewrites the LaTeX of an answer in the one spelling that `grammar.lark` parses.
 
-Fonts, sizes and spaces are dropped, commands and characters of one meaning become one command, and
-the arguments of a command come in braces. Nothing is evaluated.
+Fonts, sizes and spaces are removed, commands and characters with the same meaning become one
+command, the arguments of commands are put in braces, and words in double quotes. Nothing is
+evaluated.
 """
 
 import functools
 import re
 
-CHARACTERS = {
+CHARACTERS = {  # Unicode characters and their commands
     "π": r"\pi ", "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "φ": r"\phi ",
     "∞": r"\infty ", "∅": r"\emptyset ", "ℝ": r"\reals ", "∪": r"\cup ", "∈": r"\in ",
     "∠": r"\angle ",
@@ -16,21 +17,23 @@ CHARACTERS = {
     "≤": r"\leq ", "≥": r"\geq ", "≠": r"\neq ", "≈": r"\approx ", "√": r"\sqrt ", "°": r"\degree ",
     "′": "'", "…": r"\dots ", "¢": '"cents"',
 } | {power: f"^{exponent}" for exponent, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}  # fmt: skip
-SYNONYMS = {
+SYNONYMS = {  # commands, without backslashes, and the command with the same meaning that is kept
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "le": "leq", "ge": "geq", "leqslant": "leq", "geqslant": "geq", "ne": "neq", "ast": "times",
     "ldots": "dots", "cdots": "dots", "dotsc": "dots", "varnothing": "emptyset", "circ": "degree",
     "bar": "overline", "measuredangle": "angle", "bigcup": "cup", "backslash": "setminus",
     "varphi": "phi", "varepsilon": "epsilon",
 }  # fmt: skip
-SIGNS = {
+SIGNS = {  # commands for brackets and signs
     "\\lbrace": "\\{", "\\rbrace": "\\}", "\\lbrack": "[", "\\rbrack": "]", "\\langle": "(",
     "\\rangle": ")", "\\lt": "<", "\\gt": ">", "\\colon": ":",
 }  # fmt: skip
 SIGNS |= dict.fromkeys(["\\vert", "\\lvert", "\\rvert", "\\mid", "\\|", "\\lVert", "\\rVert"], "|")
+# A command for text or a font, up to the brace that opens its argument.
 FONT = re.compile(
     r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"
 )
+# Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
 UNSEEN = (
     (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
@@ -39,6 +42,9 @@ UNSEEN = (
     (r"(?<= )\.(?!\d)", " "),
     (r"\\(?:text)?color\s*\{[^{}]*\}|(?<!\\)\$|(?<!\\)\\[()\[\]]|\{\}", ""),
 )
+# Patterns that are replaced after that, in this order: spaces, thousands separators, "and" and "or"
+# between answers, times of day, roots, other forms of \binom and \frac, inverse functions,
+# matrices, sets of real numbers, and degrees.
 REWRITES = (
     (r"\\\\\s*\[[^\]]*\]", r"\\\\"),  # space between rows
     (r"(?<=\d),?\\! *(?=\d{3})", "{,}"),
@@ -66,6 +72,7 @@ UNSEEN, REWRITES = (
     [(re.compile(pattern), replacement) for pattern, replacement in rules]
     for rules in (UNSEEN, REWRITES)
 )
+# A word in quotes, a command, or letters: the last are put in quotes.
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
 )
@@ -74,23 +81,26 @@ FUNCTIONS = frozenset(
 )
 THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
+# Number of arguments of commands. A bar after one of BEFORE_BAR opens an absolute value.
 ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1}
 BEFORE_BAR = frozenset("+-=<>({[,*/&|") | {"", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm"}
 
 
 class Unreadable(ValueError):
-    """Not in the grammar, or without a value."""
+    """The grammar cannot parse an answer, or the answer has no value, as 1/0."""
 
 
 @functools.lru_cache(maxsize=4096)
 def clean_latex(text: str, is_list: bool = False) -> str:
-    """Return LaTeX in one spelling: words of \\text{} in quotes and small letters.
+    """Return LaTeX in the spelling that the grammar parses.
+
+    The words of \\text{} are in quotes and in lower case.
 
     Args:
-        is_list: whether 1,234 is two numbers, as it is in brackets.
+        is_list: whether 1,234 is a list of two numbers. In brackets it always is.
 
     Raises:
-        Unreadable: braces do not match.
+        Unreadable: the braces do not match.
     """
     text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', ""))
     text = "".join(CHARACTERS.get(character, character) for character in text)
@@ -112,10 +122,11 @@ def clean_latex(text: str, is_list: bool = False) -> str:
 
 
 def in_quotes(words: str, before: str) -> str:
-    """Return the content of \\text{} with its words in quotes, and letters that are units.
+    """Return the content of \\text{} with its words, and letters that are units, in quotes.
 
     Args:
-        before: the text that it follows: m is a unit behind a number or a slash.
+        words: the content.
+        before: the text before \\text{}: a letter such as m is a unit after a number or a slash.
     """
     words = re.sub(r"(?i)\b([ap])\.\s?m\b\.?", r"\1m", words)
     if re.fullmatch(r"[\s~]*[mgslLh][\s~]*", words) and re.search(
@@ -128,6 +139,7 @@ def in_quotes(words: str, before: str) -> str:
 
 
 def quote_word(word: re.Match) -> str:
+    """Return a match of WORD in quotes, or as a command if it is a function such as sin."""
     if word[1] in FUNCTIONS:
         return f"\\{word[1]} "
     return f'"{word[1].lower()}"' if word[1] else word[0]
@@ -144,9 +156,12 @@ def closing_brace(text: str, start: int) -> int:
 
 
 def with_braces(tokens: list[str]) -> str:
-    """Return LaTeX with every argument in braces, as TeX takes them, and bars with a side."""
+    """Return LaTeX with the arguments of commands in braces: \\frac12 becomes \\frac{1}{2}.
+
+    A bar becomes \\lvert or \\rvert, by what is before it.
+    """
     written: list[str] = []
-    due = [0]  # arguments that are still to come, at each depth of braces
+    due = [0]  # number of arguments that are still expected, at each depth of braces
     before, open_bars = "", 0
     for token in tokens:
         if token != " ":

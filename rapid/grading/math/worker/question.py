@@ -1,4 +1,4 @@
-"""Reads a question: the form and the base that it asks for, and the formulas that it states."""
+"""Reads a question: the form and the base that it asks for, and the formulas that it contains."""
 
 import contextlib
 import functools
@@ -8,11 +8,16 @@ from formula import Formula, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
+# A formula in a question: in dollar signs, \\[ \\] or \\( \\), or a fraction or decimal outside of
+# them.
 FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
+# Where a formula is split if it cannot be parsed as a whole.
 PIECES = re.compile(r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b")
+# Words with which a question asks for a shape of the answer (`forms.shape`); for its simplest form;
+# for a value; for a rounded value; for an order of several values.
 SHAPE = re.compile(
     r"\bfactor (?:the|each|completely|over|into|\$|\\\()|factored|\bexpand\b|expanded|mixed number"
     r"|common fraction|\b(?:as|into|to) (?:an? )?(?:\w+ )?(?:fraction|decimal|percent)|decimal form"
@@ -39,19 +44,22 @@ BASES = {name: base for base, name in enumerate(NUMERALS.split(" "), 2)}
 
 @functools.lru_cache(maxsize=256)
 def asked_forms(question: str) -> frozenset[str]:
-    """Return whether a question names a "shape", or wants the "simplest" form."""
+    """Return "shape" if a question asks for a certain form, "simplest" if for the simplest form.
+
+    The result has both, one or neither.
+    """
     text = question.lower()
     names = {"shape": SHAPE, "simplest": SIMPLEST}
     return frozenset(name for name, words in names.items() if words.search(text))
 
 
 def base_of(name: str) -> int:
-    """Return the base of a word or of digits, 0 of others."""
+    """Return the base that a word such as two, or digits, name; 0 for other text."""
     return int(name) if name.isdecimal() else BASES.get(name, 0)
 
 
 def asked_base(question: str) -> int:
-    """Return the base that a question names last, 10 if it names none."""
+    """Return the base of the number that a question asks for: the last that it names, else 10."""
     if "how many" in question.lower():
         return 10
     bases = [base_of(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
@@ -60,7 +68,7 @@ def asked_base(question: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def read_texts(question: str) -> list[tuple[str, bool]]:
-    """Return the formulas of a question as clean LaTeX, and whether it asks for each."""
+    """Return the formulas of a question, from `clean_latex`, and whether it asks for each."""
     formula_texts, end = [], 0
     for match in FORMULA.finditer(question):
         is_asked_for = bool(ASKING.search(question[end : match.start()]))
@@ -71,13 +79,16 @@ def read_texts(question: str) -> list[tuple[str, bool]]:
 
 
 def asked_texts(question: str) -> list[str]:
-    """Return the formulas that a question asks for: those behind find, compute, what is."""
+    """Return the formulas that a question asks for: those after "find", "compute", "what is"."""
     return [text for text, is_asked_for in read_texts(question) if is_asked_for]
 
 
 @functools.lru_cache(maxsize=256)
 def read_formulas(question: str) -> list[Formula]:
-    """Return the formulas of a question, of those outside the grammar the pieces within it."""
+    """Return the formulas of a question as trees.
+
+    Of a formula that cannot be parsed as a whole, the pieces are returned that can.
+    """
     trees = []
     for text, _ in read_texts(question):
         for piece in (text, *PIECES.split(text)):
@@ -90,7 +101,7 @@ def read_formulas(question: str) -> list[Formula]:
 
 @functools.lru_cache(maxsize=256)
 def stated_expressions(question: str) -> list[Formula]:
-    """Return all expressions within the formulas of a question."""
+    """Return all formulas and parts of formulas in a question that have a value."""
     expressions = []
     for formula in read_formulas(question):
         inner = formula.iter_subtrees() if isinstance(formula, Tree) else []
@@ -99,7 +110,7 @@ def stated_expressions(question: str) -> list[Formula]:
 
 
 def has_value(formula: Formula) -> bool:
-    """Return whether a formula is a number or an expression."""
+    """Return whether a formula has a value. A relation such as x = 1 has none."""
     try:
         return value(formula) is not None
     except Unreadable:

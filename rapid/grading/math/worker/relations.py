@@ -1,6 +1,6 @@
 """Compares answers of all kinds: numbers, lists, intervals and equations.
 
-The rules are docs/benchmarks.md's.
+docs/benchmarks.md describes the rules. `gold` is the known answer.
 """
 
 import contextlib
@@ -39,8 +39,9 @@ from statements import (
     subtract_sides,
 )
 
-INTERVAL = re.compile("interval|domain|range|inequality")
-SIGNS = ("SIGN", "TIMES", "OVER", "SEPARATOR")
+INTERVAL = re.compile("interval|domain|range|inequality")  # words in a question on an interval
+SIGNS = ("SIGN", "TIMES", "OVER", "SEPARATOR")  # terminals of the grammar
+# Operations that an answer may leave undone only with the same numbers as the known answer.
 ARITHMETIC = {"sum of numbers", "product of numbers"}
 
 
@@ -80,12 +81,16 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
 
 
 def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether two expressions are equal, and the answer worked out, in a form asked for."""
+    """Return whether two expressions are the same answer.
+
+    They must be equal, the answer must be worked out (`forms.find_undone`), and it must have the
+    form that the question asks for.
+    """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
-    open_to_all = {"root"} if value(gold).free_symbols else set()
+    always_allowed = {"root"} if value(gold).free_symbols else set()
     undone_names = find_undone(answer)
-    if not undone_names <= find_undone(gold) | open_to_all or not is_form_allowed(
+    if not undone_names <= find_undone(gold) | always_allowed or not is_form_allowed(
         gold, answer, question
     ):
         return False
@@ -93,17 +98,19 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
 
 
 def count_numbers(formula: Formula) -> Counter:
-    """Return the numbers, and powers of numbers, that a formula is written with, but for 1."""
+    """Count the numbers and powers of numbers in a formula, other than 1."""
     if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
         return Counter({value(formula): 1} if value(formula) != 1 else {})
     return sum(map(count_numbers, operands(formula)), Counter())
 
 
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether the question leaves the form of an answer open.
+    """Return whether the question allows the form in which an answer is written.
 
-    A form that it asks for is that of the known answer. One in which it states the value itself is
-    no answer, and a sum of products of sums only where the known answer is one.
+    - If the question asks for a certain form, the answer must have the form of the known answer.
+    - An answer in the form in which the question states the same value is not allowed, since it
+      only repeats the question.
+    - A mixture of sums and products of sums is allowed only if the known answer is one.
     """
     expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
     if form == expected and count_letters(gold) == count_letters(answer):
@@ -129,19 +136,19 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
 
 
 def count_letters(formula: Formula) -> Counter:
-    """Return the letters and numbers that a formula is written with, in no order."""
+    """Count the letters and numbers in a formula."""
     return Counter(token for token in tokens(formula) if kind(token) not in SIGNS)
 
 
 def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
-    """Compare lists, sets, unions, tuples, intervals and matrices, part by part.
+    """Return whether lists, sets, unions, tuples, intervals or matrices have the same parts.
 
-    A list without brackets may stand for a tuple, in its order, and for a set; a list of intervals
-    for a union.
+    A list without brackets may be used for a tuple (in its order) and for a set. A list of
+    intervals may be used for their union.
     """
     rules = {kind(gold), kind(answer)}
     gold_elements, answer_elements = operands(gold), operands(answer)
-    if not rules <= SEQUENCES:  # {5} is 5
+    if not rules <= SEQUENCES:  # {5} is the same as 5
         gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
         is_pair = (
             "set" in rules
@@ -180,6 +187,7 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
 def is_permutation(
     gold_elements: Sequence[Formula], answer_elements: Sequence[Formula], question: str
 ) -> bool:
+    """Return whether two lists have the same elements in any order."""
     unmatched = list(answer_elements)
     for part in gold_elements:
         match = next((element for element in unmatched if is_same(part, element, question)), None)
@@ -190,7 +198,15 @@ def is_permutation(
 
 
 def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: str) -> bool:
-    """Compare values with names: by the names, or in their order where one side has none."""
+    """Return whether values with names, such as x = 1, y = 2, are the same.
+
+    If only one side has names, the values are compared in the order of the names: the order in
+    which the question lists them, else the alphabetical order.
+
+    Args:
+        names: values by name, of the known answer and of the answer; empty for a side without
+            names.
+    """
     expected, answers = names
     if expected and answers:
         return expected.keys() == answers.keys() and all(
@@ -212,7 +228,7 @@ def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: s
 
 
 def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
-    """Compare with a known answer that is an equation, or another relation."""
+    """Return whether an answer is the same as a known answer that is an equation or inequality."""
     sides, relations = operands(gold), gold.children[1::2]
     if kind(answer) == "chain" and answer.children[1::2] == relations:
         orders = (
@@ -239,20 +255,23 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
 
 
 def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether a side is the same: f(x) is no product."""
+    """Return whether sides of two equations are the same. f(x) is not the same as f times x."""
     kinds = {kind(gold), kind(answer)}
     return (len(kinds) == 1 or "called" not in kinds) and is_same(gold, answer, question)
 
 
 def undone_sides(chain: Tree) -> set[str]:
+    """Return what the sides of an equation leave undone (`forms.find_undone`)."""
     return set().union(*map(find_undone, operands(chain)))
 
 
 def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
-    """Return what an equation such as x = 5 says: nothing if its other sides say another thing.
+    """Return the values that an answer such as x = 5 or x = 10/2 = 5 gives; nothing if it is no
+    answer.
 
-    They are names, what the question asks for, or equal. What comes after \\approx is what stands
-    before it, rounded.
+    The value is the last side. Each other side must be a name, a formula that the question asks
+    for, or equal to the value. After \\approx there may be the rounded value, which is returned too
+    if the question asks for rounding or the known answer is a decimal.
     """
     sides, relations = operands(chain), chain.children[1::2]
     rounded = []
@@ -277,7 +296,7 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
 
 
 def is_asked(side: Formula, question: str) -> bool:
-    """Return whether an expression with letters or functions is one of the question's formulas."""
+    """Return whether an expression with letters equals a formula that the question asks for."""
     if not has_value(side) or not value(side).free_symbols:
         return False
     for text in asked_texts(question):

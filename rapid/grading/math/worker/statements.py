@@ -1,4 +1,7 @@
-"""Reads lists, inequalities and equations: intervals, values by name, both signs of \\pm."""
+"""Reads lists, inequalities and equations: as intervals, as values by name, and \\pm as two values.
+
+"chain" is the grammar's word for sides with relations between them: x = 5, 2 <= x < 5.
+"""
 
 import sympy
 from forms import has_arithmetic, number_style
@@ -11,14 +14,16 @@ from sympy import Expr
 INFINITY = Token("CONSTANT", "\\infty")
 MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
 MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
-INTERVALS = ("open", "left_open", "right_open", "closed")  # two bits: left and right are closed
+# Kinds of intervals. The index has two bits: 2 if the left end is closed, 1 if the right end is.
+INTERVALS = ("open", "left_open", "right_open", "closed")
+# Kinds of formulas with parts. "items" is a list without brackets.
 UNORDERED = {"items", "set", "union"}
 SORTED = {"tuple", "matrix", "row", *INTERVALS}
 SEQUENCES = UNORDERED | SORTED
 
 
 def normalize(formula: Formula) -> Formula:
-    """Return an inequality as an interval, and what has \\pm as the list of both."""
+    """Return an inequality as an interval, and a formula with \\pm as a list of two formulas."""
     if formula == "\\reals":
         return Tree("open", [MINUS_INFINITY, INFINITY])
     if kind(formula) in ("items", "set"):
@@ -35,7 +40,7 @@ def normalize(formula: Formula) -> Formula:
 
 
 def with_signs(formula: Formula, plus: str, minus: str) -> Formula:
-    """Return a formula with one sign for \\pm and the other for \\mp."""
+    """Return a formula with the sign `plus` for \\pm and the sign `minus` for \\mp."""
     if isinstance(formula, Token):
         sign = {"\\pm": plus, "\\mp": minus}.get(formula)
         return Token("SIGN", sign) if sign else formula
@@ -46,7 +51,7 @@ def with_signs(formula: Formula, plus: str, minus: str) -> Formula:
 
 
 def to_interval(chain: Tree) -> Formula:
-    """Return the interval of 2 <= x < 5 or x > 2; other relations as they are."""
+    """Return the interval that 2 <= x < 5 or x > 2 describes; other relations unchanged."""
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
         is_set = kind(sides[1]) in SEQUENCES or sides[1] == "\\reals"
@@ -71,11 +76,12 @@ def to_interval(chain: Tree) -> Formula:
 
 
 def has_letters(bound: Formula) -> bool:
+    """Return whether the end of an interval depends on a name."""
     return not sign_of_infinity(bound) and bool(value(bound).free_symbols)
 
 
 def named_values(formula: Formula) -> dict[Formula, Formula]:
-    """Return the values of x = 1, y = 2 and of (x, y) = (1, 2) by their names; none of others."""
+    """Return the values by name in x = 1, y = 2 or (x, y) = (1, 2); {} for other formulas."""
     if kind(formula) == "chain" and formula.children[1::2] == ["="]:
         names, values = operands(formula)
         if any(kind(part) != "NAME" for part in operands(names)):
@@ -88,6 +94,7 @@ def named_values(formula: Formula) -> dict[Formula, Formula]:
 
 
 def is_named(formula: Formula) -> bool:
+    """Return whether a formula is an equation with a name on the left side."""
     return (
         kind(formula) == "chain"
         and formula.children[1::2] == ["="]
@@ -96,7 +103,7 @@ def is_named(formula: Formula) -> bool:
 
 
 def is_rounded(exact: Formula, decimal: Formula) -> bool:
-    """Return whether a decimal is a number rounded to its places."""
+    """Return whether `decimal` is the number `exact` rounded to the decimal places of `decimal`."""
     if (
         number_style(decimal) not in ("integer", "decimal")
         or has_arithmetic(exact)
@@ -108,7 +115,7 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
 
 
 def is_proportional(first: Expr, second: Expr) -> bool:
-    """Return whether two expressions differ by a factor that is a number."""
+    """Return whether one expression is the other times a number."""
     (first, first_below), (second, second_below) = (
         sympy.fraction(sympy.together(e)) for e in (first, second)
     )
@@ -142,7 +149,7 @@ def is_name(formula: Formula) -> bool:
 
 
 def sign_of_infinity(formula: Formula) -> str:
-    """Return the sign of an infinite number, "" of others."""
+    """Return the sign of plus or minus infinity; "" for other formulas."""
     if formula == "\\infty":
         return "+"
     is_signed = kind(formula) == "sum" and formula.children[1:] == ["\\infty"]
@@ -150,11 +157,15 @@ def sign_of_infinity(formula: Formula) -> str:
 
 
 def find_names(formula: Formula) -> set[str]:
+    """Return the names of variables in a formula."""
     return {str(token) for token in tokens(formula) if kind(token) == "NAME"}
 
 
 def has_known_names(answer: Formula, question: str) -> bool:
-    """Return whether inequalities are of one name, which the question has if it has formulas."""
+    """Return whether the inequalities of an answer are about one name that the question uses.
+
+    Any name is allowed if the question has no formulas or asks for a range.
+    """
     chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
     chains = [chain for chain in chains if "=" not in chain.children[1::2]]
     names = {side for chain in chains for side in operands(chain) if is_name(side)}
@@ -167,12 +178,12 @@ def has_known_names(answer: Formula, question: str) -> bool:
 
 
 def has_word(sequence: Tree, word: str) -> bool:
-    """Return whether the parts of a sequence have a word between them."""
+    """Return whether a word such as "and" is between the parts of a sequence."""
     return any(kind(part) == "SEPARATOR" and word in part for part in sequence.children)
 
 
 def states_equation(stated_chain: Tree, answer: Tree) -> bool:
-    """Return whether an equation of the question is that of the answer, up to a number."""
+    """Return whether the answer repeats an equation of the question, up to a factor."""
     if any(chain.children[1::2] != ["="] for chain in (stated_chain, answer)):
         return False
     if not all(map(has_value, (*operands(stated_chain), *operands(answer)))):
@@ -181,6 +192,6 @@ def states_equation(stated_chain: Tree, answer: Tree) -> bool:
 
 
 def subtract_sides(equation: Tree) -> Expr:
-    """Return the difference of the sides of an equation."""
+    """Return the left side of an equation minus its right side."""
     first, second = map(value, operands(equation))
     return first - second

@@ -1,6 +1,6 @@
-"""Units: those of an answer, and those that a question asks for or mentions.
+"""Units of measurement: in answers, and those that a question asks for or mentions.
 
-A unit is what it is made of with exponents: square feet an hour is {("ft", 2), ("h", -1)}.
+A unit is a set of names with exponents: square feet per hour is {("ft", 2), ("h", -1)}.
 """
 
 import functools
@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 Unit = frozenset[tuple[str, int]]
 
-# Measures and their other names. Any other word is a unit where it is what the question counts.
+# Measures and their other names. Another word is a unit if the question asks how many of it there
+# are.
 MEASURES = {
     "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre",
     "km": "kilometer kilometre", "in": "inch", "ft": "foot feet", "yd": "yard", "mi": "mile",
@@ -27,32 +28,42 @@ PERCENT: Unit = frozenset({("percent", 1)})
 
 
 def stem_word(word: str) -> str:
-    """Return the same for box and boxes, for foot and feet."""
+    """Return a word without a plural ending, so that box and boxes have the same stem."""
     return re.sub(r"(?<=..)(?:es|s|e)$", "", word)
 
 
-NAMES = {
+NAMES = {  # measures by the stems of their names
     stem_word(name): unit for unit, names in MEASURES.items() for name in (unit, *names.split())
 }
+# The names of measures as a regular expression, the longest first.
 SHORT = "|".join(
     sorted((name for name in NAMES if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
+# Words that are never units.
 NO_UNITS = (
     "or and not to but if than less more minus plus over by dozen hundred thousand million billion "
     "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
     "many different"
 )
 NO_UNITS = frozenset(map(stem_word, NO_UNITS.split(" ")))
+# A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
 WORD = rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{SHORT})(?:e?s)?(?![a-zA-Z])|(?<=\s)[a-z]{{3,}}'
 UNIT = re.compile(rf"(?:\s*(?:(?:{WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$")
 PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 
 
 def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
-    """Return clean LaTeX without its unit, and the unit; of a list, that of each part or the last.
+    """Split a number, or a list of numbers, and its unit.
+
+    In a list either each number or only the last one may have the unit.
 
     Args:
-        words: of the question: others are no units unless they are in quotes or measures.
+        text: LaTeX from `clean_latex`.
+        words: the words of the question. Another word that is not in quotes is a unit only if it is
+            a measure.
+
+    Returns:
+        The text without the unit, and the unit.
     """
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
@@ -66,24 +77,25 @@ def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
 
 
 def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
+    """Split a number and its unit, as `split_unit`."""
     bare = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
     if any(word not in words and stem_word(word) not in NAMES for word in bare):
         return text, NO_UNIT
     dollar = re.match(r"( *-?)\s*\\\$", text)
     if dollar:
         return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
-    behind = UNIT.search(text)
-    before = text[: behind.start()] if behind else ""
+    unit_match = UNIT.search(text)
+    before = text[: unit_match.start()] if unit_match else ""
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
     ):
         return text, NO_UNIT
-    unit = read_unit(behind[0])
+    unit = read_unit(unit_match[0])
     return (text, NO_UNIT) if unit is None else (before, unit)
 
 
 def read_unit(words: str) -> Unit | None:
-    """Return the unit that words name, None if a word is no part of a unit."""
+    """Return the unit that these words name; None if one of them cannot be part of a unit."""
     powers: Counter[str] = Counter()
     sign, power, last = 1, 1, ""
     for part in PART.findall(words.replace("mph", "miles per hour")):
@@ -106,17 +118,21 @@ def read_unit(words: str) -> Unit | None:
 
 # --- What a question asks for ---
 
+# What follows "how many", and what follows other words before a unit.
 COUNTED = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
 NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
+# Words that end the description of what is counted.
 VERBS = (
     "is are was were do does did can will would has have had must should there in with that who "
     "which to from express"
 )
 VERBS = frozenset(VERBS.split(" "))
-# Words that are no measures where no number stands before them.
+# Names of measures that have other meanings too: they are measures only after a number.
 NO_MEASURES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
 LENGTHS = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 ASKS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
+# A question with a word of NO_ANGLE does not ask for degrees; one with a word of RATES asks for a
+# unit with "per", and not for a measure that it merely mentions.
 NO_ANGLE = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATES = frozenset(["speed", "rate"])
 NUMBER_WORDS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
@@ -125,11 +141,16 @@ PERCENT_ASKED = re.compile(
     r"(?:what|how many|as a) percent|percentage"
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
+# Words in a question whose answer may be a percentage or a number between 0 and 1.
 SHARES = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
 
 
 class AskedUnits(NamedTuple):
-    """Units that a question asks for: measures, and what it counts with the words before it."""
+    """Units that a question asks for: measures, or things that it counts.
+
+    For "how many red apples", `counted` has the stem of apples, and `words` those of red and
+    apples.
+    """
 
     measures: frozenset[Unit]
     counted: frozenset[str] = frozenset()
@@ -138,7 +159,7 @@ class AskedUnits(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def asked_units(question: str) -> AskedUnits:
-    """Return what a question asks for: how many inches, in dollars, how many boxes of apples."""
+    """Return the units in "how many inches", "in dollars", "how many boxes of apples"."""
     text = extract_prose(question)
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED.findall(text):
@@ -149,7 +170,7 @@ def asked_units(question: str) -> AskedUnits:
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
             counted |= {stem_word(group[-1]) for group in groups if group}
             if phrase and stem_word(phrase[0]) in NUMBER_WORDS:
-                counted = {"#"}  # thousand dollars are no dollars
+                counted = {"#"}  # an answer in thousands has no unit of its own
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
@@ -161,12 +182,13 @@ def asked_units(question: str) -> AskedUnits:
 
 
 def is_of_measure(word: str) -> bool:
+    """Return whether a word can be part of the name of a measure, as in "square feet per hour"."""
     return word in POWERS or word == "per" or (len(word) > 2 and stem_word(word) in NAMES)
 
 
 @functools.lru_cache(maxsize=1024)
 def mentioned_measures(question: str) -> frozenset[str]:
-    """Return the measures that a question has, in its words or behind a number."""
+    """Return the measures that a question mentions, as words or after a number."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
     words -= NO_MEASURES
@@ -179,21 +201,27 @@ def mentioned_measures(question: str) -> frozenset[str]:
 
 
 def extract_prose(question: str) -> str:
-    """Return the words of a question, with a number sign in place of numbers and formulas."""
+    """Return a question in lower case, with # in place of numbers, formulas and punctuation."""
     text = re.sub(r"(?<!\\)\$[^$]*(?<!\\)\$|\d[\d.,]*|[.,;:?!]", " # ", question).lower()
     return " ".join(re.findall(r"[a-z]+|#", text))
 
 
 def asks_percent(question: str) -> bool:
-    """Return whether an answer is a number of percent."""
+    """Return whether a question asks for a number of percent."""
     return bool(PERCENT_ASKED.search(extract_prose(question)))
 
 
 def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
-    """Return whether an answer in one unit may stand for one in the unit of the known one.
+    """Return whether an answer may have this unit.
 
-    A unit may be left out. Where that has none, it is the one that the question asks for; where
-    it asks for none, a measure that it mentions: squared for an area, cubed for a volume.
+    - An answer may have the unit of the known answer, or none.
+    - If the known answer has no unit, an answer may have the unit that the question asks for.
+    - If the question asks for no unit either, it may have a measure that the question mentions:
+      squared if the question is about an area, cubed if it is about a volume.
+
+    Args:
+        gold: unit of the known answer.
+        answer: unit of the answer.
     """
     if not answer or answer == gold:
         return True

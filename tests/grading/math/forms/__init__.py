@@ -1,9 +1,11 @@
 """Forms of answers with the verdicts that they deserve, each judged by hand before it was graded.
 
-`reported.jsonl` has forms of the kinds that public bug reports name, `written.jsonl` those that
-were written to test the grammar, half of them on MATH's own problems. `spelt.jsonl` has the many
-spellings of right answers, `attacked.jsonl` answers that were made with the grader's code at hand,
-`unseen.jsonl` answers that were made from docs/benchmarks.md alone and changed nothing.
+- `reported.jsonl`: forms of the kinds that public bug reports describe.
+- `written.jsonl`: forms written to test the grammar, half of them for problems of MATH.
+- `spelt.jsonl`: different spellings of right answers.
+- `attacked.jsonl`: attacks that were written with knowledge of the grader's code.
+- `unseen.jsonl`: forms that were written from docs/benchmarks.md alone, and after which the grader was
+  not changed.
 """
 
 import json
@@ -18,7 +20,7 @@ class JudgedForm(NamedTuple):
     """A problem, a completion with a form of its answer, and the verdict that it deserves.
 
     Args:
-        is_mistake: whether the grader gives the other verdict, which is known.
+        is_mistake: whether the grader is known to give the other verdict.
     """
 
     problem: MathProblem
@@ -28,7 +30,7 @@ class JudgedForm(NamedTuple):
     is_mistake: bool = False
 
 
-def judged_forms() -> Iterator[JudgedForm]:
+def load_judged_forms() -> Iterator[JudgedForm]:
     for path in sorted(Path(__file__).parent.glob("*.jsonl")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             row = json.loads(line)

@@ -1,4 +1,4 @@
-"""rapid_loss where something is empty, equal, alone or extreme."""
+"""rapid_loss with empty batches, equal rewards, groups of one and extreme weights."""
 
 import math
 
@@ -8,14 +8,14 @@ import torch
 from rapid.algorithms import dapo_loss, grpo_loss, rapid_loss
 from rapid.algorithms.means import completion_mean, token_mean
 
-clip = pytest.mark.parametrize("clip", ["advantage", "both"])
-baselines = pytest.mark.parametrize("baseline", ["group", "others"])
+each_clip = pytest.mark.parametrize("clip", ["advantage", "both"])
+each_baseline = pytest.mark.parametrize("baseline", ["group", "others"])
 
 
 def compute_loss(
     log_weights, rewards, group_size, eta, *settings, lengths=None, dtype=torch.float64
 ):
-    """The loss of completions of two tokens, its gradient by completion, and metrics."""
+    """Return the loss of completions of two tokens, its gradient by completion, and metrics."""
     n = len(log_weights)
     logp = torch.full((n, 2), -1.5, dtype=dtype, requires_grad=True)
     behavior_logp = logp.detach() - torch.tensor(log_weights, dtype=dtype)[:, None] / 2
@@ -29,8 +29,8 @@ def compute_loss(
 # Empty and equal ----------------------------------------------------------------------------------
 
 
-@baselines
-def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
+@each_baseline
+def test_batch_without_tokens_has_zero_loss_and_gradient(baseline):
     loss, gradient, metrics = compute_loss(
         [0.3, -0.3], [1.0, 0.0], 2, 2.0, "both", baseline, lengths=[0, 0]
     )
@@ -39,39 +39,39 @@ def test_a_batch_without_tokens_has_a_loss_and_a_gradient_of_zero(baseline):
     assert (metrics["staleness"].item(), metrics["weight"].item()) == (0, 1)
 
 
-def test_a_batch_of_one_token_has_its_mean():
+def test_means_of_a_single_token():
     values, mask = torch.tensor([[3.0, 5.0], [7.0, 9.0]]), torch.tensor([[1, 0], [0, 0]])
     assert (token_mean(values, mask).item(), completion_mean(values, mask).item()) == (3, 1.5)
 
 
-def test_an_eta_of_infinity_clips_nothing():
+def test_infinite_eta_clips_nothing():
     _, _, metrics = compute_loss([3.0, -1.0, 0.0, 2.0], [1.0, 0.0, 0.5, 1.0], 4, math.inf)
     assert metrics["clip_fraction"].item() == 0
     assert metrics["staleness"].item() == pytest.approx(6 / 4)
 
 
-@clip
-@baselines
-def test_equal_rewards_have_no_gradient_on_policy_but_for_rounding(clip, baseline):
+@each_clip
+@each_baseline
+def test_equal_rewards_have_no_gradient_on_policy(clip, baseline):
     _, gradient, _ = compute_loss([0.0] * 3, [0.3] * 3, 3, 2.0, clip, baseline)
     assert gradient.abs().max() <= 1e-16
 
 
-# Alone --------------------------------------------------------------------------------------------
+# Groups of one ------------------------------------------------------------------------------------
 
 
-def test_leaving_one_out_of_a_group_of_one_is_refused():
-    with pytest.raises(ValueError, match=r"group_size=1: make groups of at least 2"):
+def test_leave_one_out_baseline_refuses_groups_of_one():
+    with pytest.raises(ValueError, match=r"group_size=1: set it to at least 2"):
         compute_loss([0.1, 0.2], [1.0, 0.0], 1, 2.0, "advantage", "others")
 
 
-def test_a_group_of_one_is_its_own_baseline():
+def test_group_of_one_is_its_own_baseline():
     _, gradient, _ = compute_loss([0.5, 0.0], [1.0, 1.0], 1, 10.0)
     w = math.exp(0.5)
     assert gradient[:, 0].tolist() == pytest.approx([-w * (1 - w) / 2, 0])
 
 
-def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo():
+def test_group_of_one_has_no_advantage_in_grpo_and_dapo():
     """num_generations_eval may be 1."""
     logp, ones = torch.full((2, 2), -1.5, dtype=torch.float64), torch.ones(2, 2)
     rewards = torch.tensor([1.0, 0.0], dtype=torch.float64)
@@ -82,16 +82,16 @@ def test_a_group_of_one_has_no_advantage_in_grpo_and_dapo():
 # Extreme ------------------------------------------------------------------------------------------
 
 
-@clip
-@baselines
+@each_clip
+@each_baseline
 @pytest.mark.parametrize("rewards", [[1.0, 0.0, 0.5, 1.0], [1.0] * 4, [0.0] * 4])
 @pytest.mark.parametrize(("size", "dtype"), [(200.0, torch.float32), (800.0, torch.float64)])
-def test_weights_that_overflow_stay_finite(clip, baseline, rewards, size, dtype):
-    """In front of the advantage they are huge, but a norm can clip it; rewards of 0 stay nothing.
+def test_overflowing_weights_stay_finite(clip, baseline, rewards, size, dtype):
+    """Clipped in the advantage only, gradients are huge but finite; rewards of 0 have none.
 
     Clipped in both places, loss and gradient are those of weights of eta.
     """
-    extreme, large = (
+    extreme, reference = (
         compute_loss([x, 0.1, -0.1, -x], rewards, 4, 2.0, clip, baseline, dtype=dtype)
         for x in (size, 80.0)
     )
@@ -101,14 +101,14 @@ def test_weights_that_overflow_stay_finite(clip, baseline, rewards, size, dtype)
     assert metrics["staleness"] < size
     assert metrics["weight"] > 1e25
     # A weight of e^-size is 0, one of e^-80 is 1e-35.
-    torch.testing.assert_close(gradient, large[1], rtol=0, atol=1e-15)
+    torch.testing.assert_close(gradient, reference[1], rtol=0, atol=1e-15)
     if not any(rewards):
         assert loss.item() == 0 and not gradient.any()
     elif clip == "advantage":
         assert loss.abs() > 1e22 and (gradient[0].abs() > 1e22).all()
 
 
-def test_leave_one_out_survives_a_weight_beyond_the_others_precision():
-    """w = (e^40, 1, 1), eta = inf: the first one's baseline is the mean of the others, 1."""
+def test_leave_one_out_is_exact_beside_a_huge_weight():
+    """w = (e^40, 1, 1), eta = inf: the first completion's baseline is the mean of the others, 1."""
     _, gradient, _ = compute_loss([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", "others")
     assert gradient[0, 0].item() == pytest.approx(-math.exp(40) * (0.5 - 1) / 3)

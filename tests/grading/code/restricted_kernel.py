@@ -1,10 +1,10 @@
-"""Runs a command on a machine that has less than this one: a program of its own, for tests.
+"""Run a command as if the kernel had fewer features: a program that tests start.
 
-    python deprived.py DENIED USER COMMAND...
+    python restricted_kernel.py DENIED USER COMMAND...
 
-DENIED lists what the kernel is to refuse, joined by commas: namespaces (as containers do), landlock,
-seccomp and pidfd (as old kernels do). USER is the user to run as, by number. A seccomp filter does it,
-which the command and all that it starts inherit.
+DENIED lists the features that the kernel refuses, joined by commas: namespaces (as in containers),
+landlock, seccomp and pidfd (as on old kernels). USER is the number of the user to run as. A seccomp
+filter refuses the calls; the command and all processes that it starts inherit it.
 """
 
 import errno
@@ -19,7 +19,7 @@ import bpf
 from filters import PR_SET_SECCOMP, install_filter
 from isolation import CLONE_NEWUSER, NAMESPACES
 
-# Numbers on x86_64 and aarch64, the error, and what the first argument has to be, if anything.
+# Numbers on x86_64 and aarch64, the error, and a condition on the first argument, if there is one.
 CALLS = {
     "pidfd": [((434, 434), errno.ENOSYS, None)],  # kernels before 5.3
     "namespaces": [
@@ -37,15 +37,15 @@ CALLS = {
 }
 
 
-def program(denied: list[str]) -> bytes:
-    column = bpf.MACHINES[os.uname().machine][1]
+def assemble_filter(denied: list[str]) -> bytes:
+    architecture = bpf.MACHINES[os.uname().machine][1]
     steps = []
     for name in denied:
         for numbers, error, condition in CALLS[name]:
             failure = bpf.refuse(error)
             if condition:
                 failure = bpf.branch_on_argument(0, *condition, failure)
-            steps += bpf.LOAD_NUMBER + bpf.branch(bpf.IF_EQUAL, numbers[column], failure)
+            steps += bpf.LOAD_NUMBER + bpf.branch(bpf.IF_EQUAL, numbers[architecture], failure)
     return bpf.assemble(steps + bpf.ALLOW)
 
 
@@ -56,7 +56,7 @@ def main() -> None:
         os.setgid(int(user))
         os.setuid(int(user))
     if denied:
-        install_filter(program(denied.split(",")))
+        install_filter(assemble_filter(denied.split(",")))
     os.execvp(command[0], command)
 
 

@@ -1,0 +1,54 @@
+"""Text in figures as people wrote it: in characters that the font has, and in lines that fit."""
+
+import textwrap
+import unicodedata
+from itertools import groupby
+
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ft2font import LoadFlags
+
+from rapid.text import CONTROL_CATEGORIES
+
+POINTS_PER_INCH = 72  # matplotlib's
+FREETYPE_UNITS = 64  # of a point
+
+
+def printable(text: str, font: FontProperties) -> str:
+    """Return a text with U+4E2D in place of a character that has no glyph, or a control character.
+
+    Neighbouring ones are separated by spaces. Line breaks stay.
+    """
+    glyphs = get_font(findfont(font)).get_charmap()
+
+    def is_missing(char: str) -> bool:
+        is_control = unicodedata.category(char) in CONTROL_CATEGORIES
+        return char != "\n" and (is_control or ord(char) not in glyphs)
+
+    return "".join(
+        " ".join(f"U+{ord(char):04X}" for char in run) if missing else "".join(run)
+        for missing, run in groupby(text, is_missing)
+    )
+
+
+def measure(text: str, font: FontProperties) -> float:
+    """Return the width of the widest line of a text, in inches."""
+    face = get_font(findfont(font))
+    face.set_size(font.get_size_in_points(), POINTS_PER_INCH)
+    widths = []
+    for line in text.split("\n"):
+        face.set_text(line, 0.0, LoadFlags.NO_HINTING)
+        widths.append(face.get_width_height()[0])
+    return max(widths) / FREETYPE_UNITS / POINTS_PER_INCH
+
+
+def fit(text: str, width: float, font: FontProperties) -> str:
+    """Return a text in printable characters, in lines of at most this width, in inches.
+
+    Lines break between words; a word that is wider is cut.
+    """
+    text = lines = printable(text, font)
+    columns = len(text)
+    while columns > 1 and measure(lines, font) > width:
+        columns -= 1
+        lines = textwrap.fill(text, columns, break_on_hyphens=False)
+    return lines
