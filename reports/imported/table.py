@@ -190,7 +190,7 @@ def _check_header(header: list[str]) -> Iterator[str]:
     if header == [""]:
         yield "is empty; allowed: a line with the names of columns, and a line for each run"
     elif len(header) == 1 and re.search(r"[;\t]", header[0]):
-        yield "columns end with another sign than a comma; allowed: commas, and decimal points"
+        yield "columns are not separated by commas; allowed: commas, and points as decimal marks"
     else:
         for position, name in enumerate(header):
             if name not in COLUMNS and not PASS_AT.fullmatch(name):

@@ -82,7 +82,7 @@ def test_a_wrong_value_is_named_with_its_line_and_what_is_allowed(write_csv, cha
     [
         ("", ["1: is empty; allowed: a line with the names of columns, and a line for each run"]),
         (",".join(LINE), [" has no runs below the names of the columns"]),
-        ("a;b;c\n1;2;3", ["1: columns end with another sign than a comma; allowed: commas, and decimal points"]),
+        ("a;b;c\n1;2;3", ["1: columns are not separated by commas; allowed: commas, and points as decimal marks"]),
         ("benchmark,seeds,seed,seed,runtime,algorithm", [
             "1: name of a column: 'seeds' is not allowed; allowed: benchmark, ", "1: name of a column: 'seed' is not allowed; allowed: each once",
             "1: model: is missing", "1: pass@1: is missing, or another pass@k",
