@@ -3,6 +3,7 @@
 `python -m reports` writes tables.tex, report.html and figures. On the way from files to text:
 
 1. `collect`, `manifests`    files -> a data frame with a row for each run; manifests
+   `imported`                the same of runs that were made elsewhere: folders, CSV files
    `measured`                all that the rest is computed from: parameters, runs, places
 2. `statistics`              values -> means, ranks, and intervals
 3. `formats`, `labels`       numbers and names -> short text: 12.3%, RAPID (H=8)

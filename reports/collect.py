@@ -5,8 +5,9 @@ the reason, for footnotes of tables.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -49,23 +50,37 @@ def collect(
         unwalled: the walls that were waived, by both manifests.
         start: the algorithm from whose run it started; BASE is the model before training.
         accepted: whether `rapid accept` took a job for current after a change of its code.
+        table: the CSV file that has the run's figures; "" where they are in files of its jobs.
 
     Raises:
         BadFile: a file is not what its job wrote, contradicts itself, is of another run, or was
             made from other files than there are.
     """
-    ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
     needed = add_base_runs(table_runs(params) if trained is None else trained)
     root, place = Path(root), build_plan(params, root).folder
-    manifests = read_manifests(root, map(place, _job_names(needed)))
+    ks = {k for benchmark in params.benchmarks.values() for k in benchmark.pass_at}
+    return pd.DataFrame(collect_rows(needed, root, place, problem_sources(params, root), ks))
+
+
+def collect_rows(
+    runs: Sequence[Run],
+    root: Path,
+    place: Callable[[str], str],
+    problems: Mapping[str, ProblemSource],
+    ks: Iterable[int] = (),
+) -> list[dict[str, Any]]:
+    """Return the rows of these runs, as `collect` does.
+
+    Args:
+        place: returns the folder of a job, below the root, by the job's name.
+        ks: that have a column whatever the evaluations have.
+    """
+    manifests = read_manifests(root, map(place, _job_names(runs)))
     check_chain(manifests)
-    problems = problem_sources(params, root)
-    return pd.DataFrame(
-        [
-            {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
-            for run in needed
-        ]
-    )
+    return [
+        {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
+        for run in runs
+    ]
 
 
 def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
@@ -77,7 +92,7 @@ def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource
     }
 
 
-def _job_names(needed: list[Run]) -> list[str]:
+def _job_names(needed: Sequence[Run]) -> list[str]:
     """Return the names of the jobs of these runs, and of those whose files they read."""
     names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
     names += [f"distilled/{run.benchmark}" for run in needed if IMITATING.named(run.algorithm)]
@@ -92,6 +107,8 @@ def of_evaluation(metric: str) -> bool:
 
 def file_of(run: pd.Series, metric: str) -> str:
     """Return the file that a metric of a run is from, below the root."""
+    if run["table"]:
+        return run["table"]
     if of_evaluation(metric):
         return f"{run['evaluation']}/evaluation.json"
     return f"{run['folder']}/summary.json"
@@ -106,7 +123,7 @@ def why_missing(run: pd.Series, metric: str) -> str:
 def _row(
     run: Run,
     root: Path,
-    ks: list[int],
+    ks: Iterable[int],
     place: Callable[[str], str],
     manifests: dict[str, JobManifest],
 ) -> dict:
@@ -122,6 +139,7 @@ def _row(
     return {
         **run.model_dump(),
         **folders,
+        "table": "",
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
         "unwalled": {wall for job in jobs for wall in job.waived},
         "accepted": any(job.accepted for job in jobs),
@@ -152,13 +170,14 @@ def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSum
     return record
 
 
-def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
+def _evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dict:
     reason = _why_not("evaluated", "evaluation.json", evaluation)
     usable = None if reason else evaluation
     settings = ("problems", "samples", "temperature", "top_p")
+    pass_at = dict.fromkeys(sorted(ks)) | (usable.pass_at if usable else {})
     return {
         "no_evaluation": reason,
-        **{f"pass@{k}": _finite(usable and usable.pass_at.get(k)) for k in ks},
+        **{f"pass@{k}": _finite(share) for k, share in pass_at.items()},
         **{name: _finite(usable and getattr(usable, name)) for name in settings},
         "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
         "evaluation_reasons": usable.reasons if usable else {},

@@ -42,12 +42,15 @@ def benchmark(name: str) -> str:
 
 
 def algorithm(name: str) -> str:
-    """Return the label of an algorithm: rapid-H8,eta=4 -> RAPID (H=8), eta = 4."""
+    """Return the label of an algorithm: rapid-H8,eta=4 -> RAPID (H=8), eta = 4.
+
+    An algorithm that the project does not have is called by its name.
+    """
     plain, *changes = name.split(",")
     try:
         title = "Base" if plain == BASE else parse(plain).label
     except ValueError:
-        title = plain
+        return name
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 

@@ -1,5 +1,6 @@
 """All that a report is computed from: the parameters, the runs, and where their files lie."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +17,9 @@ from reports import labels
 from reports.collect import collect, problem_sources
 from reports.manifests import JobManifest, read_manifests
 
+IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates)
 # Their runtime is shown but wins nothing: the one does not train, the other does not explore.
-UNRANKED_RUNTIME = (BASE, *(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates))
+UNRANKED_RUNTIME = (BASE, *IMITATIONS)
 BASELINE = PLAIN.name  # preregistered: RAPID is compared with it, whatever the results
 
 
@@ -129,7 +131,16 @@ class Measured:
     def manifests(self) -> dict[str, JobManifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
-        place, benchmarks = build_plan(self.params, self.root).folder, self.params.benchmarks
-        imitated = self.frame[self.frame.algorithm == IMITATING.name].benchmark
-        distilled = [place(f"distilled/{name}") for name in benchmarks if name in set(imitated)]
+        imitated = set(self.frame[self.frame.algorithm == IMITATING.name].benchmark)
+        distilled = [
+            place(f"distilled/{name}")
+            for place in self.places
+            for name in self.params.benchmarks
+            if name in imitated
+        ]
         return read_manifests(self.root, [*distilled, *trained.folder, *self.frame.evaluation])
+
+    @property
+    def places(self) -> list[Callable[[str], str]]:
+        """For each folder of results, what returns the folder of a job in it by the job's name."""
+        return [build_plan(self.params, self.root).folder]

@@ -3,11 +3,10 @@
 import numpy as np
 from matplotlib.axes import Axes
 
-from rapid.algorithms.names import imitates
 from rapid.artifacts.manifests import read_rows
 from rapid.artifacts.runs import StepRecord
 from reports import formats, labels
-from reports.measured import Contest, Measured
+from reports.measured import IMITATIONS, Contest, Measured
 from reports.plots import style
 from reports.plots.looks import SeriesLook, looks_of_report
 from reports.plots.panels import panel_figure
@@ -25,7 +24,7 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
         (contest, name, run)
         for contest in measured.contests.values()
         for name in measured.params.tables.main.algorithms
-        if not imitates(name)  # imitation has no reward
+        if name not in IMITATIONS  # they have no reward
         for _, run in contest.of(name).iterrows()
     ]
     for contest, name, run in runs:

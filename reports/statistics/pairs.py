@@ -25,9 +25,14 @@ def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return mean accuracy with its interval; `None` where no run has scores by problem."""
+    """Return mean accuracy with its interval; `None` without scores by problem.
+
+    It is `None` too where some of the runs have an accuracy and no scores: the interval would not
+    be that of their mean.
+    """
     matrix = scores(runs, metric)
-    return None if matrix.empty else estimate(matrix.to_numpy(), SHARES)
+    is_partial = (runs[metric].notna() & (runs.scores.map(len) == 0)).any()
+    return None if matrix.empty or is_partial else estimate(matrix.to_numpy(), SHARES)
 
 
 def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:

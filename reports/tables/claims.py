@@ -231,10 +231,10 @@ class PaperClaim:
 def select_rapid(contest: Contest, preferred: str = "") -> str:
     """Return the RAPID that a claim is about: by default the paper's fastest on the benchmark.
 
-    Where the table has no such RAPID it is the one with the least H.
+    Where the table has no such RAPID it is the one with the least H, and without any the paper's.
     """
     preferred = preferred or paper.first(contest.benchmark, paper.RAPIDS, "runtime")
-    least = min(contest.rapids, key=lambda name: parse(name).H, default=RAPID.name)
+    least = min(contest.rapids, key=lambda name: parse(name).H, default=paper.RAPIDS[0])
     return preferred if preferred in contest.rapids else least
 
 

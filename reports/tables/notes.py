@@ -66,6 +66,8 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
         "disturbed": trained.disturbed.sum(),
         "accepted": runs.accepted.sum(),
         "ungraded": _ungraded(runs),
+        "unscored": ((runs.no_evaluation == "") & (runs.scores.map(len) == 0)).sum(),
+        "unstated": ((runs.no_evaluation == "") & runs.samples.isna()).sum(),
         "samples": _distinct_numbers(evaluated.samples),
         "temperature": _distinct_numbers(evaluated.temperature),
         "top_p": _distinct_numbers(evaluated.top_p),

@@ -59,8 +59,13 @@ def families(measured: Measured) -> Table | None:
     )
 
 
-def staleness(measured: Measured) -> Table:
-    """Return Table 3: rows of H, a group of columns for each benchmark."""
+def staleness(measured: Measured) -> Table | None:
+    """Return Table 3: rows of H, a group of columns for each benchmark.
+
+    Without any H there is none.
+    """
+    if not measured.params.tables.staleness.H:
+        return None
     return algorithm_table(
         "staleness",
         measured,
@@ -70,8 +75,13 @@ def staleness(measured: Measured) -> Table:
     )
 
 
-def correlations(measured: Measured) -> Table:
-    """Return Table 4: rows of benchmark and accuracy, columns of what H is correlated with."""
+def correlations(measured: Measured) -> Table | None:
+    """Return Table 4: rows of benchmark and accuracy, columns of what H is correlated with.
+
+    Without any H there is none.
+    """
+    if not measured.params.tables.staleness.H:
+        return None
     sweep = pd.concat(measured.sweeps.values())
     sections = [
         [

@@ -11,7 +11,6 @@ from typing import Any
 
 from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
-from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
 from rapid.text import join_words, shorten_commit
@@ -52,11 +51,10 @@ def rl(measured: Measured) -> Table:
     """Return Table 6: the parameters of RL, and those that each algorithm has for itself."""
     params = measured.params
     names = [name for benchmark in params.benchmarks for name in params.algorithms(benchmark)]
-    used = {parse(name).algorithm for name in names}
     specific = [
         row
         for algorithm in ALGORITHMS.values()
-        if algorithm in used
+        if any(map(algorithm.named, names))
         for row in _rows(
             {
                 f"{algorithm.label}: {title}": key

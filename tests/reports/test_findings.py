@@ -49,7 +49,7 @@ def test_a_clear_difference_is_called_significant(params, runs):
     assert "is +87.5 [+" in accuracy
     assert accuracy.endswith(
         "; significant (p ≤ 0.05, each by itself) on MATH (made). "
-        "No seed has accuracies of RAPID and PG on MBPP+ (made)."
+        "No seed has scores by problem of RAPID and PG on MBPP+ (made)."
     )
 
 
@@ -71,7 +71,9 @@ def test_one_seed_has_no_interval_of_time(values, runs):
 def test_without_runs_nothing_is_compared(params, runs):
     time, accuracy, claims = read_lead(params, runs)
     assert time == "No seed has runtimes of RAPID and PG on MBPP+ (made) and MATH (made)."
-    assert accuracy == "No seed has accuracies of RAPID and PG on MBPP+ (made) and MATH (made)."
+    assert (
+        accuracy == "No seed has scores by problem of RAPID and PG on MBPP+ (made) and MATH (made)."
+    )
     assert "0 hold, 0 fail, 0 are open" in claims
 
 

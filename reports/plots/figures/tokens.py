@@ -6,7 +6,6 @@ from matplotlib.colors import TwoSlopeNorm
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
-from rapid.algorithms.names import parse
 from rapid.artifacts.manifests import read_result
 from rapid.artifacts.runs import TOKEN_WEIGHTS as FILE
 from rapid.artifacts.runs import TokenWeights
@@ -52,9 +51,9 @@ def figure(measured: Measured) -> Figure:
 
 def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
     """Return the first run's that wrote one, largest H first: there weights differ most from 1."""
-    trained = measured.frame[measured.frame.algorithm != BASE].itertuples()
-    by_h = sorted(trained, key=lambda run: -parse(run.algorithm).H)
-    paths = (f"{run.folder}/{FILE}" for run in by_h)
+    trained = measured.frame[measured.frame.algorithm != BASE]
+    by_h = trained.sort_values("H", ascending=False, kind="stable")
+    paths = (f"{folder}/{FILE}" for folder in by_h.folder)
     records = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
     return next(((path, record) for path, record in records if record), ("", None))
 

@@ -31,9 +31,10 @@ def figure(measured: Measured) -> Figure:
             for name in contest.algorithms
         ],
         title="Accuracy against training time",
-        caption="Large markers are means over seeds with the 95 % interval of accuracy and the "
-        "range of times; small ones are single runs. The dashed line is the model before "
-        "training. Up and to the left is better; SFT's time leaves out the teacher's sampling.",
+        caption="Large markers are means over seeds with the 95 % interval of accuracy, where "
+        "runs have scores by problem, and the range of times; small ones are single runs. The "
+        "dashed line is the model before training. Up and to the left is better; SFT's time "
+        "leaves out the teacher's sampling.",
     )
 
 

@@ -236,7 +236,7 @@ def test_missing_h_is_replaced_by_the_smallest():
     contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE_PROBLEMS)
     assert claims.select_rapid(contest) == "rapid-H2"
     assert claims.select_rapid(contest, "rapid-H16") == "rapid-H16"
-    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid"  # has no runs
+    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid-H4"  # has no runs
 
 
 def test_claims_are_not_tested_without_runs(params, runs):

@@ -10,7 +10,7 @@ RUN = {
     "label": "MATH", "model": "m", "algorithm": "pg", "seed": 1, "samples": 8, "problems": 40, "temperature": 0.6,
     "top_p": 0.95, "no_summary": "", "hardware": "A", "commit": "b", "start": "base", "attempt": 1,
     "disturbed": False, "accepted": False, "unwalled": set(), "reasons": {},
-    "evaluation_reasons": {},
+    "evaluation_reasons": {}, "no_evaluation": "", "scores": {"p": (8, 4)},
 }  # fmt: skip
 
 
@@ -24,6 +24,7 @@ def test_notes_name_sample_counts_and_the_smallest_step_of_accuracy():
     """The smallest step is that of the fewest problems and completions, by benchmark."""
     sizes = [("MBPP+", 4, 12), ("MBPP+", 3, 11), ("MATH", 16, 11), ("MATH", None, None)]
     rows = [dict(zip(("label", "problems", "samples"), size, strict=True)) for size in sizes]
+    rows[-1]["no_evaluation"] = "gone"
     assert render_note("evaluation", *rows) == (
         "Pass@k: unbiased estimate from 11 or 12 completions per problem (temperature 0.6, top-p "
         "0.95) on the test problems: 3 or 4 of MBPP+ and 16 of MATH."
