@@ -62,7 +62,7 @@ def _draw_first(outcomes: FieldOutcomes, width: float):
     names = order(outcomes)
     canvas, ((left, right),) = style.create_canvas(width, 0.9, columns=2, sharey=True)
     lines = style.name_rows(left, [labels.algorithm(name) for name in names])
-    style.add_lines(canvas, len(names) * (lines + 0.4))
+    style.add_lines(canvas, len(names) * (0.9 + lines / 2))  # a long name is rare
     for row, name in enumerate(names):
         color = style.RED if RAPID.named(name) else style.BLUE
         if name == PLAIN.name:
@@ -71,7 +71,7 @@ def _draw_first(outcomes: FieldOutcomes, width: float):
         _draw_interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
     left.set(xscale="log", xlim=EDGES, xlabel=f"seconds over {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
-    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     left.minorticks_off()
     right.set_xlabel(f"points above {REFERENCE}")
     margin = 100 * outcomes.measured.params.arena.margin
