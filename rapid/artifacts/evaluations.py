@@ -37,7 +37,9 @@ class Evaluation(Record):
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
-    algorithm: str = Field(description="name with H and changes; `base`: the model before training")
+    algorithm: str = Field(
+        description="name with H and changed parameters; `base`: the model before training"
+    )
     seed: int = Field(description="of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was evaluated"

@@ -85,7 +85,7 @@ class _BeforeMetrics(Record):
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
-    algorithm: str = Field(description="its name, with H and changes")
+    algorithm: str = Field(description="its name, with H and changed parameters: `rapid-H4,eta=1`")
     seed: int = Field(description="of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was trained"
@@ -124,7 +124,7 @@ class _AfterMetrics(_BeforeMetrics):
     )
     pass_completions: Count = Field(
         0,
-        description="full-length completions that fit a micro-batch; 0 unless `micro_batch: auto`",
+        description="full-length completions per micro-batch, found by `micro_batch: auto`; else 0",
     )
     halvings: Count = Field(
         0, description="how often micro-batches were halved because memory ran out"
