@@ -1,4 +1,4 @@
-"""`python -m reports`: the runs that exist -> tables.tex, report.html, figures, the terminal."""
+"""`python -m reports`: make tables.tex, report.html and figures from the runs that exist."""
 
 import argparse
 import sys
@@ -22,22 +22,24 @@ from reports.outcomes import RESULTS, record
 from reports.paper_style import PaperStyle
 from reports.render import latex, text
 
-OK, BAD_RUN, BAD_USE = 0, 1, 2
-# By kind of report: the runs that it is about, and the files that it reads of each run and of each
-# evaluation.
+OK, BAD_RUN, BAD_USE = 0, 1, 2  # exit statuses
+# Kind of report -> the function that lists its runs, the files that it reads in the folder of each
+# training run, and those in the folder of each evaluation.
 KINDS = {
     "report": (table_runs, ["summary.json", "steps.jsonl", TOKEN_WEIGHTS], ["evaluation.json"]),
     "studies": (study_runs, ["summary.json"], ["evaluation.json", CURVE]),
     "arena": (arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
 }
+# Options of which the command needs at least one.
 OUTPUTS = ("output", "html", "figures", "text")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command.
+    """Run the command. Missing runs are not an error: the cells of a table name them.
 
-    Returns: 0; 1 where a run's file is damaged or the output cannot be written; 2 where the
-    parameters are wrong. Runs that are missing are no error: their cells say so.
+    Returns:
+        0; 1 if a file of a run is damaged or the output cannot be written; 2 if the parameters are
+        wrong.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -87,7 +89,12 @@ def _read_runs(options: argparse.Namespace) -> Measured:
 
 
 def _input_digests(measured: Measured, kind: str) -> dict[str, str]:
-    """Return the digests of the files that a report may be made from, by path."""
+    """Return the SHA-256 of each file that the report may read, by path.
+
+    Args:
+        of_run: names of files in the folder of each training run.
+        of_evaluation: names of files in the folder of each evaluation.
+    """
     _, of_run, of_evaluation = KINDS[kind]
     is_in_table = measured.frame.table != ""
     frame, tables = measured.frame[~is_in_table], measured.frame.table[is_in_table].unique()
@@ -95,7 +102,7 @@ def _input_digests(measured: Measured, kind: str) -> dict[str, str]:
     trained = frame[frame.algorithm != BASE]
     paths = [root / folder / name for folder in trained.folder for name in of_run]
     paths += [root / folder / name for folder in frame.evaluation for name in of_evaluation]
-    # The record of an arena that this one is compared with was written by no job.
+    # No job wrote the record of an earlier arena, so that no manifest has its digest.
     records = [root / arena.record] if kind == "arena" and arena.only else []
     digests = {path.as_posix(): verify_output(path) for path in paths}
     return digests | hash_files(*records, *map(Path, tables))
@@ -111,9 +118,10 @@ def _build_spec(measured: Measured, options: argparse.Namespace) -> Spec:
 
 
 def _write_tables(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
-    """Write tables.tex, with the results, and appendix.tex, with the other tables; as text too.
+    """Write the results to tables.tex, and the other tables to appendix.tex; return all paths.
 
-    An arena's results go beside them as rows of numbers.
+    Each file has a copy for the terminal beside it (.txt). An arena's end points are written to
+    results.csv too.
     """
     output, params = options.output, measured.params
     style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
@@ -133,9 +141,9 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
 
 
 def _write_figures(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
-    """Draw the figures, and write them and report.html where asked to."""
-    from reports import plots
-    from reports.plots import style  # matplotlib: only who asks for figures waits for it
+    """Draw the figures, and write the files that the options name; return their paths."""
+    from reports import plots  # imports matplotlib, which tables alone do not need
+    from reports.plots import style
     from reports.render import html
 
     figures = plots.build(options.kind, measured)

@@ -1,6 +1,6 @@
-"""The contents of each kind of report, by contents.yaml: a first screen, then sections.
+"""The contents of each kind of report, as contents.yaml orders them: a first screen, then sections.
 
-A figure or table that no section names comes in a section of its own at the end.
+Figures and tables that no section names are put into a last section.
 """
 
 from collections.abc import Sequence
@@ -25,31 +25,49 @@ FILE = Path(__file__).with_name("contents.yaml")
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A part of the report. `items` are tables, and the names of tables and figures."""
+    """A section of the report.
+
+    Args:
+        anchor: the id of the section in report.html.
+        items: labels of tables and names of figures; in the result of `Content.with_figures` the
+            tables themselves in place of their labels.
+        folded: whether a click opens its tables.
+    """
 
     anchor: str
     title: str
     intro: str
     items: Sequence[Table | str]
-    folded: bool = False  # whether its tables are opened by a click
+    folded: bool = False
 
 
 @dataclass(frozen=True)
 class Content:
-    """All that is reported, whatever it is printed as."""
+    """The contents of a report, independent of the format in which it is printed.
+
+    Args:
+        lead: the first paragraphs, with the main findings.
+        figure: name of the figure beside the lead; "" for none.
+        headlines: the main claims with their verdicts.
+        results: the tables of tables.tex.
+        appendix: the tables of appendix.tex.
+    """
 
     title: str
-    lead: list[str]  # paragraphs on what was found
-    figure: str  # the name of the figure beside the lead, if there is one
-    headlines: Sequence[Headline]  # the main claims with their verdicts
-    results: list[Table]  # Tables 1 to 4, or those of the studies
-    appendix: list[Table]  # the other tables
+    lead: list[str]
+    figure: str
+    headlines: Sequence[Headline]
+    results: list[Table]
+    appendix: list[Table]
     sections: list[ReportSection]
 
     def with_figures(self, figures: list[str]) -> list[ReportSection]:
-        """Return the sections with the items that exist: tables, and names of these figures.
+        """Return the sections with their tables and figures; what does not exist is left out.
 
-        The first screen's figure is in no section.
+        The figure of the first screen is not repeated in a section.
+
+        Args:
+            figures: names of the figures that exist.
         """
         tables = {table.label: table for table in [*self.results, *self.appendix]}
         items = tables | {name: name for name in figures if name != self.figure}
@@ -63,7 +81,7 @@ class Content:
 
 
 def build_report(measured: Measured) -> Content:
-    """Compute every table of the paper, and arrange them with the figures."""
+    """Return the contents of the main report, with all of its tables computed."""
     results, appendix = build(RESULTS, measured), build(APPENDIX, measured)
     (claims_table,) = (table for table in appendix if table.label == "tab:claims")
     machines = origin_facts([name for name in measured.frame.hardware if name], [])
@@ -81,7 +99,7 @@ def build_report(measured: Measured) -> Content:
 
 
 def build_studies(measured: Measured) -> Content:
-    """Compute the tables of the studies: a section each, with its figures and tables."""
+    """Return the contents of the studies' report: a section for each study."""
     tables = studies.tables(measured)
     (claims_table,) = (table for table in tables if table.label == "tab:studied-claims")
     facts = findings.compare_variants(measured)
@@ -97,7 +115,7 @@ def build_studies(measured: Measured) -> Content:
 
 
 def build_arena(measured: Measured) -> Content:
-    """Compute the tables of the arena, or of its tuning."""
+    """Return the contents of the arena's report, or of the report on its tuning."""
     spec = measured.params.arena
     if spec.tuning:
         return _arrange("tuning", measured, tuning.tables(measured))
@@ -119,7 +137,11 @@ def _arrange(
     headlines: Sequence[Headline] = (),
     **facts: Any,
 ) -> Content:
-    """Return the tables of a kind of report in the sections of contents.yaml."""
+    """Return the contents of a kind of report, in the sections that contents.yaml declares.
+
+    Args:
+        facts: variables of the templates in contents.yaml.
+    """
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
     benchmarks = list(measured.params.benchmarks)
     facts |= {
@@ -152,12 +174,12 @@ def _arrange(
 
 
 def path(run: pd.Series) -> str:
-    """Return what names a run: benchmark/model/algorithm/seed1."""
+    """Return the name of a run: benchmark/model/algorithm/seed1."""
     return f"{run.benchmark}/{run.model}/{run.algorithm}/seed{run.seed}"
 
 
 def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return what is not there: reasons with their runs, in the order met."""
+    """Return the reasons for missing results, each with the names of its runs."""
     by_reason: dict[str, list[str]] = {}
     for _, run in frame.iterrows():
         reasons = [run.no_evaluation] + ([run.no_summary] if run.algorithm != BASE else [])
@@ -167,7 +189,7 @@ def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def counts(frame: pd.DataFrame) -> str:
-    """Return how many of the files that the tables need were there."""
+    """Return how many of the needed evaluations and training runs have results, in words."""
     trained = frame[frame.algorithm != BASE]
     return (
         f"{(frame.no_evaluation == '').sum()} of {len(frame)} evaluations and "

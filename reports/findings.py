@@ -1,6 +1,6 @@
-"""The numbers in a report's first sentences, which are in contents.yaml: what its runs found.
+"""The numbers in the first sentences of a report, for the templates in contents.yaml.
 
-They are the estimates of the tables, so that both say the same.
+They are the same estimates as in the tables, so that sentences and tables agree.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,10 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def compare_with_baseline(measured: Measured) -> dict[str, Any]:
-    """Return how RAPID, with the paper's H, compares with the baseline on each benchmark."""
+    """Return the facts of the main report's lead: RAPID compared with the baseline.
+
+    On each benchmark RAPID has the H with which the paper's RAPID is fastest.
+    """
     pairs = [(contest, select_rapid(contest)) for contest in measured.contests.values()]
     runtimes = [Comparison(contest, RUNTIME, rapid) for contest, rapid in pairs]
     accuracies = [
@@ -47,7 +50,7 @@ def compare_with_baseline(measured: Measured) -> dict[str, Any]:
 
 
 def compare_variants(measured: Measured) -> dict[str, Any]:
-    """Return how the accuracies of the studies' variants differ from their first ones."""
+    """Return the facts of the studies' lead: each variant compared with the first of its study."""
     comparisons = {
         (study.title, study.label(variant)): Comparison(
             study.contest,
@@ -75,12 +78,12 @@ def _list_ps(comparisons: Iterable[Comparison]) -> np.ndarray:
 
 
 def _list_unknown(comparisons: Iterable[Comparison]) -> list[str]:
-    """Return the benchmarks that have no estimate."""
+    """Return the labels of the benchmarks without an estimate."""
     return [comparison.contest.label for comparison in comparisons if not comparison.estimate]
 
 
 def _describe_known(comparisons: Iterable[Comparison]) -> list[str]:
-    """Return each estimate with its place: 0.60 [0.49, 0.73] on MBPP+ (made) with H=8."""
+    """Return each estimate with benchmark and H: 0.60 [0.49, 0.73] on MBPP+ (made) with H=8."""
     return [
         f"{_show_estimate(comparison)} on {comparison.contest.label} "
         f"with {labels.ratio(comparison.ours)}"
@@ -90,7 +93,7 @@ def _describe_known(comparisons: Iterable[Comparison]) -> list[str]:
 
 
 def _show_estimate(comparison: Comparison) -> str:
-    """Return an estimate with its interval, which no line breaks: 0.60 [0.49, 0.73]."""
+    """Return an estimate with its interval, joined by no-break spaces: 0.60 [0.49, 0.73]."""
     show, estimate = comparison.column.paired.show, comparison.estimate
     bounds = interval(show, estimate).replace(" ", NO_BREAK)
     text = show(estimate.value)

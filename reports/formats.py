@@ -1,10 +1,11 @@
-"""Numbers as the short texts of a table, in Unicode; `render.latex` turns these into TeX.
+"""Formats numbers as short Unicode texts for tables; `render.tex` escapes these for TeX.
 
-A format of a column takes `like`, the mean that a standard deviation stands under: the deviation is
-printed in the mean's unit and with its digits. All durations of a column have one unit.
+The format of a column prints means and, with the argument `like`, standard deviations: `like` is
+the mean above the deviation, which is printed with the mean's unit and number of decimals. All
+durations in a column have the same unit.
 
-Shares of whole completions can lie halfway between two texts: 51.25 %. They are rounded away from
-zero, as by hand; errors of floating point in the last bit do not change that.
+A share of whole completions can lie exactly halfway between two texts, such as 51.25 %. It is
+rounded away from zero, as by hand, even if floating point has an error in its last bit.
 """
 
 import math
@@ -15,7 +16,8 @@ from rapid.text import HOUR, MINUTE
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
-# Units of durations with their seconds, and the longest duration that a column in them may have.
+# Units of durations: sign, length in seconds, and the duration (seconds) from which on a column has
+# the next unit. Columns with longer durations are in hours.
 TIME_UNITS = [("ms", 1e-3, 0.1), ("s", 1, 10 * MINUTE), ("min", MINUTE, 10 * HOUR)]
 
 
@@ -25,16 +27,17 @@ def percent(share: float, like: float | None = None) -> str:
 
 
 def time_unit(longest: float) -> tuple[str, float]:
-    """Return the unit for durations up to this one, ms, s, min or h, and its seconds."""
+    """Return the unit for a column with this longest duration, and the unit's length in seconds."""
     units = ((sign, length) for sign, length, limit in TIME_UNITS if longest < limit)
     return next(units, ("h", HOUR))
 
 
 def durations(seconds: Iterable[float]) -> Format:
-    """Return the format of a column with these durations, the means that it prints.
+    """Return the format of a column, given the mean durations that it prints, in seconds.
 
-    The longest decides the unit (ms, s, min or h), so that all cells have the same. The shortest
-    has three significant digits, but no more than three decimals: 2.31s and 14.60s, 12.7min.
+    The longest duration decides the unit of the column (ms, s, min or h). The shortest decides the
+    number of decimals: it has three significant digits, but at most three decimals. Examples: 2.31s
+    and 14.60s; 12.7min.
     """
     lengths = sorted(length for length in seconds if 0 < length < math.inf)
     shortest, longest = (lengths[0], lengths[-1]) if lengths else (1.0, 1.0)
@@ -48,7 +51,10 @@ def durations(seconds: Iterable[float]) -> Format:
 
 
 def staleness(value: float, like: float | None = None) -> str:
-    """Return two decimals, or two significant digits of less: 0.08, 0.0031."""
+    """Return a staleness with two decimals, or below 0.005 with two significant digits.
+
+    Examples: 0.08, 0.0031.
+    """
     scale = abs(value if like is None else like)
     decimals = 2
     if 1e-6 <= scale < 0.005:
@@ -57,7 +63,7 @@ def staleness(value: float, like: float | None = None) -> str:
 
 
 def megabytes(value: float, like: float | None = None) -> str:
-    """Return 1e6 bytes without decimals: 1,234."""
+    """Return megabytes without decimals: 1,234."""
     return f"{value:,.0f}"
 
 
@@ -67,7 +73,7 @@ def plain(value: float, like: float | None = None) -> str:
 
 
 def correlation(r: float) -> str:
-    """Return three decimals with a true minus sign; no negative zero."""
+    """Return a correlation with three decimals and the sign U+2212, never as -0.000."""
     return f"{r:z.3f}".replace("-", MINUS)
 
 
@@ -78,7 +84,10 @@ def points(share: float) -> str:
 
 
 def _tenths(value: float) -> Decimal:
-    """Return a number with one decimal; the rounding of floating point is taken out first."""
+    """Return a number rounded to one decimal, halves away from zero.
+
+    The ninth decimal is rounded first, which removes errors of floating point.
+    """
     return Decimal(f"{value:.9f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
 
 
@@ -88,9 +97,12 @@ def ratio(value: float) -> str:
 
 
 def p_value(p: float, equal: str = "") -> str:
-    """Return p with three decimals, and no zero: 0.012, < 0.001; `equal` stands before the one.
+    """Return p with three decimals, 0.012, or as a bound, < 0.001.
 
-    What rounds to 0.050 gets as many decimals as show on which side of 0.05 it lies.
+    A p that would round to 0.050 gets enough decimals to show on which side of 0.05 it lies.
+
+    Args:
+        equal: stands before a p that is not a bound: "= " gives = 0.012.
     """
     if p < 0.001:
         return "< 0.001"

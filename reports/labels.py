@@ -1,4 +1,4 @@
-"""The names of benchmarks, algorithms and runs as a reader sees them."""
+"""The names of benchmarks, algorithms and runs that reports print."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import BASE
 from reports.render import tex
 
-if TYPE_CHECKING:  # for the workflow, which reads labels only
+if TYPE_CHECKING:  # the workflow imports this module, and does not need to wait for pandas
     import pandas as pd
 
 
@@ -18,10 +18,10 @@ class BadLabel(BadInput):
 
 
 def check_labels() -> None:
-    """Check that every format of a report can print the labels of algorithms and benchmarks.
+    """Check that reports can print the labels of all algorithms and benchmarks.
 
     Raises:
-        BadLabel: one is empty, or has a character that LaTeX's fonts lack.
+        BadLabel: a label is empty, or has a character that LaTeX's fonts lack.
     """
     for kind, classes in {"algorithm": ALGORITHMS, "benchmark": BENCHMARKS}.items():
         for name, named_class in classes.items():
@@ -55,15 +55,15 @@ def algorithm(name: str) -> str:
 
 
 def model_of(name: str) -> str:
-    """Return the model that an algorithm leaves, or the one before training, in words."""
+    """Return in words the model that an algorithm has trained, or the model before training."""
     return "the model before training" if name == BASE else f"the model of {algorithm(name)}"
 
 
 def ratio(name: str) -> str:
-    """Return what tells one RAPID from another, its H and changes: rapid-H4 -> H=4."""
+    """Return a label for a RAPID among several, its H and changed parameters: rapid-H4 -> H=4."""
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"
 
 
 def run(row: "pd.Series") -> str:
-    """Return the label of a run among those of several algorithms: PG, seed 1."""
+    """Return the label of a run, with its algorithm: PG, seed 1."""
     return f"{algorithm(row['algorithm'])}, seed {row['seed']}"

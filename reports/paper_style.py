@@ -1,4 +1,4 @@
-"""The page that tables and figures are made for, by report.style in params.yaml."""
+"""The page layout that tables and figures are made for: report.style in params.yaml."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,31 +10,40 @@ import yaml
 from rapid.config.sections import ReportParams
 
 FILE = Path(__file__).with_name("paper_styles.yaml")
-POINTS_PER_INCH = 72.27  # TeX's
+POINTS_PER_INCH = 72.27  # TeX's points
 
 
 @dataclass(frozen=True)
 class PaperStyle:
-    """The layout of a paper. Lengths are in inches, sizes of type in TeX points."""
+    """The layout of a paper.
+
+    Args:
+        columns: number of text columns on a page.
+        text_width, column_width, text_height: of the text on a page, in inches.
+        type_size: of the text, in TeX points.
+        caption: where the caption of a table stands.
+        notes: where the notes of a table stand: below it, in its caption, after all tables, or
+            nowhere.
+    """
 
     columns: int
     text_width: float
     column_width: float
     text_height: float
     type_size: float
-    caption: Literal["above", "below"]  # where the caption of a table stands
-    notes: Literal["below", "caption", "end", "none"] = "below"  # of a table
+    caption: Literal["above", "below"]
+    notes: Literal["below", "caption", "end", "none"] = "below"
 
     @classmethod
     def from_params(cls, report: ReportParams) -> "PaperStyle":
-        """Return the layout of a conference, with the lengths and places that the user set."""
+        """Return the layout of a named style, with the values that params.yaml sets itself."""
         chosen = report.model_dump(exclude={"style"}, exclude_none=True)
         return cls(**load_styles()[report.style] | chosen)
 
 
 @cache
 def load_styles() -> dict[str, dict[str, Any]]:
-    """Return paper_styles.yaml: the fields of `PaperStyle` by the name of the style."""
+    """Return paper_styles.yaml: the fields of `PaperStyle` by the name of a style."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 

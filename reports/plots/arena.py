@@ -1,4 +1,8 @@
-"""The arena drawn: who reaches the accuracy first, and the map of N_step by H."""
+"""Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
+
+N_step is the number of completions per optimizer step (mini-batch), H the number of optimizer steps
+per inference batch.
+"""
 
 from collections.abc import Callable
 
@@ -16,12 +20,12 @@ from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
 from reports.tables.arena import order
 
-EDGES = 1 / 8, 8.0  # times as long as PG: what lies beyond is drawn at the edge
+EDGES = 1 / 8, 8.0  # ratios of time to PG's at the edges of the panel; others are drawn at an edge
 REFERENCE = labels.algorithm(PLAIN.name)
 
 
 def figures(measured: Measured) -> dict[str, Figure]:
-    """Return the figures by name: one for each field, and the map."""
+    """Return the figures by name: one for each benchmark, and the map of N_step and H."""
     if measured.params.arena.tuning:
         return {}
     by_name = {f"arena-{field.benchmark}": _first_figure(field) for field in fields(measured)}
@@ -30,20 +34,21 @@ def figures(measured: Measured) -> dict[str, Figure]:
     )
 
 
-# Who is first -------------------------------------------------------------------------------------
+# All algorithms compared with PG ------------------------------------------------------------------
 
 
 def _first_figure(outcomes: FieldOutcomes) -> Figure:
     level = 100 * outcomes.field.reach
     runs = {name: outcomes.runs(outcomes.field.run_name(name)) for name in outcomes.field.rates}
     return Figure(
-        title=f"{outcomes.label}: time until {level:g} % are reached, and accuracy at the end",
+        title=f"{outcomes.label}: time until {level:g} % accuracy, and accuracy",
         caption=(
-            f"Left: training time divided by {REFERENCE}'s, paired by seed, with 95 % "
-            "intervals; further left is faster. Right: accuracy after equally many "
-            f"completions minus {REFERENCE}'s. RAPID is red. A triangle at the edge "
-            "stands for a value beyond it, or for runs that never reach the accuracy. An "
-            f"algorithm without a marker has no runs, or the same scores as {REFERENCE}."
+            f"Left: training time until that accuracy, divided by {REFERENCE}'s, paired by seed, "
+            "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "
+            f"many completions minus {REFERENCE}'s; the grey band is the margin of equivalence. "
+            "RAPID is red. A triangle at an edge stands for a value beyond it, or for runs that "
+            "never reach the accuracy. An algorithm without a marker has no runs, or the same "
+            f"scores as {REFERENCE}."
         ),
         draw=lambda width: _draw_first(outcomes, width),
         problems=[outcomes.measured.problems[outcomes.benchmark]],
@@ -69,11 +74,11 @@ def _draw_first(outcomes: FieldOutcomes, width: float):
             color = style.BLACK
         _draw_interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color, EDGES)
         _draw_interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
-    left.set(xscale="log", xlim=EDGES, xlabel=f"seconds over {REFERENCE}'s")
+    left.set(xscale="log", xlim=EDGES, xlabel=f"time divided by {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
     left.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     left.minorticks_off()
-    right.set_xlabel(f"points above {REFERENCE}")
+    right.set_xlabel(f"points minus {REFERENCE}'s")
     margin = 100 * outcomes.measured.params.arena.margin
     right.axvspan(-margin, margin, color="#EDEDED", zorder=0)
     left.axvline(1, color="black", lw=0.8)
@@ -89,7 +94,12 @@ def _draw_interval(
     edges: tuple[float, float] = (-np.inf, np.inf),
     scale: float = 1,
 ) -> None:
-    """Draw a value with its interval; both end at the edges of the panel."""
+    """Draw an estimate with its interval in a row, cut off at the edges of the panel.
+
+    Args:
+        edges: smallest and largest value that is drawn; a value beyond becomes a triangle there.
+        scale: factor of the drawn values, such as 100 for percentage points.
+    """
     if estimate.value is None:
         return
     if estimate.low is not None:
@@ -114,11 +124,12 @@ def _map_figure(measured: Measured) -> Figure:
         for h in grid.H
     }
     return Figure(
-        title="Where H pays",
+        title="Effect of H at each N_step",
         caption=(
-            "RAPID at each H compared with RAPID at the first H and the same N_step. "
-            "Above: training time saved. Below: accuracy gained, in points, with half "
-            "the width of the 95 % interval. Means over seeds; blue favours the larger H."
+            "RAPID at each H (optimizer steps per inference batch) compared with RAPID at the "
+            "first H and the same N_step (completions per optimizer step). Above: share of "
+            "training time saved. Below: accuracy gained, in percentage points, ± half the width "
+            "of the 95 % confidence interval. Means over seeds; blue favours the larger H."
         ),
         draw=lambda width: _draw_map(maps, cells, measured.label, width),
         problems=[measured.problems[name] for name in maps],
@@ -150,13 +161,13 @@ def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str
 
 
 def _saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the share of time that runs save, and its text; `None` without a pair."""
+    """Return the share of time that runs save, and its text; None without a common seed."""
     time = pairs.ratio(runs, reference, "runtime")
     return time and (1 - time.value, f"{1 - time.value:.0%}")
 
 
 def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the accuracy that runs gain, and its text; `None` without a pair."""
+    """Return the accuracy that runs gain, and its text; None without a common seed."""
     gain = pairs.difference(runs, reference, METRIC)
     if gain is None:
         return None
@@ -165,6 +176,12 @@ def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | No
 
 
 def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
+    """Draw a heat map with a row for each N_step and a column for each H.
+
+    Args:
+        changes: (N_step, H) -> value and text, or None.
+        limit: absolute value at which colours end.
+    """
     values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for row, n_step in enumerate(grid.n_step):

@@ -1,4 +1,4 @@
-"""Text in figures as people wrote it: in characters that the font has, and in lines that fit."""
+"""Prepares text for figures: replaces characters that the font lacks, and breaks lines to fit."""
 
 import textwrap
 import unicodedata
@@ -9,14 +9,15 @@ from matplotlib.ft2font import LoadFlags
 
 from rapid.text import CONTROL_CATEGORIES
 
-POINTS_PER_INCH = 72  # matplotlib's
-FREETYPE_UNITS = 64  # of a point
+POINTS_PER_INCH = 72  # matplotlib's points
+FREETYPE_UNITS = 64  # per point, in which FreeType measures text
 
 
 def printable(text: str, font: FontProperties) -> str:
-    """Return a text with U+4E2D in place of a character that has no glyph, or a control character.
+    """Return a text with the code, such as U+4E2D, of each character that the font cannot print.
 
-    Neighbouring ones are separated by spaces. Line breaks stay.
+    Control characters are replaced too, but for line breaks. Codes of neighbouring characters are
+    separated by spaces.
     """
     glyphs = get_font(findfont(font)).get_charmap()
 
@@ -42,9 +43,9 @@ def measure(text: str, font: FontProperties) -> float:
 
 
 def fit(text: str, width: float, font: FontProperties) -> str:
-    """Return a text in printable characters, in lines of at most this width, in inches.
+    """Return a printable text in lines of at most this width (inches).
 
-    Lines break between words; a word that is wider is cut.
+    Lines break between words, or within a word that is wider.
     """
     text = lines = printable(text, font)
     columns = len(text)

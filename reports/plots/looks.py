@@ -1,8 +1,9 @@
-"""The look of each line of a report: no two share a marker or a dash, so that grey print suffices.
+"""Assigns a look (colour, marker, dash) to each algorithm and variant in the figures of a report.
 
-An algorithm declares a colour, a marker and a line for each H. Where an earlier line has them (two
-H of one look, a variant, two algorithms alike) the next free ones are taken, and a shade of the
-colour.
+No two have the same marker or dash, so that they can be told apart in greyscale. An algorithm
+declares its look for each H. If another one already has that look, which happens for two H with
+one look, for variants of an algorithm, and for similar algorithms, it gets the next free marker and
+dash, and a shade of its colour.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,11 +18,11 @@ from rapid.algorithms.names import parse
 from rapid.config.specs import BASE
 from reports.measured import Measured
 
-UNKNOWN = Look("#555555", "*")
-DARKEST = 0.6  # share of black in a shade, or of white
-GOLDEN = 0.618034  # its multiples, modulo 1, lie far from each other
-LUMA = 0.299, 0.587, 0.114  # of red, green and blue
-# To choose from. The numbers of markers and dashes are coprime: their pairs repeat late.
+UNKNOWN = Look("#555555", "*")  # of an algorithm that the project does not have
+DARKEST = 0.6  # largest share of black or white that is mixed into a shade
+GOLDEN = 0.618034  # golden ratio: its multiples modulo 1 are evenly spread, however many are used
+LUMA = 0.299, 0.587, 0.114  # weights of red, green and blue in a colour's brightness
+# Spare markers, as (shape, is hollow), and spare dashes, as lengths of dashes and gaps in turn.
 MARKERS = [(shape, hollow) for hollow in (False, True) for shape in "osD^vXP<>*pdh"]
 DASHES: list[tuple[float, ...]] = [
     *((1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (4, 2), (8, 2), (1, 4), (2, 4), (4, 4), (8, 4)),
@@ -30,20 +31,25 @@ DASHES: list[tuple[float, ...]] = [
     *((4, 2, 1, 2, 1, 2), (9, 2, 4, 2, 1, 2), (12, 2, 12, 2, 1, 2)),
     *((4, 1, 1, 1, 1, 1, 1, 1), (9, 1, 1, 1, 1, 1, 1, 1)),
 ]
-ALIKE = 1.5  # dashes and gaps whose lengths have a smaller ratio look alike
+ALIKE = 1.5  # lengths of dashes or gaps with a smaller ratio look alike
 
 
 @dataclass(frozen=True)
 class SeriesLook:
-    """The look of a series in the figures of a report."""
+    """The look of an algorithm or variant in all figures of a report.
+
+    Args:
+        marker: its shape, and whether it is hollow.
+        dash: lengths of dashes and gaps in turn, in widths of the line; () for a solid line.
+    """
 
     color: str
-    marker: tuple[str, bool]  # its shape, and whether it is hollow
-    dash: tuple[float, ...]  # lengths of dashes and gaps in widths of the line; () if solid
+    marker: tuple[str, bool]
+    dash: tuple[float, ...]
 
     @property
     def line(self) -> str | tuple:
-        """The line as matplotlib has it."""
+        """The line style in matplotlib's form."""
         return (0, self.dash) if self.dash else "-"
 
     @property
@@ -53,13 +59,13 @@ class SeriesLook:
 
     @property
     def markers(self) -> dict[str, str]:
-        """The marker as arguments of `Axes.plot`."""
+        """The marker as keyword arguments of `Axes.plot`."""
         face = "white" if self.hollow else self.color
         return {"marker": self.marker[0], "markerfacecolor": face}
 
 
 def declared_look(name: str) -> Look:
-    """Return the look that an algorithm declares with its H; its variants have it too."""
+    """Return the look that an algorithm, or the algorithm of a variant, declares for its H."""
     try:
         parsed = parse(name)
     except ValueError:  # an algorithm that the project does not have
@@ -68,14 +74,14 @@ def declared_look(name: str) -> Look:
 
 
 def looks_of_report(measured: Measured) -> dict[str, SeriesLook]:
-    """Return the looks of the algorithms of Tables 1 and 3, the same in all figures."""
+    """Return the looks of the algorithms in Tables 1 and 3, which all figures share."""
     return assign_looks(name for name in measured.rows(measured.algorithms) if name != BASE)
 
 
 def assign_looks(names: Iterable[str]) -> dict[str, SeriesLook]:
-    """Return a look of its own for each of the algorithms and variants of a report.
+    """Return distinct looks for algorithms and variants, by name.
 
-    Algorithms keep the look that they declare before their variants get one.
+    Algorithms come first, so that they keep the looks that they declare, and variants get others.
     """
     declared = {name: declared_look(name) for name in sorted(names, key=lambda name: "," in name)}
     own_markers = {name: (look.marker, False) for name, look in declared.items()}
@@ -93,7 +99,16 @@ def assign_looks(names: Iterable[str]) -> dict[str, SeriesLook]:
 
 
 def _choose(own, spares: Sequence, taken: Sequence, declared: dict, alike: Callable):
-    """Return a marker or dash: `own` if it is free, else a spare one that none has or declares."""
+    """Return the marker or dash of an algorithm: its own if that is free, else a spare one.
+
+    Args:
+        own: as the algorithm declares it.
+        spares: further ones.
+        taken: by algorithms before it.
+        declared: by name, as all algorithms declare them. A spare one that another algorithm
+            declares is avoided.
+        alike: returns whether two look alike.
+    """
 
     def cost(choice) -> tuple[int, bool]:
         is_declared = any(alike(choice, other) for other in declared.values())
@@ -103,19 +118,23 @@ def _choose(own, spares: Sequence, taken: Sequence, declared: dict, alike: Calla
 
 
 def _to_dash(line: str | tuple) -> tuple[float, ...]:
-    """Return the dashes and gaps of a line as an algorithm declares it."""
+    """Return the dashes and gaps of a line style in matplotlib's form."""
     return () if line == "-" else line[1]
 
 
 def is_alike(dash: Sequence[float], other: Sequence[float]) -> bool:
-    """Return whether two dashes look alike: as many parts, each of about the same length."""
+    """Return whether two dashes look alike: equally many parts, each of about the same length."""
     return len(dash) == len(other) and all(
         max(lengths) < ALIKE * min(lengths) for lengths in zip(dash, other, strict=True)
     )
 
 
 def _shade(color: str, number: int) -> str:
-    """Return a shade of a colour: a light one with some black, a dark one with some white."""
+    """Return a shade of a colour, mixed with black if it is light and with white if it is dark.
+
+    Args:
+        number: of the shade; 0 is the colour itself.
+    """
     channels, share = to_rgb(color), DARKEST * (number * GOLDEN % 1)
     other = 0.0 if np.dot(LUMA, channels) > 0.4 else 1.0
     return to_hex([(1 - share) * channel + share * other for channel in channels]).upper()

@@ -1,7 +1,7 @@
-"""Figures with a column of panels for each benchmark, declared by the runs that they show.
+"""Figures with a column of panels for each benchmark.
 
-`panel_figure` lays out the panels. What the figure lacks, and which files it is from, follow from
-its runs. `by_h` is a whole figure of columns of the data frame (`reports.collect`).
+`panel_figure` lays out the panels, and derives from the runs that a figure shows which runs are
+missing and which files it is made from. `by_h` makes a whole figure of metrics by H.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from reports.collect import file_of
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.plots.style import Canvas, Entries, Figure
-from reports.tables.columns import gaps
+from reports.tables.columns import missing_reasons
 
 
 class Series(NamedTuple):
-    """Runs that are drawn under one label, and the metrics that each of them needs for that."""
+    """Runs that a figure shows under one label, and the metrics that are drawn of them."""
 
     label: str
     runs: pd.DataFrame
@@ -36,17 +36,17 @@ def panel_figure(
     height: float = style.HEIGHT,
     **fields,
 ) -> Figure:
-    """Return a figure with a row of panels for each of these functions.
-
-    A function draws a panel, and returns what the legend shall have of it.
+    """Return a figure with a row of panels for each function, and a column for each benchmark.
 
     Args:
-        series: what is drawn of which runs.
+        draw_rows: functions that draw a benchmark into a panel and return entries of the legend.
+        series: the runs and metrics that the figure shows.
+        share_y: whether all panels have the same y-axis.
         height: of a row, in inches.
-        fields: the other fields of `Figure`.
+        fields: further fields of `Figure`, or replacements of the derived ones.
     """
     contests = list(measured.contests.values())
-    reasons = {part.label: gaps(part.runs, part.metrics) for part in series}
+    reasons = {part.label: missing_reasons(part.runs, part.metrics) for part in series}
     sources = [
         file_of(run, metric)
         for part in series
@@ -76,7 +76,7 @@ def panel_figure(
 
 
 def _label_once(row: list[Axes]) -> None:
-    """Leave out labels of y-axes that repeat that of the first panel."""
+    """Remove the labels of y-axes that repeat the label of the first panel."""
     for axes in row[1:]:
         if axes.get_ylabel() == row[0].get_ylabel():
             axes.set_ylabel("")
@@ -84,16 +84,22 @@ def _label_once(row: list[Axes]) -> None:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on the y-axis; `scale` turns it into the unit that is shown."""
+    """A metric on a y-axis.
+
+    Args:
+        metric: column of the data frame of `collect`.
+        scale: factor from the metric to the drawn values.
+        seconds: whether it is a duration, drawn in the unit of time that suits its largest value.
+    """
 
     metric: str
     label: str
     scale: float = 1.0
-    seconds: bool = False  # shown in the unit of time that suits its largest value
+    seconds: bool = False
 
 
 def by_h(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
-    """Return a figure of what changes with RAPID's H, over the runs of Table 3."""
+    """Return a figure of metrics by RAPID's H, with a row for each, over the runs of Table 3."""
     series = [
         Series(f"{measured.label(name)}, {quantity.label}", runs, [quantity.metric])
         for name, runs in measured.sweeps.items()

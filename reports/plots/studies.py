@@ -1,4 +1,4 @@
-"""The studies drawn: accuracy of each variant with its interval, and by time of training."""
+"""Figures of the studies: accuracy of each variant, and accuracy by training time."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,10 +11,10 @@ from reports.plots.looks import SeriesLook, assign_looks
 from reports.plots.style import Entries, Figure
 from reports.statistics import curves, pairs
 from reports.statistics.curves import AccuracyCurve
-from reports.tables.columns import gaps
+from reports.tables.columns import missing_reasons
 from reports.tables.studies import StudyRuns, studies
 
-POINTS = 200  # of a line
+POINTS = 200  # of a curve
 
 
 def figures(measured: Measured) -> dict[str, Figure]:
@@ -36,15 +36,15 @@ def _variants_figure(study: StudyRuns) -> Figure:
         title=study.title,
         caption=(
             f"{study.metric.capitalize()}: large markers are means over seeds with their 95 % "
-            "interval over problems and seeds, small ones are runs. The dashed line is "
-            f"{labels.model_of(study.start)}, the dotted one the first row."
+            "confidence interval over problems and seeds, small ones are single runs. The dashed "
+            f"line is {labels.model_of(study.start)}, the dotted one the mean of the first row."
         ),
         draw=lambda width: _draw_variants(study, width),
         problems=[study.contest.problems],
         missing=[
             f"{study.label(name)}: {reason}"
             for name in study.contest.algorithms
-            if (reason := gaps(study.contest.of(name), [study.metric]))
+            if (reason := missing_reasons(study.contest.of(name), [study.metric]))
         ],
         sources=[f"{folder}/evaluation.json" for folder in folders],
         wide=False,
@@ -78,7 +78,7 @@ def _draw_variants(study: StudyRuns, width: float):
     return canvas
 
 
-# By time ------------------------------------------------------------------------------------------
+# Accuracy by training time ------------------------------------------------------------------------
 
 
 def _curves_figure(study: StudyRuns) -> Figure:
@@ -88,12 +88,12 @@ def _curves_figure(study: StudyRuns) -> Figure:
         for _, run in study.contest.of(name).iterrows()
     ]
     return Figure(
-        title="Accuracy by time of training, and time by accuracy",
+        title="Accuracy by training time, and training time by accuracy",
         caption=(
-            f"{study.metric.capitalize()} on the test problems, of models saved during "
-            "training. Left: means over seeds, as far as every run goes; bands are one "
-            "standard deviation. Right: time until an accuracy is first reached, mean "
-            "over seeds, as far as all of them reach it; thin lines are single runs."
+            f"{study.metric.capitalize()} on the test problems, of snapshots saved during "
+            "training. Left: means over seeds, until the shortest run ends; bands are one standard "
+            "deviation. Right: training time until an accuracy is first reached; thick lines are "
+            "means over seeds, up to the accuracy that all of them reach, thin lines single runs."
         ),
         draw=lambda width: _draw_curves(study, width),
         problems=[study.contest.problems],
@@ -123,7 +123,7 @@ def _draw_curves(study: StudyRuns, width: float):
             entries[study.label(name)] = _draw_by_seconds(left, runs, looks[name], length)
             _draw_by_accuracy(right, runs, looks[name], shares, length)
     title = f"{study.metric.capitalize()} (%)"
-    left.set(xlabel=f"time of training ({unit})", ylabel=title, xlim=(0, None))
+    left.set(xlabel=f"training time ({unit})", ylabel=title, xlim=(0, None))
     right.set(xlabel=title, ylabel=f"time until it is reached ({unit})")
     right.set_ylim(bottom=0)
     style.draw_legend(canvas, entries)

@@ -1,9 +1,9 @@
-"""The style of figures, and the files that they become: the same bytes for the same data.
+"""The style of all figures, and rendering to files: the same data give the same bytes.
 
-A figure is as wide as the text or a column of the paper, and its type is that of the paper's notes,
-so that a paper includes it unscaled. The user's settings of matplotlib change nothing. Colours are
-Okabe and Ito's, which colour-blind readers can distinguish. Markers, dashes and hatches distinguish
-the same things in greyscale. Only `reports.plots` imports matplotlib.
+A figure is as wide as the text or a column of the paper, and its type is as large as the paper's
+footnotes, so that a paper includes it without scaling. The user's settings of matplotlib have no
+effect. Colours are Okabe and Ito's, which colour-blind readers can distinguish; markers, dashes and
+hatches distinguish the same things in greyscale. Only `reports.plots` imports matplotlib.
 """
 
 import io
@@ -29,15 +29,15 @@ from reports.plots.looks import SeriesLook
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 GREY = "#555555"
-HEIGHT = 2.05  # inches of a row of panels, without what stands above and below all of them
-SMALLEST = 8.0, 7.0  # points of the type of labels, and of numbers and notes
-ROOM = 0.08  # of an axis from 0 that is free beyond the largest value, for its marker
-ROW = 0.15  # inches of a named row, at least
-NAMES = 0.4  # of the width, at most, for the names of rows
-LEADING = 1.25  # height of a line of type, in its size
-MARGIN = 0.1  # inches at the edges of the canvas that text leaves free
-LEGEND_ENTRY = 4.6  # width beside its label, in the size of type: line, gaps
-Entries = dict[str, object]  # of a legend: by label, the artist that shows its look
+HEIGHT = 2.05  # inches of a row of panels, without the head above and the legend below
+SMALLEST = 8.0, 7.0  # smallest size of type in points: of labels, and of numbers and notes
+ROOM = 0.08  # free share of an x-axis beyond the largest value, so that its marker is not cut
+ROW = 0.15  # smallest height of a named row, in inches
+NAMES = 0.4  # largest share of a figure's width for the names of rows
+LEADING = 1.25  # height of a line of text, relative to its size of type
+MARGIN = 0.1  # inches that text leaves free at the edges of the canvas
+LEGEND_ENTRY = 4.6  # width of a legend entry without its label, relative to the size of type
+Entries = dict[str, object]  # entries of a legend: label -> matplotlib artist with the look
 
 SETTINGS = {
     "axes.spines.top": False,
@@ -57,7 +57,7 @@ SETTINGS = {
     "lines.markersize": 4.5,
     "pdf.fonttype": 42,
     "svg.hashsalt": "rapid",
-    "text.hinting": "no_hinting",  # the same widths in all kinds of files
+    "text.hinting": "no_hinting",  # text has the same width in PDF, PNG and SVG
     "text.parse_math": False,
     "figure.constrained_layout.use": True,
 }
@@ -65,24 +65,32 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is drawn when asked for."""
+    """The description of a figure, with the function that draws it.
+
+    Args:
+        draw: draws the figure, given its width in inches.
+        problems: sources of the problems that it is about, named in caption and drawing.
+        missing: runs that it does not show, and why.
+        sources: files that it is made from, below the root.
+        wide: whether it is as wide as the text, not as a column.
+    """
 
     title: str
     caption: str
-    draw: Callable[[float], Canvas]  # in this width, in inches
-    problems: Sequence[ProblemSource]  # that it is about: caption and drawing say what they are
-    missing: list[str] = field(default_factory=list)  # what is not in it and why
-    sources: list[str] = field(default_factory=list)  # files below the root
-    wide: bool = True  # as the text; else it fits a column
+    draw: Callable[[float], Canvas]
+    problems: Sequence[ProblemSource]
+    missing: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    wide: bool = True
 
     @property
     def full_caption(self) -> str:
-        """The caption, with what the problems are."""
+        """The caption with a sentence on the source of the problems."""
         return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
 
 def use_style(page: PaperStyle) -> AbstractContextManager:
-    """Return a context in which matplotlib has its default settings, and ours for a page."""
+    """Return a context with matplotlib's default settings, changed by SETTINGS and the page."""
     labels, numbers = type_sizes(page)
     sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
     sizes |= {"font.size": labels, "axes.titlesize": labels}
@@ -90,35 +98,41 @@ def use_style(page: PaperStyle) -> AbstractContextManager:
 
 
 def type_sizes(page: PaperStyle) -> tuple[float, float]:
-    """Return the points of labels, and of numbers and notes: TeX's footnotesize and scriptsize."""
+    """Return the sizes in points of labels (TeX's footnotesize), and of numbers and notes."""
     labels, numbers = SMALLEST
     return max(labels, 0.8 * page.type_size), max(numbers, 0.7 * page.type_size)
 
 
 def note_font() -> FontProperties:
-    """Return the font of numbers, legends and notes."""
+    """Return the font of numbers, legends and notes in the current style."""
     return FontProperties(size=rcParams["legend.fontsize"])
 
 
 def create_canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, **options
 ) -> tuple[Canvas, list]:
-    """Return a figure of this size in inches, and its panels row by row."""
+    """Return a matplotlib figure of this size in inches, and its panels row by row.
+
+    Args:
+        rows, columns: number of panels.
+        options: of matplotlib's `subplots`.
+    """
     canvas = Canvas(figsize=(width, height))
     axes = canvas.subplots(rows, columns, squeeze=False, **options)
     return canvas, [list(row) for row in axes]
 
 
 def set_title(axes: Axes, text: str) -> None:
-    """Set the title of a panel, in lines that fit its share of the canvas."""
+    """Set the title of a panel, broken into lines that fit its width."""
     width = axes.figure.get_figwidth() / axes.get_subplotspec().get_gridspec().ncols
     axes.set_title(fit(text, width - MARGIN, axes.title.get_fontproperties()))
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> int:
-    """Name the rows of a panel, from above, in lines that leave room for what is drawn.
+    """Set the names of a panel's rows, from above, broken into lines of limited width.
 
-    Returns: the lines of the longest name.
+    Returns:
+        The number of lines of the name with most lines.
     """
     room = NAMES * axes.figure.get_figwidth()
     texts = [fit(name, room, note_font()) for name in names]
@@ -135,10 +149,10 @@ def draw_line(
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
 ) -> object:
-    """Draw a line in a look, with a band around it; return the line.
+    """Draw a line in a look, with a band of one standard deviation around it; return the line.
 
     Args:
-        marker_every: points from one marker to the next.
+        marker_every: distance between two markers, in points of the line.
     """
     (line,) = axes.plot(
         x, mean, color=look.color, ls=look.line, markevery=marker_every, **look.markers
@@ -150,22 +164,23 @@ def draw_line(
 
 
 def few_ticks() -> MaxNLocator:
-    """Return the ticks of an x-axis in a narrow panel, where numbers of five digits do not meet."""
+    """Return ticks for a narrow x-axis, so few that numbers of five digits do not overlap."""
     return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
 
 
 def draw_empty(axes: Axes, text: str = "no runs") -> Entries:
-    """Make a panel say that it has nothing to show, and return the legend of that."""
+    """Draw a text in place of data, and return no entries for the legend."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
-    numbered = shared and axes.get_subplotspec().is_first_col()  # for the panels beside it
+    # The first panel of a row keeps the numbers of a y-axis that the other panels share.
+    numbered = shared and axes.get_subplotspec().is_first_col()
     axes.tick_params(bottom=False, left=numbered, labelbottom=False, labelleft=numbered)
     axes.grid(False)
     return {}
 
 
 def draw_legend(canvas: Canvas, entries: Entries) -> None:
-    """Draw a legend below all panels, in as many columns as there is room for."""
+    """Draw a legend below all panels, in as many columns as fit the width."""
     if not entries:
         return
     font, width = note_font(), canvas.get_figwidth() - MARGIN
@@ -189,25 +204,25 @@ def draw_head(canvas: Canvas, text: str) -> None:
 
 
 def add_lines(canvas: Canvas, count: float) -> None:
-    """Make a figure higher by lines of notes, so that its panels stay as they are."""
+    """Make a figure taller by lines of text, so that the height of its panels stays the same."""
     height = count * LEADING * rcParams["legend.fontsize"] / POINTS_PER_INCH
     canvas.set_figheight(canvas.get_figheight() + height)
 
 
-# Dates and versions are left out, so that the same figure has the same bytes. ABOUT: the key of a
-# file's description.
+# Metadata without dates and versions, so that the same figure has the same bytes.
 METADATA = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
 }
+# Kind of file -> key of its description in the metadata.
 ABOUT = {"pdf": "Subject", "png": "Description", "svg": "Description"}
 
 
 def render(
     figure: Figure, kinds: Sequence[str] = tuple(METADATA), page: PaperStyle = PLAIN
 ) -> dict[str, bytes]:
-    """Return the figure for a page as files of these kinds; each says what the problems are."""
+    """Return a figure as files of these kinds; their metadata name the source of the problems."""
     streams = {kind: io.BytesIO() for kind in kinds}
     problems = describe_sources(figure.problems)
     with use_style(page):
@@ -219,18 +234,18 @@ def render(
 
 
 def lay_out(figure: Figure, page: PaperStyle) -> Canvas:
-    """Draw a figure for a page, with what its problems are above it, and place all parts."""
+    """Draw a figure for a page, with a line on its problems above it, and compute the layout."""
     canvas = figure.draw(page.text_width if figure.wide else page.column_width)
     draw_head(canvas, describe_sources(figure.problems))
     for text in canvas.findobj(Text):
         text.set_text(printable(text.get_text(), text.get_fontproperties()))
     canvas.draw_without_rendering()
-    canvas.set_layout_engine("none")  # once for all kinds of files
+    canvas.set_layout_engine("none")  # keep this layout in all kinds of files
     return canvas
 
 
 def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
-    """Write name.pdf and name.png for each figure, and return the paths."""
+    """Write NAME.pdf and NAME.png for each figure into a folder, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, files in rendered.items():

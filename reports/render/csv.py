@@ -1,6 +1,7 @@
-"""A table as CSV for spreadsheets and programs: numbers as printed, without marks and notes.
+"""Renders a table as CSV for spreadsheets and programs, with numbers as in the other formats.
 
-The last column says what the problems are, which stands in the caption elsewhere.
+CSV has no marks, footnotes and notes. The last column has the source of the problems, which other
+formats have in the caption.
 """
 
 import csv
@@ -13,9 +14,9 @@ PROBLEMS = "Problems"
 
 
 def render(table: Table) -> str:
-    """Return a heading and a line for each row.
+    """Return a line with the column titles, and a line for each row.
 
-    A row without a label, which continues the one above, is given its label.
+    A row without a label continues the row above, and gets its label.
     """
     stream, label = io.StringIO(), ""
     writer = csv.writer(stream, lineterminator="\n")

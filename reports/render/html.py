@@ -1,8 +1,9 @@
-"""report.html: everything of the report in one file that opens offline.
+"""Renders report.html: the whole report in one file that opens offline.
 
-Styles and figures are in the file. A figure in a table opens a box with the runs that it is from,
-and a button opens the table's text in another format, by the browser's own popovers. The only
-script copies such a text instead. Links to runs are relative to the file.
+Styles and figures are embedded. A click on a number in a table opens a box with the values of its
+runs, and a button below a table opens its text in another format; both are popovers, which need no
+script. The only script copies that text to the clipboard in place of opening it. Links to the files
+of runs are relative.
 """
 
 import base64
@@ -29,10 +30,11 @@ from reports.render import csv, latex, load_template, markdown
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
-FIGURE_SCALE = 1.4  # of figures, which are made for print
-MANY_SEEDS = 5  # more of them are not listed one by one
-LONE_H = re.compile(r"(?<![\w.-])H(?![\w-])")  # not that of Nemotron-H-8B
-VERDICTS = {  # of a claim: the class in report.css, and the sign before the words
+FIGURE_SCALE = 1.4  # magnifies figures, whose type is sized for print
+MANY_SEEDS = 5  # more seeds than these are listed as a range
+LONE_H = re.compile(r"(?<![\w.-])H(?![\w-])")  # the variable H, not the letter in Nemotron-H-8B
+# Verdict of a claim -> class in report.css, and sign before the words.
+VERDICTS = {
     claims.HOLDS: ("holds", "\N{CHECK MARK}"),
     claims.FAILS: ("fails", "\N{MULTIPLICATION X}"),
     claims.OPEN: ("open", "?"),
@@ -43,7 +45,13 @@ VERDICTS = {  # of a claim: the class in report.css, and the sign before the wor
 def render(
     measured: Measured, content: Content, figures: dict[str, Figure], images: dict, folder: Path
 ) -> str:
-    """Return the text of report.html, which lies in `folder`. Figures, images (SVG) are by name."""
+    """Return the text of report.html.
+
+    Args:
+        figures: by name.
+        images: the same figures as SVG, by name.
+        folder: of report.html, to which links are relative.
+    """
     frame, root, params = measured.frame, measured.root.resolve(), measured.params
     tables = [*content.results, *content.appendix]
     anchors = {table.number: table.label.replace(":", "-") for table in tables}
@@ -56,7 +64,7 @@ def render(
         "image_size": image_size,
         "is_table": lambda item: isinstance(item, Table),
         "verdict": VERDICTS.get,
-        "exists": lambda path: (root / path).is_file(),  # what is missing is not linked
+        "exists": lambda path: (root / path).is_file(),  # a missing file is not linked
         "href": lambda path: quote(Path(os.path.relpath(root / path, folder)).as_posix()),
     }
     template = load_template("report.html.j2", filters, lstrip_blocks=True, autoescape=True)
@@ -76,7 +84,7 @@ def render(
 
 
 def _render_texts(table: Table, tables: list[Table], params: Params) -> list[tuple[str, str]]:
-    """Return what a table is copied as, by the names of the formats."""
+    """Return the texts that can be copied of a table: (name of the format, text)."""
     remaining = [sibling for sibling in tables if sibling is not table]
     style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
     return [
@@ -87,7 +95,7 @@ def _render_texts(table: Table, tables: list[Table], params: Params) -> list[tup
 
 
 def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return names and values for the head of the page."""
+    """Return the facts about training runs at the head of the page, as (name, value)."""
     trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
     columns = {
         "Commits": trained.commit.map(shorten_commit),
@@ -103,14 +111,14 @@ def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 
 def _list_seeds(seeds: list[int]) -> str:
-    """Return seeds as in a sentence; many in a row are the first to the last: 1 to 80."""
+    """Return seeds in words: 1, 2 and 3. A long range is shortened: 1 to 80."""
     if len(seeds) > MANY_SEEDS and len(seeds) == seeds[-1] - seeds[0] + 1:
         return f"{seeds[0]} to {seeds[-1]}"
     return join_words([str(seed) for seed in seeds])
 
 
 def _list_run(run: pd.Series) -> dict[str, str]:
-    """Return the line of a run in the list at the end: printed figures, and what is missing."""
+    """Return the entries of a run in the list "Every run", by the names that the template uses."""
     accuracies = [
         f"{name.capitalize()} {formats.percent(run[name])}"
         for name in run.index
@@ -130,15 +138,16 @@ def _list_run(run: pd.Series) -> dict[str, str]:
 
 
 def symbols(text: str) -> Markup:
-    """Return a label, escaped, with H as a variable where it is no part of a name."""
+    """Return a label as HTML, with a lone H in italics, as a variable."""
     return Markup(LONE_H.sub("<i>H</i>", str(escape(text))))
 
 
 def prose(text: str, anchors: dict[int, str]) -> Markup:
-    """Return a caption or note: symbols, `code`, and links to tables.
+    """Return a caption or note as HTML, with variables, `code`, and links to tables.
 
     Args:
-        anchors: by the number of the table that a no-break space precedes.
+        anchors: ids of the tables by number. "Table 8" becomes a link if a no-break space stands
+            before the number; with a common space it is a table of the paper.
     """
 
     def to_link(match: re.Match) -> str:
@@ -154,14 +163,15 @@ def prose(text: str, anchors: dict[int, str]) -> Markup:
 
 
 def embed_image(svg: bytes) -> Markup:
-    """Return an SVG as the address of an image, which keeps its names apart from other figures'."""
+    """Return an SVG as a data URL. Inline SVGs would share one set of ids and get mixed up."""
     return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())
 
 
 def image_size(svg: bytes) -> tuple[int, int]:
-    """Return width and height of an SVG on the page, in pixels: its type is as large as a table's.
+    """Return width and height of an SVG on the page, in pixels.
 
-    matplotlib writes both in points.
+    They are scaled so that the figure's type is as large as that of a table on the page. matplotlib
+    writes sizes in points.
     """
     sizes = re.findall(rb'(?:width|height)="([\d.]+)pt"', svg[: svg.find(b"viewBox")])
     width, height = (round(FIGURE_SCALE * float(size) * 4 / 3) for size in sizes)

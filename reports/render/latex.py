@@ -1,6 +1,7 @@
-"""Tables as LaTeX for the paper of report.style: booktabs, graphicx and makecell are all it needs.
+"""Renders tables as LaTeX for the page layout of report.style in params.yaml.
 
-Labels begin with the name of the experiment, so that a paper can have the tables of several.
+The result needs the packages booktabs, graphicx and makecell. Its labels begin with the name of the
+experiment, so that a paper can contain the tables of several experiments.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from reports.render import load_template, tex
 from reports.render.floats import Note, lay_out
 from reports.tables.table import Cell, Table
 
-DEFAULT = "rapid"  # before the labels of params.yaml itself, which is no named experiment
+DEFAULT = "rapid"  # prefix of labels if the parameters do not name an experiment
 
 
 def render(
@@ -23,8 +24,9 @@ def render(
     """Return the text of tables.tex.
 
     Args:
-        prefix: before each label, with a colon: the name of the experiment.
-        others: tables of other files of this experiment, which notes may refer to.
+        style: the page layout.
+        prefix: stands before each label, followed by a colon: the name of the experiment.
+        others: tables in other files of the experiment, which notes may refer to.
     """
     labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *others]}
     filters = {
@@ -55,7 +57,7 @@ def render(
 
 
 def _notes_below(table: Table, style: PaperStyle) -> list[Note]:
-    """Return what stands below a table: reasons of cells always, notes where the style says so."""
+    """Return the paragraphs below a table: notes if the style puts them there, and footnotes."""
     notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
     if style.notes in ("below", "caption"):
         notes += [Note(text, name=name) for name, text in table.listed]
@@ -63,7 +65,7 @@ def _notes_below(table: Table, style: PaperStyle) -> list[Note]:
 
 
 def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
-    """Return the notes of all tables, each once, with the numbers of the tables that have it."""
+    """Return the distinct notes of all tables, each with the numbers of the tables that have it."""
     numbers: dict[Note, list[int]] = {}
     for table in tables:
         notes = [Note(text) for text in table.notes]
@@ -73,14 +75,18 @@ def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
 
 
 def render_cell(entry: Cell, footnotes: dict[str, str]) -> str:
-    """Return one entry with its mark, its dagger if it is tied, its footnote and further lines."""
+    """Return a cell with its mark, a dagger if it is tied, its footnote's key, and further lines.
+
+    Args:
+        footnotes: reason -> key.
+    """
     command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
     text = tex.escape(entry.text)
     if command:
         text = f"{command}{{{text}}}"
     signs = r"$\dagger$" * entry.tied + (footnotes[entry.reason] if entry.reason else "")
     if signs:
-        # No width of its own: the figures of a column stay centred under each other.
+        # \rlap gives the signs no width, so that the numbers of a column stay centred.
         text += rf"\rlap{{\textsuperscript{{{signs}}}}}"
     if not entry.lines:
         return text

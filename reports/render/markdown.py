@@ -1,15 +1,15 @@
-"""A table as Markdown, with its caption and notes, for pages and issues on GitHub."""
+"""Renders a table as Markdown with its caption and notes, for pages and issues on GitHub."""
 
 import re
 
 from rapid.text import render_markdown_table
 from reports.tables.table import Cell, Table
 
-MARKS = {"best": "**", "runner-up": "*", "": ""}  # around the text
+MARKS = {"best": "**", "runner-up": "*", "": ""}  # before and after the text of a marked cell
 
 
 def render(table: Table) -> str:
-    """Return caption, table and notes."""
+    """Return the caption, the table, its notes and its footnotes."""
     legend = ["Best in bold, runner-up in italics."] if table.ranked else []
     legend += ["† within noise of the best."] if table.tied else []
     caption = f"**Table {table.number}.** {_escape_prose(' '.join([table.full_caption, *legend]))}"
@@ -33,11 +33,11 @@ def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return Markdown that shows a text as it is written."""
+    """Return a text with backslashes before the signs that have a meaning in Markdown."""
     return re.sub(r"([\\`*_<|~$])", r"\\\1", text)
 
 
 def _escape_prose(text: str) -> str:
-    """Return a caption or note as Markdown: what stands between backticks is code there too."""
+    """Return a caption or note as Markdown, in which text between backticks stays code."""
     parts = re.split(r"(`[^`]+`)", text)
     return "".join(part if number % 2 else _escape(part) for number, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""Text as TeX, in ASCII: whatever is written in a table is printed as it was written."""
+"""Escapes Unicode text for TeX, as ASCII that prints the text as it was written."""
 
 import re
 import unicodedata
@@ -6,9 +6,11 @@ from functools import cache
 
 from rapid.text import escape_control_chars
 
-# A word longer than this (a path, a digest) may be broken anywhere: TeX cannot hyphenate it.
+# Characters of the longest word without break points. Longer ones (paths, digests) may break after
+# each character, since TeX would not hyphenate them.
 MAX_WORD = 24
 
+# Character -> TeX in text mode.
 _TEXT = {
     **{sign: f"\\{sign}" for sign in "{}$&#%_"},
     "\\": r"\textbackslash{}",
@@ -38,6 +40,7 @@ _TEXT = {
     "ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "œ": r"\oe{}", "Œ": r"\OE{}",
     "ø": r"\o{}", "Ø": r"\O{}", "ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "ȷ": r"\j{}",
 }  # fmt: skip
+# Character -> TeX in math mode.
 _FORMULAS = {
     "−": "-", "±": r"\pm", "∓": r"\mp", "×": r"\times", "÷": r"\div", "·": r"\cdot", "∘": r"\circ",
     "≠": r"\neq", "≤": r"\leq", "≥": r"\geq", "≪": r"\ll", "≫": r"\gg", "≈": r"\approx",
@@ -52,9 +55,9 @@ _FORMULAS = {
     "⟩": r"\rangle", "⌊": r"\lfloor", "⌋": r"\rfloor", "⌈": r"\lceil", "⌉": r"\rceil",
     "«": r"\ll", "»": r"\gg", "′": "'", "″": "''", "⁄": "/", "µ": r"\mu", "ς": r"\varsigma",
 }  # fmt: skip
-# Capitals of Greek that look like Latin ones, for which TeX has no command; and omicron.
+# Greek letters that look like Latin ones: TeX has no command for them.
 _GREEK_AS_LATIN = dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True))
-# TeX's accents by the combining character that follows the letter. Any other accent is left out.
+# Combining character after a letter -> TeX's command for the accent. Other accents are left out.
 _ACCENTS = {
     "\N{COMBINING GRAVE ACCENT}": "`",
     "\N{COMBINING ACUTE ACCENT}": "'",
@@ -72,42 +75,42 @@ _ACCENTS = {
 
 
 def escape(text: str) -> str:
-    """Return TeX that prints a text. A character that TeX's fonts lack is named: U+4E2D."""
+    """Return TeX that prints a text; a character that TeX's fonts lack is printed as U+4E2D."""
     text = escape_control_chars(unicodedata.normalize("NFC", text))
     words = (
         "~" if part == "\N{NO-BREAK SPACE}" else " " if part.isspace() else _escape_word(part)
         for part in re.split(r"(\N{NO-BREAK SPACE}|\s+)", text)
         if part
     )
-    # A bracket or star that follows \\ or \midrule would be taken for its optional argument.
+    # After \\ or \midrule, TeX would read a bracket or star as an optional argument; {} hides it.
     return re.sub(r"^[\[*]", r"{\g<0>}", "".join(words))
 
 
 def list_unprintable(text: str) -> list[str]:
-    """Return the characters of a text that `escape` can only name, each once."""
+    """Return the distinct characters of a text that `escape` prints by their code only."""
     text = unicodedata.normalize("NFC", text)
     return [char for char in dict.fromkeys(text) if not char.isspace() and _to_tex(char) is None]
 
 
 def symbols(text: str) -> str:
-    """Return a label as TeX, with H, H=8 and r(H, Acc) as formulas."""
+    """Return a label as TeX, with H, H=8 and r(H, Acc) in math mode."""
 
     def to_formula(match: re.Match) -> str:
         if match["metric"]:
             return rf"$r(H,\mathrm{{{match['metric']}}})$"
         return f"$H{match['value'] or ''}$"
 
-    # Not an H that is part of a name (Nemotron-H-8B) or of a word that may be broken anywhere.
+    # Not the H in a name (Nemotron-H-8B), nor in a long word, where \allowbreak stands before it.
     lone_h = r"(?<!\\allowbreak )(?<![\w.\\-])H(?P<value>=\d+)?(?![\w-])"
     return re.sub(rf"\br\(H, (?P<metric>\w+)\)|{lone_h}", to_formula, escape(text))
 
 
 def prose(text: str, labels: dict[int, str]) -> str:
-    """Return a caption or note as TeX: formulas, `code`, and references to tables.
+    """Return a caption or note as TeX, with formulas, `code`, and references to tables.
 
     Args:
-        labels: by the number of the table that a no-break space precedes, for `\\ref`; a table
-            without one is called by its number.
+        labels: labels of the tables by number. "Table 8" becomes a `\\ref` if a no-break space
+            stands before the number and the table has a label; otherwise the number is printed.
     """
 
     def to_reference(match: re.Match) -> str:
@@ -122,7 +125,7 @@ def prose(text: str, labels: dict[int, str]) -> str:
 
 def _escape_word(word: str) -> str:
     pieces = [
-        # TeX joins --, '' and ?` to other signs; {} keeps them apart.
+        # TeX prints --, '' and ?` as other signs; {} between the characters prevents that.
         _escape_character(sign) + ("{}" if sign in "-'`?!" and after in "-'`" else "")
         for sign, after in zip(word, word[1:] + " ", strict=True)
     ]
@@ -136,7 +139,7 @@ def _escape_character(character: str) -> str:
 
 @cache
 def _to_tex(character: str) -> str | None:
-    """Return TeX for a character, or None if there is none."""
+    """Return TeX for a character, or None if TeX's fonts lack it."""
     if character in _TEXT:
         return _TEXT[character]
     if formula := _FORMULAS.get(character) or _name_greek(character):
@@ -147,7 +150,7 @@ def _to_tex(character: str) -> str | None:
 
 
 def _name_greek(character: str) -> str:
-    """Return the command of a Greek letter, or the Latin letter that it looks like; "" for none."""
+    """Return TeX in math mode for a Greek letter; "" for another character."""
     if letter := _GREEK_AS_LATIN.get(character):
         return rf"\mathrm{{{letter}}}"
     match = re.fullmatch(
@@ -160,7 +163,10 @@ def _name_greek(character: str) -> str:
 
 
 def _decompose(character: str) -> str | None:
-    """Return TeX for an accented letter, a fraction, a raised or lowered sign, a ligature."""
+    """Return TeX for a character by its Unicode decomposition, or None if it has none.
+
+    These are accented letters, fractions, superscripts, subscripts and ligatures.
+    """
     kind, *codes = unicodedata.decomposition(character).split() or [""]
     if kind in ("", "<circle>"):
         return None

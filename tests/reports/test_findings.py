@@ -45,11 +45,11 @@ def test_a_clear_difference_is_called_significant(params, runs):
         leave_pair(runs, seed, (60.0, 30.0 + seed), ([0, 1] * 20, [7, 8] * 20))
     time, accuracy, _ = read_lead(params, runs)
     assert re.search(r"by PG\'s is 0\.51 \[0\.\d\d, 0\.\d\d\] on MATH", time)
-    assert "No seed has runtimes of RAPID and PG on MBPP+ (made)." in time
+    assert "No seed has runtimes of both RAPID and PG on MBPP+ (made)." in time
     assert "is +87.5 [+" in accuracy
     assert accuracy.endswith(
-        "; significant (p ≤ 0.05, each by itself) on MATH (made). "
-        "No seed has scores by problem of RAPID and PG on MBPP+ (made)."
+        "; significant (p ≤ 0.05, unadjusted) on MATH (made). "
+        "No seed has scores by problem of both RAPID and PG on MBPP+ (made)."
     )
 
 
@@ -70,9 +70,10 @@ def test_one_seed_has_no_interval_of_time(values, runs):
 
 def test_without_runs_nothing_is_compared(params, runs):
     time, accuracy, claims = read_lead(params, runs)
-    assert time == "No seed has runtimes of RAPID and PG on MBPP+ (made) and MATH (made)."
+    assert time == "No seed has runtimes of both RAPID and PG on MBPP+ (made) and MATH (made)."
     assert (
-        accuracy == "No seed has scores by problem of RAPID and PG on MBPP+ (made) and MATH (made)."
+        accuracy
+        == "No seed has scores by problem of both RAPID and PG on MBPP+ (made) and MATH (made)."
     )
     assert "0 hold, 0 fail, 0 are open" in claims
 
@@ -81,7 +82,7 @@ def test_runs_of_several_machines_and_disturbed_runs_are_named(params, runs):
     for seed, hardware in enumerate(("a CPU", "a GPU")):
         leave_pair(runs, seed, (60.0, 30.0), ([1] * 9, [2] * 9), hardware=hardware, disturbed=True)
     time, _, _ = read_lead(params, runs)
-    assert "The runs are from 2 kinds of hardware, whose runtimes do not compare." in time
+    assert "The runs are from 2 kinds of hardware, whose runtimes are not comparable." in time
     assert time.endswith("Other programs slowed 4 of 4 training runs.")
 
 
@@ -97,7 +98,9 @@ def test_studies_say_how_many_variants_differ(params, runs, seeds):
     ]
     lead = with_plain_spaces(contents.build_studies(Measured.read(params, runs.root, frame)).lead)
     if not seeds:
-        assert re.fullmatch(r"None of \d+ variants can be compared.*: no seed has both\.", lead[1])
+        assert re.fullmatch(
+            r"None of \d+ variants can be compared.*: no seed has runs of both\.", lead[1]
+        )
         return
     compared = len(study.algorithms) - 1
     assert lead[1].startswith(f"Of {compared} variants that can be compared, 1 differs")

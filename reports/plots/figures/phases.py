@@ -1,4 +1,4 @@
-"""The paper's Figure 1: where the time goes, naive GRPO beside RAPID."""
+"""The paper's Figure 1: training time by phase, of naive GRPO and RAPID."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,8 +9,8 @@ from reports.plots import style
 from reports.plots.panels import Series, panel_figure
 from reports.plots.style import Entries, Figure
 
-ROWS = 12  # that a panel of the usual height has room for
-# Segment -> phases of summary.json, colour, hatch
+ROWS = 12  # bars for which a panel of the usual height has room
+# Segment of a bar -> phases in summary.json, colour, hatch.
 SEGMENTS = {
     "sampling": (["sampling"], style.BLUE, ""),
     "grading": (["grading"], style.SKY, "////"),
@@ -31,9 +31,9 @@ def figure(measured: Measured) -> Figure:
         ],
         share_y=True,
         height=style.HEIGHT + style.ROW * max(0, len(measured.algorithms) - ROWS),
-        title="Where the time goes: naive GRPO and RAPID",
+        title="Training time by phase: naive GRPO and RAPID",
         caption="Time of the training loop in inference (sampling, grading), backpropagation "
-        "and the rest (weight synchronization and what remains), means over seeds; whiskers are "
+        "and the rest (weight synchronization and all other work), means over seeds; whiskers are "
         "one standard deviation of the total. The paper's Figure 1.",
     )
 
@@ -43,7 +43,7 @@ def _algorithms(contest: Contest) -> list[str]:
 
 
 def mean_segments(runs: pd.DataFrame) -> dict[str, float] | None:
-    """Return mean seconds of each segment over the runs; `None` without a run that has them all."""
+    """Return the mean seconds of each segment over runs that have all phases; None without any."""
     columns = [f"runtime.{phase}" for phases, *_ in SEGMENTS.values() for phase in phases]
     complete_runs = runs.dropna(subset=["runtime", *columns])
     if complete_runs.empty:
@@ -79,6 +79,6 @@ def _draw_bars(axes: Axes, contest: Contest) -> Entries:
         axes, [labels.algorithm(n) if n == paper.NAIVE else labels.ratio(n) for n in names]
     )
     axes.grid(False, axis="y")
-    axes.set_xlabel(f"time of training ({unit})")
+    axes.set_xlabel(f"training time ({unit})")
     axes.set_xlim(left=0)
     return entries

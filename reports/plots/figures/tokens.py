@@ -1,4 +1,4 @@
-"""The token-level log importance weight of one completion, as a coloured strip with its text."""
+"""The importance weight of each token of one completion, as coloured text with bars."""
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -16,14 +16,16 @@ from reports.plots import style
 from reports.plots.lettering import POINTS_PER_INCH, printable
 from reports.plots.style import Figure
 
-LINES = 20  # of a completion that are drawn
-HEIGHT = 0.29  # inches of a line
-ADVANCE = 0.602  # width of a character, in its size
-LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
+LINES = 20  # lines of the completion that are drawn at most
+HEIGHT = 0.29  # height of a line in inches
+ADVANCE = 0.602  # width of a monospace character, relative to its size
+# Heights of a line of text with its bars, and of the longest bar, in units of the axes: the height
+# of a token's box.
+LINE, BAR = 2.2, 0.55
 
 
 def figure(measured: Measured) -> Figure:
-    """Return the strip of the run with the largest H, or a placeholder without one."""
+    """Return the figure for the run with the largest H, or a placeholder without a record."""
     title = "Token-level importance weights of one completion"
     path, record = _find_record(measured)
     if record is None:
@@ -38,10 +40,10 @@ def figure(measured: Measured) -> Figure:
     return Figure(
         title=title,
         caption=(
-            f"A completion for {record.id} of {measured.label(record.benchmark)} at optimizer "
-            f"step {record.step}, H = {record.H}. Colour and bar are the token's log importance "
-            f"weight (up: more likely now than when sampled); their sum, the completion's, "
-            f"is {total}."
+            f"A completion for the problem {record.id} of {measured.label(record.benchmark)} at "
+            f"optimizer step {record.step}, H = {record.H}. Colour and bar show the log importance "
+            "weight of each token (upwards: more likely now than when it was sampled). The log "
+            f"importance weight of the completion, their sum, is {total}."
         ),
         draw=lambda width: _draw(record, width),
         problems=[measured.problems[record.benchmark]],
@@ -50,7 +52,11 @@ def figure(measured: Measured) -> Figure:
 
 
 def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
-    """Return the first run's that wrote one, largest H first: there weights differ most from 1."""
+    """Return the record of the run with the largest H, whose weights differ most from 1.
+
+    Returns:
+        The path of the record below the root, and the record; "" and None if no run wrote one.
+    """
     trained = measured.frame[measured.frame.algorithm != BASE]
     by_h = trained.sort_values("H", ascending=False, kind="stable")
     paths = (f"{folder}/{FILE}" for folder in by_h.folder)
@@ -59,9 +65,12 @@ def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
 
 
 def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
-    """Return line, column and printed text of each token that is in the first LINES lines.
+    """Return line, column and printed text of each token in the first LINES lines.
 
-    Lines break at `columns` and after a newline.
+    A line breaks before a token that would exceed its width, and after a newline.
+
+    Args:
+        columns: width of a line in characters.
     """
     font = FontProperties(family=["monospace"])
     line = column = 0
@@ -80,7 +89,7 @@ def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
 
 
 def show_token(token: str, font: FontProperties) -> str:
-    """Return a token with signs for spaces and newlines."""
+    """Return a token with visible signs for newlines, for lone spaces and for an empty text."""
     text = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
     return printable(text, font) or "\u2205"
 
@@ -111,7 +120,12 @@ def _draw(record: TokenWeights, width: float):
 
 
 def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: float) -> None:
-    """Draw a token in a box of this colour, with a bar of this height above it."""
+    """Draw a token in a box of this colour, with a bar of this height above it.
+
+    Args:
+        place: line, column and text, as `place_tokens` returns them.
+        bar: height in units of the axes; below 0 it points downwards.
+    """
     line, column, text = place
     y, width = -LINE * line, len(text)
     box = Rectangle((column, y - 0.5), width, 1, facecolor=color, edgecolor="white", lw=0.4)

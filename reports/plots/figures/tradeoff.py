@@ -1,4 +1,4 @@
-"""Accuracy against the time of training, a point for each algorithm."""
+"""Accuracy against training time, with a point for each algorithm."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -31,10 +31,10 @@ def figure(measured: Measured) -> Figure:
             for name in contest.algorithms
         ],
         title="Accuracy against training time",
-        caption="Large markers are means over seeds with the 95 % interval of accuracy, where "
-        "runs have scores by problem, and the range of times; small ones are single runs. The "
-        "dashed line is the model before training. Up and to the left is better; SFT's time "
-        "leaves out the teacher's sampling.",
+        caption="Large markers are means over seeds with the 95 % confidence interval of accuracy, "
+        "where runs have scores by problem, and the range of times; small ones are single runs. "
+        "The dashed line is the model before training. Up and to the left is better. SFT's time "
+        "leaves out making its demonstrations.",
     )
 
 
@@ -56,7 +56,7 @@ def _draw_points(
         times, shares = runs.runtime / length, 100 * runs[metric]
         axes.plot(times, shares, color=look.color, ms=2.5, alpha=0.5, ls="", **look.markers)
         x, y = times.mean(), shares.mean()
-        # matplotlib refuses lengths below 0, which rounding makes of 0.
+        # Rounding can make a length of 0 negative, which matplotlib refuses.
         mean = pairs.accuracy(runs, metric)
         ends = mean and [[max(0.0, y - 100 * mean.low)], [max(0.0, 100 * mean.high - y)]]
         edge = look.color if look.hollow else "black"
@@ -64,7 +64,7 @@ def _draw_points(
             x, y, ends, [[x - times.min()], [times.max() - x]], ls="", color=look.color, ms=6,
             lw=0.8, markeredgecolor=edge, markeredgewidth=0.5, **look.markers,
         )  # fmt: skip
-    axes.set_xlabel(f"time of training ({unit})")
+    axes.set_xlabel(f"training time ({unit})")
     axes.set_xlim(0, (1 + style.ROOM) * trained.runtime.max() / length)
     axes.xaxis.set_major_locator(style.few_ticks())
     axes.set_ylabel(f"{metric.capitalize()} (%)")

@@ -1,4 +1,4 @@
-// A click on a button of .copy copies the text of the box that the button opens without this script.
+// A click on a button in .copy copies a table's text. Without this script it opens a box with the text.
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".copy button");
   if (!button || !navigator.clipboard) return;

@@ -256,7 +256,7 @@ def test_the_long_table_of_claims_is_folded_and_no_other(pages):
 def test_the_page_names_the_experiment(values, runs):
     values["name"] = "mine"
     page = write_page(values, runs.root).read_text()
-    assert "<title>RAPID, measured: mine</title>" in page
+    assert "<title>RAPID results: mine</title>" in page
     assert "Experiment <b>mine</b>" in first_screen(page)
     assert r"\label{mine:tab:main}" in page
 

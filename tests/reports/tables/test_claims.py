@@ -107,7 +107,7 @@ def test_holm_adjustment_is_applied_within_a_family_of_claims(params, runs):
     ]  # fmt: skip
     reasons = [row.cells[0][1].reason for row in table.rows]
     assert reasons == ["", "", claims.TOO_MANY, claims.TOO_MANY, "", claims.TOO_NOISY]
-    note = "Of 3 verdicts that hold or do not, 2 would stand if all 6 comparisons were adjusted"
+    note = "Of 3 claims that hold or fail, 2 would still do so if p were adjusted for all 6 comparisons"
     assert note in table.notes[0]
     assert table.listed == [(name, "rule") for name in "abcde"]
 
@@ -130,7 +130,7 @@ def test_limits_of_claims_are_the_papers_figures():
         assert (claim.above, claim.below) == pytest.approx(limits), claim.about
     assert {claim.about for claim in all_claims} == {*above, *below}
     rules = {claim.about: claim.rule for claim in all_claims}
-    assert rules["Saves 11%"].endswith("claims on MATH: the same ratio is at most 0.89.")
+    assert rules["Saves 11%"].endswith("claims on MATH: the ratio of runtimes is at most 0.89.")
     assert rules["5% clipped"].endswith("half and twice the paper's: 2.5% and 10.0%.")
 
 

@@ -48,5 +48,5 @@ def test_table_has_the_notes_of_its_columns(table):
     reward_note, noise_note, rounding_note, unranked_note = column_note.split(". ")
     assert reward_note == "Reward: of the last tenth of the steps"
     assert noise_note.startswith("Within noise of the best")
-    assert rounding_note == "Marks go by the values before rounding"
-    assert unranked_note == "GRPO and Base take no part in the comparison of Reward."
+    assert rounding_note == "Marks are decided by the values before rounding"
+    assert unranked_note == "GRPO and Base are not ranked by Reward."

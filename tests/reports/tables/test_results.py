@@ -68,7 +68,7 @@ def test_start_run_of_rl_has_a_row_and_a_note(values, runs, start, rows):
     times = select_column(table, "MBPP+ (made)", "Runtime")
     assert list(times) == ["Base", *rows, "PG", "DAPO"]
     assert {label for label, cell in times.items() if cell.mark} == {"PG", "DAPO"}
-    note_start = f"Start: RL starts from the model that {start.upper()} made with the same seed"
+    note_start = f"Start: RL starts from the model that {start.upper()} trained with the same seed"
     assert [n.startswith(note_start) for n in table.notes if "Start" in n] == [True] * len(rows)
 
 
@@ -89,8 +89,8 @@ def test_best_is_the_highest_accuracy_and_the_lowest_runtime_without_base_and_sf
     assert not any(cell.mark for cell in select_column(table, "MATH (made)", "Pass@1").values())
     assert select_column(table, "MBPP+ (made)", "Runtime")["Base"].text == "N/A"
     notes = " ".join(table.notes)
-    assert "Base and SFT take no part in the comparison of runtimes. SFT imitates" in notes
-    assert "less PG's, in points, is +60.0 on MBPP+ (made)." in notes
+    assert "Base and SFT are not ranked by runtime. SFT imitates" in notes
+    assert "minus PG's, in percentage points, is +60.0 on MBPP+ (made)." in notes
 
 
 def test_marks_go_by_unrounded_means(params, runs):
@@ -121,7 +121,7 @@ def test_runtimes_on_different_hardware_are_not_ranked(params, runs):
     table = build_main(params, runs)
     cells = select_column(table, "MBPP+ (made)", "Runtime")
     assert not any(cell.mark or cell.tied for cell in cells.values())
-    assert any("do not compare, and are not ranked" in note for note in table.notes)
+    assert any("are not comparable and are not ranked" in note for note in table.notes)
 
 
 def test_a_mean_over_different_hardware_has_a_footnote(params, runs):
@@ -213,7 +213,9 @@ def test_one_seed_has_no_deviation_and_a_note(params, runs):
     _, families, staleness, _ = build_results(params, runs)
     assert not any(cell.deviation for cell in families.cells())
     assert "over n = 2 runs (seeds 0 and 1)." in staleness.notes[0]
-    assert families.notes[0] == "One run a cell (n = 1, seed 0), and so no standard deviation."
+    assert (
+        families.notes[0] == "One run per cell (n = 1, seed 0), so there is no standard deviation."
+    )
     stale = select_column(staleness, "MBPP+ (made)", "Stale").values()
     assert all(cell.deviation and not cell.mark for cell in stale)  # staleness is not ranked
 
@@ -238,7 +240,8 @@ def test_runs_graded_without_sandbox_walls_have_a_note(values, runs):
     runs.write_manifest(load(values), make_mbpp_run("grpo"))
     tables = [*build_results(strict, runs), setup.versions(Measured.read(strict, runs.root))]
     notes_by_table = {
-        table.number: [n for n in table.notes if "without walls" in n] for table in tables
+        table.number: [n for n in table.notes if "without the whole sandbox" in n]
+        for table in tables
     }
     assert {number for number, table_notes in notes_by_table.items() if table_notes} == {1, 7}
     assert "1 of " in notes_by_table[1][0]
