@@ -99,7 +99,7 @@ def download_wheels(names: list[str]) -> int:
     if status := subprocess.run([*pip, *PIP_TARGET, *pins], check=False).returncode:
         return status
     total = sum(wheel.stat().st_size for wheel in WHEELS.glob("*.whl")) / 1e6
-    print(f"{total:.1f} MB in {WHEELS}, of {MAX_WHEELS_MB} MB at most")
+    print(f"{WHEELS} has {total:.1f} MB of wheels; the limit is {MAX_WHEELS_MB} MB")
     return int(total > MAX_WHEELS_MB)
 
 

@@ -1,4 +1,4 @@
-"""The parts of the benchmark and their experiments, as parts.yaml declares them."""
+"""The parts of this performance benchmark and their experiments, as parts.yaml declares them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -38,11 +38,12 @@ class Experiment:
     """One measurement, for example of two trainers at one setting."""
 
     name: str
-    subject: str  # the name of a model or of a benchmark, or a folder of tests
+    subject: str  # a model, a dataset of problems (math, minif2f, ...), or a folder of tests
     setting: Setting
     measure: str = "time_in_turns"  # the name of a function in performance.measures
     sides: tuple[str, ...] = ()  # the trainers to compare, keys of performance.trainers.SIDES
-    rates: tuple[float | None, ...] = (None,)  # solve rates; None is the real grader
+    # Rates at which a simulated grader accepts completions; None: the real grader.
+    rates: tuple[float | None, ...] = (None,)
     repeats: int = 100  # samples of each side, at most
     completions: int = 0  # approximate number of completions in a sample
     varied: str | None = None  # the setting that varies in the table with this experiment's rows

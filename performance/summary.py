@@ -1,4 +1,8 @@
-"""Computes figures from samples: medians with quartiles, ratios within pairs, times by phase."""
+"""Computes the figures of a row of the benchmark's tables from the samples of its experiment.
+
+The figures are medians with quartiles, ratios within pairs of samples, and times by phase. The keys
+of samples are described in `performance.loops` and `performance.memory`.
+"""
 
 import math
 from xml.etree.ElementTree import Element
@@ -6,6 +10,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 import pandas as pd
 
+# Phases of RapidTrainer's clock. "backpropagation" includes the optimizer's steps.
 PHASES = ("sampling", "grading", "sync", "backpropagation")
 
 
@@ -20,16 +25,16 @@ def spread(values) -> list[float]:
 
 
 def summarize_timing(samples: dict[str, list[dict]]) -> dict:
-    """Return the figures of a row. Times are in seconds per 1,000 completions.
+    """Return the figures of a row of timings. Times are in seconds per 1,000 completions.
 
     Args:
         samples: samples of one training loop, or of two that took turns, by side. The second loop
             is compared with the first, pair by pair. Figures without a side in their names are
-            those of the last loop.
+            those of the last loop. `peak_SIDE` is the peak of memory, in 1e6 bytes.
     """
     frames = {side: pd.json_normalize(rows) for side, rows in samples.items()}
-    peak = max(frame.peak_rate.max() for frame in frames.values())
-    figures: dict = {"tflops": round_number(peak / 1e12)}
+    peak_rate = max(frame.peak_rate.max() for frame in frames.values())
+    figures: dict = {"tflops": round_number(peak_rate / 1e12)}
     for side, frame in frames.items():
         pace = frame.completions / frame.seconds
         figures |= {
@@ -37,14 +42,14 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
             f"tokens_{side}": round_number(frame.length.mean()),
             f"pace_{side}": spread(pace),
             f"token_pace_{side}": spread(pace * frame.length),
-            f"share_{side}": spread(frame.operations / frame.seconds / peak),
+            f"share_{side}": spread(frame.operations / frame.seconds / peak_rate),
             f"peak_{side}": spread(frame.memory),
         }
     *first, last = frames.values()
     shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
     figures |= {
         "solved": round_number(last.solved.mean()),
-        "alive": round_number(last.alive.mean()),
+        "alive": round_number(last.alive.mean()),  # share of groups with a rewarded completion
         "cpu_share": round_number(shares.median()),
     }
     if first:
@@ -56,8 +61,9 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
 def _summarize_phases(frame: pd.DataFrame) -> dict:
     """Return the median time of each phase, in seconds per 1,000 completions.
 
-    "other" is computed here as the time outside of all other phases. The "other" of the trainer's
-    clock would miss time between its phases.
+    "other" is computed here as the time outside of `PHASES`. The "other" of the trainer's clock
+    would miss time between its phases. "optimizer" is a part of "backpropagation", and is shown in
+    addition.
     """
     columns = [f"phases.{name}" for name in PHASES]
     phases = frame.reindex(columns=columns).fillna(0.0).set_axis(PHASES, axis=1)
@@ -69,7 +75,7 @@ def _summarize_phases(frame: pd.DataFrame) -> dict:
 
 
 def summarize_memory(samples: dict[str, list[dict]]) -> dict:
-    """Return the figures of a row: peak memory, and its increase by training, in 1e6 bytes."""
+    """Return the figures of a row: peak of memory, and its increase by training, in 1e6 bytes."""
     figures = {}
     for side, rows in samples.items():
         frame = pd.DataFrame(rows)

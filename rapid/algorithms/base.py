@@ -28,7 +28,8 @@ class LossInputs(NamedTuple):
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
         behavior_logp: (N, T) log mu of the same tokens; log pi itself on-policy.
-        reference_logp: (N, T) under the model before training; log pi itself without a KL term.
+        reference_logp: (N, T) log-probabilities of the same tokens under the model before training;
+            log pi itself without a KL term.
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,).
         group_size: completions of one prompt.
@@ -71,12 +72,12 @@ class Algorithm:
     imitates: ClassVar[bool] = False  # whether it is supervised learning from a teacher, not RL
     scale_rewards: ClassVar[str] = "none"  # GRPOConfig's field: "group" divides advantages by std
     weighs_rewards: ClassVar[bool] = False  # advantages depend on the group's importance weights
-    # Whether a vLLM server samples instead of the trainer; on GPUs the server has its own.
+    # Whether a vLLM server with a GPU of its own samples, if `compute` in params.yaml has
+    # `sampler: vllm` and `device: gpu`.
     samples_from_a_server: ClassVar[bool] = False
-    mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"  # the loss is a mean over these
-    metrics_over: ClassVar[Literal["sequence", "token"]] = (
-        "sequence"  # metrics are means over these
-    )
+    # Whether the loss and the metrics are means over completions ("sequence") or over tokens.
+    mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"
+    metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"
 
     # Parameters -----------------------------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class Algorithm:
         """Return the look for an H: the same colour, and a marker and line by power of 2."""
         if h == 1:
             return self.look
-        number = h.bit_length()
+        number = h.bit_length()  # 2 for H = 2 and 3, 3 for 4 to 7, ...
         return Look(self.look.color, "vP*X<>"[number % 6], (0, (5, *(1, 1) * (number % 3), 1)))
 
     @property

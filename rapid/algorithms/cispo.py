@@ -35,8 +35,8 @@ def cispo_loss(
     Other arguments and errors are those of `dapo_loss`. The only metric is `clip_fraction`.
     """
     advantages = standardized(rewards, group_size)
-    weights, share = truncated(logp, behavior_logp, mask, cap)
-    return token_mean(-weights * advantages[:, None] * logp, mask), share
+    weights, metrics = truncated(logp, behavior_logp, mask, cap)
+    return token_mean(-weights * advantages[:, None] * logp, mask), metrics
 
 
 class Cispo(GroupRelative):

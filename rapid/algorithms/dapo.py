@@ -27,17 +27,17 @@ class DapoParameters(Parameters):
     )
     rounds: PositiveInt = Field(
         title="rounds of sampling",
-        description="sampling rounds after which a batch without a signal is accepted",
+        description="most rounds of sampling; after these, groups of equal rewards are kept",
     )
     overlong_buffer: float = Field(
         gt=0,
         lt=1,
         title="overlong share",
-        description="share of the length limit in which length is punished",
+        description="last share of the length limit; completions that end in it are penalized",
     )
     overlong_filtering: bool = Field(
         False,
-        exclude_if=lambda on: not on,
+        exclude_if=lambda on: not on,  # at its default, not written to a run's spec
         description="leave completions that hit the length limit out of the loss",
     )
 
@@ -95,8 +95,8 @@ class Dapo(GroupRelative):
 def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
     """Return two functions: the reward, and the penalty, which is None where the reward is None.
 
-    The penalty function needs the rewards of the same completions. It takes those of the last call
-    of the reward function in its thread, as the trainer calls both one after the other.
+    The penalty function needs the rewards of the same completions. It reads the result of the
+    reward function's last call in the same thread, as the trainer calls both one after the other.
     """
     last = threading.local()
 

@@ -1,4 +1,6 @@
-"""DPPO: Qi et al. 2026 (Rethinking the Trust Region in LLM Reinforcement Learning), 2602.04879.
+"""DPPO: Qi et al. 2026, arXiv 2602.04879.
+
+The paper's title is "Rethinking the Trust Region in LLM Reinforcement Learning".
 
 A token is left out of the gradient if its probability has moved too far in the direction of its
 advantage. PPO tests the probability ratio instead, which says little about the distance of two

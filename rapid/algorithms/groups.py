@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 else:  # importing torch takes seconds, and is not needed for names and parameters
     Tensor = Any
 
-# Kinds of groups: "unequal" have different rewards, "rewarded" have a reward that is not 0.
+# Kinds of groups: "unequal" have different rewards, "rewarded" have at least one reward that is not
+# 0, and "all" is every group.
 Groups = Literal["unequal", "rewarded", "all"]
 STD_FLOOR = 1e-4  # TRL's value; avoids division by zero in a group of equal rewards
 
@@ -34,13 +35,14 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
         )
     import torch
 
-    # Sum the other rows directly: subtracting a huge value from the total would cancel them.
+    # Sum the other rows directly: a row's huge value, subtracted from the sum of all rows, would
+    # cancel the digits of smaller values.
     other_rows = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
     return (to_groups(values, group_size) @ other_rows).flatten() / (group_size - 1)
 
 
 def standardized(rewards: Tensor, group_size: int) -> Tensor:
-    """Return rewards minus the group mean, over its sample standard deviation. (N,) -> (N,)
+    """Return rewards minus the group mean, over the group's standard deviation. (N,) -> (N,)
 
     In a group of one the result is 0.
     """
@@ -55,7 +57,7 @@ def active_groups(kind: Groups, rewards: Tensor, group_size: int) -> Tensor:
     if kind == "rewarded":
         return (groups != 0).any(1)
     unequal = (groups != groups[:, :1]).any(1)
-    return unequal if kind == "unequal" else unequal | True
+    return unequal if kind == "unequal" else unequal | True  # "all": True for each group
 
 
 def to_groups(values: Tensor, group_size: int) -> Tensor:

@@ -45,8 +45,10 @@ def gspo_loss(
     advantages = standardized(rewards, group_size)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)
     log_ratio = ((logp - behavior_logp) * mask).sum(1, keepdim=True) / lengths  # (N, 1)
-    losses, is_clipped = clipped_surrogate(log_ratio, advantages, clip_low, clip_high)
+    losses, is_clipped = clipped_surrogate(log_ratio, advantages, clip_low, clip_high)  # (N, 1)
     shares = clip_shares(is_clipped, advantages, mask.new_ones(is_clipped.shape))
+    # `completion_mean` gives each token the loss of its completion and takes the mean of these: the
+    # loss itself, or 0 for a completion without tokens.
     return completion_mean(losses, mask), shares
 
 

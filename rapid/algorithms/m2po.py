@@ -22,7 +22,7 @@ from rapid.algorithms.ratios import clip_shares
 
 class M2poParameters(Parameters):
     tau: PositiveFloat = Field(
-        0.04, title="second moment", description="largest one, of log ratios"
+        0.04, title="second moment", description="largest mean square of log ratios"
     )
 
 
@@ -33,15 +33,17 @@ def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float
 
     Args:
         log_ratio: (N, T).
-        counts: (N, T) bool, the tokens over which the mean is taken.
+        counts: (N, T) bool, whether a token counts: the mean is taken over these tokens only.
 
     Returns:
         (N, T) bool, a subset of `counts`.
     """
+    # Tokens that do not count come last: infinity does not change the means of smaller squares.
     squares = log_ratio.square().masked_fill(~counts, math.inf)
     ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
+    # For each n, whether the mean of the n smallest squares is at most tau: then these n are kept.
     within = ascending.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= tau
-    return counts & ~within.scatter(1, order, within).view(counts.shape)
+    return counts & ~within.scatter(1, order, within).view(counts.shape)  # in the original order
 
 
 def m2po_loss(

@@ -13,7 +13,11 @@ class NaiveGrpoSection(Parameters):
 
 
 class NaiveGrpo(Grpo):
-    """Naive GRPO: the loss and its parameters are GRPO's, only the sampling differs."""
+    """Naive GRPO: the loss and its parameters are GRPO's, only the sampling differs.
+
+    It samples `sampling_batch` completions at a time, where GRPO samples the whole inference batch
+    at once.
+    """
 
     name = "naive-grpo"
     label = "naive GRPO"

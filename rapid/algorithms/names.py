@@ -78,7 +78,7 @@ class ParsedName:
 
 
 def build_pattern() -> str:
-    """Return a regular expression that matches all valid names, and some that `parse` refuses."""
+    """Return a regular expression that matches all valid names, and some names `parse` refuses."""
     names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
     return f"({names}){CHANGES_PATTERN}"
 
@@ -90,6 +90,7 @@ def parse(name: str) -> ParsedName:
     Raises:
         ValueError: the name is not valid; the message says what is allowed.
     """
+    # Values are written as decimals: 1e-4 is refused, and the message suggests 0.0001.
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
         raise ValueError(
             f"{name.replace(exponent[1], _format_decimal(float(exponent[1])))}, without an exponent"
@@ -104,6 +105,7 @@ def parse(name: str) -> ParsedName:
         raise ValueError(f"{plain} with each change once")
     if algorithm.imitates and values:
         raise ValueError(f"{algorithm_name} as it is: it has no variants")
+    # For each key that is not a parameter of this algorithm's loss: the algorithms that have it.
     owners = {key: _labels_of_owners(key) for key in values if key not in _own_fields(algorithm)}
     if foreign := [key for key in owners if owners[key]]:
         labels = " and ".join(dict.fromkeys(label for key in foreign for label in owners[key]))
@@ -176,10 +178,10 @@ def _suggest_name(name: str) -> str:
     """Return "; did you mean NAME?" with a similar valid name, or "" if there is none."""
     plain = name.partition(",")[0]
     digits = re.search(r"-[hH]([1-9]\d*)$", plain)
-    ratio = int(digits[1]) if digits else 4
+    h = int(digits[1]) if digits else 4
     algorithms = ALGORITHMS.values()
     without_h = [algorithm.name for algorithm in algorithms if algorithm.H != "required"]
-    with_h = [algorithm.at(ratio) for algorithm in algorithms if algorithm.H != "none"]
+    with_h = [algorithm.at(h) for algorithm in algorithms if algorithm.H != "none"]
     return suggest_name(plain, [*without_h, *with_h])
 
 

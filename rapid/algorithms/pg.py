@@ -1,8 +1,9 @@
 """Group-relative policy gradient: paper, section 3.3.
 
 The paper's algorithm is on-policy. With H > 1 optimizer steps per inference batch the gradient is
-the same, without importance weights, although completions were sampled by an earlier policy. Then
-`staleness`, mean |log pi(y|x) / mu(y|x)| in nats, is a metric.
+the same, without importance weights, although completions were sampled by an earlier policy, the
+behaviour policy mu. In this case there is a metric `staleness`, the mean of
+|log pi(y|x) - log mu(y|x)| over completions, in nats.
 """
 
 from typing import Any

@@ -18,7 +18,8 @@ from rapid.algorithms.groups import Groups, Tensor, group_mean, group_mean_of_ot
 Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
 
-# Bound of log w, a weight of 1e26: it prevents an overflow to infinity, and NaN for a reward of 0.
+# Upper bound of log w, for a weight w of 1e26. Without it a weight could overflow to infinity, and
+# infinity times a reward of 0 is NaN.
 MAX_LOG_WEIGHT = 60.0
 # For each `baseline`, the function from weighted rewards, (N,), to the paper's V of each, (N,).
 BASELINES = {
@@ -89,8 +90,9 @@ def rapid_loss(
 
     Returns:
         The loss (0-d), a mean over the N completions, and
-        `staleness` (mean |log min(w, eta)|, nats), `clip_fraction` (share of w above eta) and
-        `weight` (mean w), each 0-d, of the true weights also where `weighted` is False.
+        metrics, each 0-d: `staleness` (mean |log min(w, eta)|, nats), `clip_fraction` (share of w
+        above eta) and `weight` (mean w). They are computed from pi / mu also if `weighted` is
+        False.
 
     Raises:
         ValueError: N is not a whole number of groups, or `baseline` is "others" with groups of one.
@@ -147,8 +149,8 @@ class Rapid(Algorithm):
 
         Equal rewards have advantages of 0 if all weights are equal too: on-policy (w = 1, not
         clipped if eta >= 1), or with `weighted=False`. Otherwise the weighted baseline differs from
-        the rewards, and only groups without rewards have no gradient. Without a baseline this is
-        always so.
+        the rewards, and the gradient is 0 only in groups whose rewards are all 0. Without a
+        baseline the advantages are the rewards, so that this holds on-policy too.
         """
         cancel = (on_policy and settings.eta >= 1) or not settings.weighted
         return "unequal" if cancel and settings.baseline != "none" else "rewarded"
@@ -157,5 +159,6 @@ class Rapid(Algorithm):
         return settings.weighted and settings.baseline != "none"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        # On-policy all weights are 1 before they are clipped to eta.
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
         return rewards - BASELINES[settings.baseline](weight * rewards, group_size)

@@ -27,7 +27,10 @@ def clipped_surrogate(
 
 
 def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Return two metrics, 0-d each: the share of tokens that are clipped, and clipped below."""
+    """Return two metrics, 0-d each: shares of tokens clipped, and clipped at the lower end.
+
+    PPO's objective is clipped at the lower end only if the advantage is negative.
+    """
     is_low = is_clipped * (advantages < 0)[:, None]
     return {"clip_fraction": token_mean(is_clipped, mask), "clip_low": token_mean(is_low, mask)}
 
@@ -35,7 +38,10 @@ def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[st
 def truncated(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return min(pi / mu, cap) of each token, without gradient, and as a metric the share cut."""
+    """Return min(pi / mu, cap) of each token, without gradient, and a metric, `clip_fraction`.
+
+    The metric, 0-d, is the share of tokens whose ratio is above the cap.
+    """
     ratios = (logp - behavior_logp).detach().exp()
     return ratios.clamp(max=cap), {"clip_fraction": token_mean(ratios > cap, mask)}
 

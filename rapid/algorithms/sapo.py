@@ -21,7 +21,7 @@ class SapoParameters(Parameters):
     temperature_neg: PositiveFloat = Field(
         1.05,
         title="temperature below",
-        description="how fast it fades where the advantage is negative",
+        description="how fast the gradient fades where the advantage is negative",
     )
 
 

@@ -29,6 +29,7 @@ class SftParameters(Parameters):
     samples: PositiveInt = Field(
         description="teacher completions per prompt; the correct ones are kept"
     )
+    # `exclude_if`: a parameter at its default is not written to a run's spec.
     demonstrations: NonNegativeInt = Field(
         0,
         exclude_if=not_,

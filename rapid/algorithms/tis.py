@@ -29,10 +29,10 @@ def tis_loss(
     r is the ratio pi / mu of a token. Arguments, result and errors are those of `cispo_loss`. With
     pi = mu this is `pg_loss`.
     """
-    weights, share = truncated(logp, behavior_logp, mask, cap)
+    weights, metrics = truncated(logp, behavior_logp, mask, cap)
     advantages = rewards - group_mean(rewards, group_size)
     loss = completion_sum(-weights * advantages[:, None] * logp, mask)
-    return loss, share
+    return loss, metrics
 
 
 class Tis(GroupRelative):

@@ -1,8 +1,8 @@
 """TOPR: Le Roux et al. 2025 (Tapered Off-Policy REINFORCE), arXiv 2503.14286.
 
 Completions with a positive advantage have the weight 1, whatever policy sampled them. Completions
-with a negative advantage have their importance weight pi / mu, but at most 1, so that the weight
-goes to 0 as the policy makes them unlikely.
+with a negative advantage have their importance weight pi / mu, but at most 1: as the policy makes
+such a completion unlikely, its weight goes to 0.
 
 In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0, and a value is
 subtracted to get advantages of both signs: `offset`, or else the mean of the group.

@@ -51,13 +51,14 @@ class TrainingParameters(Parameters):
     )
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: Precision = "float32"
+    # `exclude_if`: a parameter at its default is not written to a run's spec.
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
     trust_sampler: bool = Field(
         False,
         exclude_if=not_,
         description="Let reuse_logp also use log mu of a sampler in bfloat16 or float16, or of "
-        "vLLM's server. It belongs to the tokens that were sampled, but differs from "
-        "the policy's by rounding: some thousandths of a nat per token, which add up "
-        "over a completion.",
+        "vLLM's server. The sampler's log mu belongs to the tokens that were sampled, but "
+        "differs from the policy's by rounding: some thousandths of a nat per token, which "
+        "add up over a completion.",
     )
     schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))

@@ -1,4 +1,6 @@
-"""VESPO: Shen et al. 2026 (Variational Sequence-level Soft Policy Optimization), 2602.10693.
+"""VESPO: Shen et al. 2026, arXiv 2602.10693.
+
+The paper's title is "Variational Sequence-level Soft Policy Optimization".
 
 A gamma kernel reshapes the importance weight of a completion. The reshaped weight is 1 while the
 policy equals the behaviour policy, and goes to 0 for small and for large importance weights.
@@ -17,13 +19,17 @@ class VespoParameters(Parameters):
         2.0, title="power above", description="power of the weight where the advantage is positive"
     )
     decay_pos: PositiveFloat = Field(
-        3.0, title="decay above", description="exponential decay of the same"
+        3.0,
+        title="decay above",
+        description="exponential decay in the weight where the advantage is positive",
     )
     k_neg: NonNegativeFloat = Field(
         3.0, title="power below", description="power of the weight where the advantage is negative"
     )
     decay_neg: PositiveFloat = Field(
-        2.0, title="decay below", description="exponential decay of the same"
+        2.0,
+        title="decay below",
+        description="exponential decay in the weight where the advantage is negative",
     )
 
 
@@ -53,6 +59,7 @@ def vespo_loss(
     advantages = standardized(rewards, group_size)
     log_weight = log_weights(logp, behavior_logp, mask)
     power, decay = by_sign(advantages, k_pos, k_neg), by_sign(advantages, decay_pos, decay_neg)
+    # log phi(w) = k log w + decay (1 - w)
     phi = (decay + power * log_weight - decay * log_weight.exp()).exp()  # (N,)
     loss = token_mean(-(phi * advantages)[:, None] * logp, mask)
     return loss, {"weight": phi.mean()}

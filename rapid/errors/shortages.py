@@ -36,8 +36,8 @@ SHORTAGES = [
         "permission denied",
         (errno.EACCES, errno.EPERM, errno.EROFS),
         r"Permission denied|Operation not permitted|Read-only file system|\(os error (13|1|30)\)",
-        "Give this user write access, or work in a folder of your own; HF_HOME and "
-        "XDG_CACHE_HOME set where caches are",
+        "Give this user write access, or work in a folder of your own; the environment "
+        "variables HF_HOME and XDG_CACHE_HOME say where caches go",
     ),
     Shortage(
         "out of memory",
@@ -96,6 +96,8 @@ def find_extra(module: str) -> str | None:
         for line in requires("rapid-rl") or ():  # requirements without an extra come first
             if name == re.match(r"[\w-]+", line)[0] and "extra ==" not in line:
                 break
+            # A module may be installed by the requirement of its name, or by an extra of its name:
+            # vllm comes with the requirement trl[vllm] of the extra "vllm".
             match = re.match(r"([\w-]+).*extra == .(\w+)", line)
             if match and name in match.groups():
                 return match[2]

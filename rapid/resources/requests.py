@@ -65,7 +65,7 @@ def lease_resources(spec: BaseModel | None) -> None:
     gpu_names = lease_gpus(count_gpus_per_node(spec))
     leases = [f"core(s) {', '.join(map(str, cores))}"]
     leases += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []
-    print(f"on {' and '.join(leases)}", file=sys.stderr)
+    print(f"running on {' and '.join(leases)}", file=sys.stderr)
 
 
 def get_memory_limit_mb(spec: BaseModel | None) -> int:

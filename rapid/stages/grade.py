@@ -2,8 +2,8 @@
 
 All problems and completions are read and checked before the first completion is graded. Verdicts
 are printed when all completions are graded, so that partial output cannot be taken for the whole.
-If a problem itself is at fault, for example a statement that Lean rejects, only its own completions
-get no verdict.
+If a problem itself is at fault, for example a statement that Lean rejects, its completions get the
+verdict `BAD_PROBLEM` instead of a grade. Completions of other problems are graded as usual.
 """
 
 import json
@@ -85,6 +85,7 @@ def grade(
     Args:
         problems: by id.
         timeout: seconds per completion.
+        policy: whether to grade on a machine that cannot isolate completions.
         progress: called after each completion.
 
     Raises:
@@ -105,9 +106,10 @@ def grade(
             finally:
                 progress()
 
-        # All problems are prepared first, for example by running their reference solutions. Nothing
-        # waits for the end of that: a slow one runs in parallel with other problems' completions.
-        # An error in preparing a problem is raised again when its first completion is graded.
+        # All problems are prepared first, for example by running their reference solutions. Grading
+        # does not wait until all are prepared: while a slow problem is prepared, completions of
+        # other problems are graded. An error in preparing a problem is raised again when its first
+        # completion is graded.
         ids = dict.fromkeys(submission.id for submission in submissions)
         for id in ids:
             pool.submit(grader.prepare, problems[id])

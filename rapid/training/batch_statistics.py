@@ -39,7 +39,7 @@ class WeightedMeans:
     def take(self) -> tuple[dict[str, float], float]:
         """Return the means since the last call, and the sum of weights, averaged over processes.
 
-        They are ({}, 0) if no micro-batch was added, or if all weights are 0.
+        The result is ({}, 0) if no micro-batch was added, or if all weights are 0.
         """
         if not self._sums:
             return {}, 0.0
@@ -53,13 +53,15 @@ class WeightedMeans:
 def to_trl_metrics(means: dict[str, float]) -> dict[str, float]:
     """Return the metrics that TRL logs as well, by TRL's names.
 
-    TRL's clip_ratio is the share of tokens whose probability ratio is clipped. RAPID clips whole
-    completions, whose importance weight is above eta, so that it is the share of completions.
+    TRL's clip_ratio is the share of tokens whose probability ratio is clipped. RAPID clips the
+    importance weight of a whole completion to eta, so that its clip_ratio is a share of
+    completions.
     """
     trl_metrics: dict[str, float] = {
         name: means[name] for name in ("entropy", "kl") if name in means
     }
     if "clip_fraction" in means:
+        # "low" and "high": clipped at the lower and at the upper bound of the ratio.
         both, low = means["clip_fraction"], means.get("clip_low", 0.0)
         ratios = {"region_mean": both, "low_mean": low, "high_mean": max(both - low, 0.0)}
         trl_metrics |= {f"clip_ratio/{name}": value for name, value in ratios.items()}

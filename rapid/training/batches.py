@@ -38,7 +38,7 @@ class RecentRows(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> dict:
         if index not in self._rows:
-            if len(self._rows) == self._count:
+            if len(self._rows) == self._count:  # drop the oldest row
                 del self._rows[next(iter(self._rows))]
             self._rows[index] = self._dataset[index]
         return self._rows[index]
@@ -138,17 +138,23 @@ def trim_padding(batch: Batch) -> Batch:
 def replace_groups(
     batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int, signal: str
 ) -> Batch:
-    """Replace groups of `batch` by groups of `fresh` that have signal, as many as there are.
+    """Replace groups of `batch` by the groups of `fresh` that have signal.
 
-    The narrower of the two batches is padded to the width of the other.
+    If `fresh` has fewer of these, only the first of `groups` are replaced. The narrower of the two
+    batches is padded to the width of the other.
 
     Args:
         groups: indices of the groups of `batch` to be replaced.
         fresh: further sampled groups.
         signal: the column, rewards or accuracy, whose values differ in a group with signal.
     """
-    alive = active_groups("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
-    old_rows, new_rows = group_rows(groups[: len(alive)], group_size), group_rows(alive, group_size)
+    replacements = (
+        active_groups("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
+    )
+    old_rows, new_rows = (
+        group_rows(groups[: len(replacements)], group_size),
+        group_rows(replacements, group_size),
+    )
     columns = {}
     for name, value in batch.items():
         new_value = fresh[name][new_rows]

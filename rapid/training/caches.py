@@ -47,14 +47,15 @@ def can_share_prompts(model) -> bool:
 
     - the cache holds a state besides keys and values (state-space models, linear attention);
     - gradient checkpointing is on, with which models return no cache;
-    - a loss balances the model's experts over the tokens of a batch;
+    - a loss balances the model's experts over all tokens of a batch (`output_router_logits`), so
+      that a prompt counts once for each completion;
     - PEFT puts virtual tokens before the prompt (prefix and prompt tuning), searches the prompt for
       tokens that activate an adapter (aLoRA), or adds a model with its own cache (Shadow).
     """
     model = unwrap_model(model)
-    switched_on = _adapter_setting(model, "alora_invocation_tokens")
+    is_triggered = _adapter_setting(model, "alora_invocation_tokens")
     checkpointed = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
-    if checkpointed or switched_on or has_own_cache(model) or sees_padding(model):
+    if checkpointed or is_triggered or has_own_cache(model) or sees_padding(model):
         return False
     if getattr(model_config(model), "output_router_logits", False):
         return False
@@ -68,9 +69,10 @@ def has_own_cache(model) -> bool:
 
 
 def sees_padding(model) -> bool:
-    """Return whether log pi depends on the padding before a prompt, because of virtual tokens.
+    """Return whether log-probabilities depend on the padding before a prompt.
 
-    An adapter's virtual tokens are placed before the padding, and PEFT ignores `position_ids`.
+    This is so if an adapter adds virtual tokens: PEFT places them before the padding, and ignores
+    `position_ids`.
     """
     return has_virtual_tokens(model) or _adapter_setting(model, "peft_type") == "ADAPTION_PROMPT"
 

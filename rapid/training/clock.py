@@ -25,7 +25,7 @@ class PhaseClock:
 
     Attributes:
         seconds: wall-clock seconds by phase.
-        waited: the part of them in which other processes used the core, seconds by phase: see
+        waited: the part of `seconds` in which other processes used the core, by phase: see
             `rapid.training.usage.waited`.
 
     Args:
@@ -36,8 +36,8 @@ class PhaseClock:
         self.seconds: dict[str, float] = defaultdict(float)
         self.waited: dict[str, float] = defaultdict(float)
         self._clocks = (now, self.seconds), (waited, self.waited)
-        self._running: list[str] = []
-        self._since = now(), waited()
+        self._running: list[str] = []  # the phases that are open, the innermost last
+        self._since = now(), waited()  # times of both clocks when a phase last began or ended
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -51,6 +51,7 @@ class PhaseClock:
             self._running.pop()
 
     def _switch(self) -> None:
+        """Add the time since the last switch to the innermost open phase."""
         (now, _), (waited, _) = self._clocks
         times = now(), waited()
         if self._running:

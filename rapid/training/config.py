@@ -128,10 +128,10 @@ class RapidConfig(GRPOConfig):
     )
     grading_workers: int = option(
         0,
-        "Threads that call the reward functions for one completion at a time, while "
-        "others are still being sampled; 0 calls them with the whole batch after "
-        "sampling. For rewards that wait for something (a sandbox, a prover, a server) "
-        "and do not compare completions.",
+        "Threads that call the reward functions for one completion at a time, while other "
+        "completions are still being sampled; 0 calls them with the whole batch after "
+        "sampling. For reward functions that wait for something (a sandbox, a prover, a "
+        "server) and do not compare completions.",
     )
     skip_zero_groups: bool = option(
         True,
@@ -170,8 +170,8 @@ class RapidConfig(GRPOConfig):
     share_prefill: bool = option(
         True,
         "Compute a group's prompt once, in sampling and in training. Not done if the "
-        "model keeps more of it than keys and values, has virtual tokens, or if gradient "
-        "checkpointing keeps nothing.",
+        "model caches more than keys and values or has virtual tokens, or with gradient "
+        "checkpointing, with which models return no cache.",
     )
     # Fields of GRPOConfig with another default here: TRL's would change the paper's algorithms.
     scale_rewards: str = option(
@@ -190,7 +190,7 @@ class RapidConfig(GRPOConfig):
         "trl and H = 1.",
     )
     vllm_importance_sampling_correction: bool = option(
-        None, "None is True with trl, else False, as it would weigh the loss a second time."
+        None, "None is True with trl, else False: importance weights would count twice."
     )
     per_device_train_batch_size: int = option(
         None,
@@ -212,14 +212,15 @@ class RapidConfig(GRPOConfig):
         resolve_objective(self)
         if self.objective not in (names := objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
-        self._take_parameters()
+        self._move_parameters_to_fields()
         _ = self.device  # sets up the processes, so that `world_size` is known
         processes = self.world_size
         resolve_sizes(self, processes)
         resolve_defaults(self)
         if wrong := [*contradictions(self, processes)]:
             raise ValueError("\n".join(wrong))
-        if self.bf16 is None and not self.fp16:  # TRL's default is bf16, which a laptop cannot do
+        # TRL's default is bf16 everywhere. Here it is bf16 only on GPUs that support it.
+        if self.bf16 is None and not self.fp16:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
         set_trl_sizes(self, processes, super().__post_init__)
 
@@ -270,7 +271,7 @@ class RapidConfig(GRPOConfig):
         }
         return kind(**self.algorithm.defaults | values | self.parameters)
 
-    def _take_parameters(self) -> None:
+    def _move_parameters_to_fields(self) -> None:
         """Move entries of `parameters` that have a field here into that field."""
         field_names = {setting.name for setting in fields(self)}
         without_field: dict[str, Any] = {}
@@ -280,7 +281,7 @@ class RapidConfig(GRPOConfig):
         self.parameters = without_field
 
 
-def _documented() -> str:
+def _build_args_section() -> str:
     """Return the section Args of RapidConfig's docstring, from the help text of each field."""
     wrapper = TextWrapper(100, initial_indent=" " * 8, subsequent_indent=" " * 12)
     return "\n".join(
@@ -291,7 +292,7 @@ def _documented() -> str:
 
 
 RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(
-    "    Raises:", f"    Args:\n{_documented()}\n\n    Raises:"
+    "    Raises:", f"    Args:\n{_build_args_section()}\n\n    Raises:"
 )
 # Without this, `inspect.signature(RapidConfig)` would show the arguments of `__new__`.
 RapidConfig.__new__.__wrapped__ = RapidConfig.__init__  # type: ignore[attr-defined]

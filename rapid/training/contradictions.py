@@ -44,7 +44,7 @@ def lower_bound(section: type[Parameters], name: str) -> Bound:
     """
     declared = section.model_fields[name]
     constraints: list[Any] = [*declared.metadata]
-    for alternative in get_args(declared.annotation):
+    for alternative in get_args(declared.annotation):  # of a union such as PositiveInt | "auto"
         constraints += getattr(alternative, "__metadata__", ())
     for constraint in constraints:
         if (least := getattr(constraint, "ge", None)) is not None:
@@ -54,6 +54,7 @@ def lower_bound(section: type[Parameters], name: str) -> Bound:
     raise LookupError(f"{section.__name__}.{name} has no lower bound")
 
 
+# Lower bounds of fields, by name.
 BOUNDS: dict[str, Bound] = {
     "H": lower_bound(RapidSection, "H"),
     "sampling_batch_size": lower_bound(NaiveGrpoSection, "sampling_batch"),
@@ -117,9 +118,11 @@ def _wrong_parameters(config) -> Iterator[str]:
     try:
         settings = config.settings
         if config.num_generations_eval == 1 and not config.uses_trl_loss:
+            # Raises ValueError if the advantages need groups of two completions or more.
             config.algorithm.advantages(settings, torch.zeros(1), 1)
     except ValidationError as errors:
         for error in errors.errors():
+            # The message of a check of several parameters has no key, and a prefix before ", ".
             key, message = ".".join(map(str, error["loc"])), error["msg"]
             yield f"{key}={error['input']!r}: {message}" if key else message.partition(", ")[2]
     except ValueError as error:
@@ -138,7 +141,7 @@ def _values_out_of_bounds(config) -> Iterator[str]:
 
 
 def _other_distributions(config) -> Iterator[str]:
-    """Yield a message for each setting by which completions are not sampled from the policy.
+    """Yield a message for each setting with which completions are not sampled from the policy.
 
     With H > 1 the importance weights pi / mu assume that mu, the behaviour policy that sampled the
     completions, is an earlier state of the policy pi.
@@ -169,6 +172,7 @@ def shaped_sampling(config) -> list[str]:
     values = {name: getattr(config, name) for name in NEUTRAL} | {"top_k": config.top_k or 0}
     neutral = NEUTRAL | {"temperature": (config.temperature,), "do_sample": (True,)}
     neutral |= {"num_beams": (1,)}
+    # A key of generation_kwargs that is not in `neutral` counts as a change unless it is None.
     return [
         f"{name}={value!r}"
         for name, value in (values | extra).items()
@@ -184,7 +188,7 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
             f"scale_rewards={config.scale_rewards!r}: objective='{config.objective}' "
             f"always uses {scaling!r}; leave it unset, or set objective='trl'"
         )
-    # Every objective reads the last two, although DAPO declares them as its parameters.
+    # Every objective may use the last two, although DAPO declares them as its parameters.
     allowed = {*config.algorithm.fields, "dynamic_sampling_rounds", "mask_truncated_completions"}
     allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
     for field in fields(config):

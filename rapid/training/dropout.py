@@ -26,7 +26,7 @@ def remove_dropout(model) -> None:
             value.update(dict.fromkeys(value, 0.0))
         elif not isinstance(value, PreTrainedConfig):
             setattr(module, name, 0.0)
-        elif not hasattr(module, "save_pretrained"):
+        elif not hasattr(module, "save_pretrained"):  # a module that does not save its config
             module.config = _zero_dropout_view(value)
 
 
@@ -40,12 +40,12 @@ def _find_dropout(model) -> Iterator[tuple[Any, str]]:
     for module in model.modules():
         for name, value in vars(module).items():
             if isinstance(value, PreTrainedConfig):
-                is_random = name == "config" and bool(_random_fields(value))
+                is_random = name == "config" and bool(_find_noise_fields(value))
             elif "Dropout" in type(module).__name__ and name == "p":
                 is_random = bool(value)
             else:
                 values = value.values() if isinstance(value, dict) else [value]
-                is_random = _is_random(name) and any(isinstance(v, float) and v for v in values)
+                is_random = _sets_noise(name) and any(isinstance(v, float) and v for v in values)
             if is_random:
                 yield module, name
 
@@ -55,16 +55,19 @@ def _zero_dropout_view(config: PreTrainedConfig) -> PreTrainedConfig:
 
     The view shares the configuration's attributes, so that it shows later changes of other values.
     """
-    zeros = {name: property(lambda _: 0.0) for name in _random_fields(config)}
+    # A property of the class takes precedence over an attribute of the same name.
+    zeros = {name: property(lambda _: 0.0) for name in _find_noise_fields(config)}
     view: PreTrainedConfig = object.__new__(type(type(config).__name__, (type(config),), zeros))
     object.__setattr__(view, "__dict__", vars(config))
     return view
 
 
-def _random_fields(config: PreTrainedConfig) -> list[str]:
+def _find_noise_fields(config: PreTrainedConfig) -> list[str]:
+    """Return the names of a configuration's probabilities and widths of noise that are not 0."""
     values = vars(config).items()
-    return [name for name, p in values if _is_random(name) and isinstance(p, float) and p]
+    return [name for name, p in values if _sets_noise(name) and isinstance(p, float) and p]
 
 
-def _is_random(name: str) -> bool:
+def _sets_noise(name: str) -> bool:
+    """Return whether an attribute of this name sets the strength of noise in training."""
     return any(word in name for word in RANDOM_FIELD_WORDS)

@@ -26,8 +26,8 @@ from rapid.training.caches import (
 from rapid.training.head import patch_head
 
 IGNORED_LABEL = -100  # the label of tokens that are not scored
-# Up to this number of logits in a micro-batch on a CPU, all are held in memory. Beyond it the fused
-# head computes them in parts, twice: in the forward and in the backward pass.
+# Up to this number of logits in a micro-batch on a CPU, all logits are held in memory. With more,
+# the fused head computes them in parts, twice: in the forward and in the backward pass.
 WHOLE_LOGITS = 2**25
 
 
@@ -77,6 +77,7 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
 def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """Do `completion_logp` with a forward pass for each length of prompts, to avoid padding.
 
+    It is for models whose log-probabilities depend on padding before the prompt (`sees_padding`).
     With a gradient, all prompts of a batch have the same length (`same_prompt_length` of
     `make_chunks`), as processes have to make equally many forward passes. Without a gradient the
     number of passes may differ: the model is unwrapped, so that processes do not wait in DDP.
@@ -113,7 +114,7 @@ def _score_with_shared_prompts(
     if ids.size(1) == 1:
         return logp, entropy
     full_mask = torch.cat([batch["prompt_mask"], mask[:, :-1]], dim=1)
-    following = {
+    later_inputs = {
         "input_ids": ids[:, :-1],
         "attention_mask": full_mask,
         "position_ids": count_positions(full_mask)[:, -(ids.size(1) - 1) :],
@@ -121,11 +122,11 @@ def _score_with_shared_prompts(
     }
     if ids.device.type == "cpu" and ids.numel() * logits.size(-1) <= WHOLE_LOGITS:
         later_logp, later_entropy = _score_logits(
-            model(**following).logits, ids[:, 1:], temperature, learn_entropy
+            model(**later_inputs).logits, ids[:, 1:], temperature, learn_entropy
         )
     else:
         labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED_LABEL)
-        output = model(**following, shift_labels=labels, fused_lm_head=True)
+        output = model(**later_inputs, shift_labels=labels, fused_lm_head=True)
         later_logp, later_entropy = output.log_probs, output.entropy
     entropies = None if later_entropy is None else torch.cat([entropy, later_entropy], dim=1)
     return torch.cat([logp, later_logp], dim=1), entropies
@@ -138,6 +139,7 @@ def _score_logits(
     dtype = torch.promote_types(logits.dtype, torch.float32)
     logp = torch.log_softmax(logits.to(dtype) / temperature, dim=-1)
     values = logp if learn_entropy else logp.detach()
+    # NaN is 0 * -inf, of words whose probability is 0.
     entropy = -(values.exp() * values).nan_to_num().sum(-1)
     return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
 

@@ -1,6 +1,6 @@
 """Sampling with transformers: a faster loop for `generate`, and log-probabilities of its samples.
 
-`Decoder` replaces the loop of transformers' `generate`, which still prepares its arguments. It
+`Decoder` replaces the loop of transformers' `generate`, and gets its arguments from `generate`. It
 computes each different prompt once, and removes completions that have ended from the batch.
 
 Shapes: N completions, n of them still in the model's batch, P prompt tokens, T completion tokens,
@@ -32,9 +32,9 @@ from rapid.training.caches import (
 )
 
 SPARE_TOKENS = 64  # least number of further tokens for which the buffers of a cache have room
-# Settings of `generate` that a Decoder supports: one new token per row and forward pass, which
-# depends on its own row only, and a cache of keys and values. With others, `generate` keeps other
-# caches, or data for each row of the batch at the start.
+# Values of the settings of `generate` that a Decoder supports: one new token per row and forward
+# pass, which depends on its own row only, and a cache of keys and values. With other values,
+# `generate` keeps other caches, or data for each row that the batch had at the start.
 DECODER_SETTINGS = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
 DECODER_SETTINGS |= {
     "guidance_scale": 1,
@@ -42,7 +42,7 @@ DECODER_SETTINGS |= {
     "encoder_no_repeat_ngram_size": 0,
 }
 DECODER_SETTINGS |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
-# Those of the settings with which `generate` draws each token from one forward pass per row.
+# The names of the settings that make `generate` draw each token from one forward pass per row.
 SINGLE_PASS_SETTINGS = [*DECODER_SETTINGS.keys() - {"use_cache", "cache_implementation"}]
 # Rows that have ended are removed from the model's batch once at most this share of its rows is
 # still being sampled.
@@ -50,7 +50,7 @@ COMPACT_BELOW = 0.75
 
 
 class Decoder:
-    """The loop of `generate`, passed to it as `custom_generate`, for `can_decode` models.
+    """A loop passed to `generate` as `custom_generate`, for models and settings of `can_decode`.
 
     A Decoder draws the same random numbers as `generate`, so that a seed gives the same
     completions. Completions that have ended leave the batch of the model. Logits processors and
@@ -60,12 +60,13 @@ class Decoder:
         share_prefill: compute a prompt that several rows have once.
         record: keep log pi of the sampled tokens.
         on_end: called with a row's index and its tokens, including the end token, as soon as the
-            completion has ended, while others are still being sampled.
+            completion has ended, while other completions are still being sampled.
 
     Attributes:
         logp: log pi of the completions of the last call, (N, T), at the sampling temperature, if
-            recorded. Values beyond the end of a completion are arbitrary. They are log mu, the
-            log-probabilities of sampling, unless settings such as top_p change the distribution.
+            recorded. Values beyond the end of a completion are arbitrary. log pi is also log mu,
+            the log-probabilities under the distribution that was sampled from, unless settings such
+            as top_p change this distribution.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class Decoder:
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, limit), generation_config.pad_token_id)], dim=1
         )
+        # On a CPU, torch draws exponential variates from uniform ones in float64 (`_exponential`).
         precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
         noise = torch.empty_like(logits, dtype=precision)  # (N, V), drawn anew for each token
         logp = logits.new_zeros(count, limit) if self.record else None
@@ -125,6 +127,7 @@ class Decoder:
                     drawn_token_logp = _score_tokens(logits, drawn, temperature)
                 logp[rows, column - width] = drawn_token_logp
             ends = is_running & stopping_criteria(sequences[:, : column + 1], None)[rows]
+            # In the last column all completions end, and no others are being sampled.
             if self.on_end and column < width + limit - 1:
                 ended = sequences[rows[ends], width : column + 1].tolist()
                 for row, completion in zip(rows[ends].tolist(), ended, strict=True):
@@ -137,7 +140,7 @@ class Decoder:
                 cache.batch_select_indices(is_running.nonzero().flatten())
                 rows, mask = rows[is_running], mask[is_running]
                 drawn, position = drawn[is_running], position[is_running]
-                is_running = is_running[is_running]
+                is_running = is_running[is_running]  # True for each row that is left
             logits = model(
                 input_ids=drawn[:, None],
                 attention_mask=mask[:, : column + 1] if needs_mask else None,
@@ -204,7 +207,10 @@ def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
 
 
 class PreallocatedLayer(DynamicLayer):
-    """A layer of a cache that has room for more tokens; DynamicLayer copies all for each token."""
+    """A layer of a cache with room for further tokens.
+
+    transformers' DynamicLayer copies all keys and values for each new token.
+    """
 
     keys: Tensor
     values: Tensor
@@ -231,6 +237,7 @@ class PreallocatedLayer(DynamicLayer):
 
 
 def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
+    """Copy keys or values into a buffer with room for `tokens` tokens and a quarter more."""
     rows, heads, tokens_held, size = old.shape
     buffer = old.new_empty(rows, heads, tokens + max(SPARE_TOKENS, tokens // 4), size)
     buffer[:, :, :tokens_held] = old
@@ -259,6 +266,7 @@ class GeneratedLogp(StoppingCriteria):
 
     def generate(self, model, generate: Callable, *args, **kwargs) -> tuple[Any, list[Tensor]]:
         """Call `generate`; return its output, and log pi, (T,), of each completion."""
+        # `generate` of a PEFT model calls the base model.
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
         hook = base.register_forward_hook(self.keep_logits)
         try:
@@ -272,7 +280,7 @@ def can_decode(model, config) -> bool:
     """Return whether a Decoder can sample from a model with these generation settings.
 
     If processes hold parts of the weights (ZeRO-3, FSDP), all have to make equally many forward
-    passes. A Decoder stops when the completions of its own process have ended.
+    passes. A Decoder stops when the completions of its own process have ended, and is not used.
 
     Args:
         config: a GenerationConfig; its None fields take the values of the model's own.

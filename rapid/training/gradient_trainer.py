@@ -44,8 +44,10 @@ class GradientTrainer(SamplingTrainer):
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
         self._steps: list[Batch] = []  # mini-batches that are not used yet: Z_h, ..., Z_H
-        self._means = WeightedMeans(self._process_mean)  # of the objective's `metrics_over`
-        self._token_means = WeightedMeans(self._process_mean)  # over tokens
+        # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
+        # and of metrics that are always means over tokens.
+        self._means = WeightedMeans(self._process_mean)
+        self._token_means = WeightedMeans(self._process_mean)
 
     @property
     def pass_completions(self) -> int:
@@ -78,6 +80,7 @@ class GradientTrainer(SamplingTrainer):
         return loss
 
     def _run_micro_batches(self, model, mini_batch: Batch, step: int) -> Tensor:
+        """Do what `_policy_gradient` does, with micro-batches as large as `halvings` allows."""
         loss = torch.zeros((), device=self.accelerator.device)
         chunks = self._make_chunks(mini_batch, step)
         for number, chunk in enumerate(chunks, 1):
@@ -85,13 +88,14 @@ class GradientTrainer(SamplingTrainer):
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
                 loss = loss + self._backpropagate(model, micro_batch, last=last)
-        if not chunks:  # the optimizer steps all the same
+        if not chunks:  # the optimizer steps also if no group has a gradient: with a gradient of 0
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
         return loss
 
     def _forget_micro_batches(self, model) -> None:
+        """Discard the gradient and the metrics of micro-batches before memory ran out."""
         model.zero_grad(set_to_none=True)
         self._means.discard()
         self._token_means.discard()
@@ -111,7 +115,7 @@ class GradientTrainer(SamplingTrainer):
             has_moved: whether the policy has taken a step since it was mu.
         """
         first = chunk[0]
-        if "is_last" not in first:
+        if "is_last" not in first:  # each process runs the chunk in one micro-batch
             return
         compares = has_moved and self.args.algorithm.compares_weights(self.args.settings)
         if compares or first["local_weight"] != 1:
@@ -136,18 +140,18 @@ class GradientTrainer(SamplingTrainer):
         width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
         limit = self._limit_micro_batches(width)
         group = self._rows_per_prompt(limit, width)
-        runs = mini_batch["graded"][::group]  # (K,)
+        is_run = mini_batch["graded"][::group]  # (K,), for each group
         if args.uses_trl_loss:
-            runs = runs | True
+            is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
         elif args.skip_zero_groups:
-            runs = runs & args.algorithm.have_gradient(
+            is_run = is_run & args.algorithm.have_gradient(
                 mini_batch["rewards"], group, args.settings, on_policy=step == 0
             )
         # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
         needs_one = self._uses_deepspeed or self.accelerator.scaler is not None
         chunks = make_chunks(
             mini_batch,
-            runs.nonzero().flatten().tolist(),
+            is_run.nonzero().flatten().tolist(),
             group,
             limit,
             processes=self.accelerator.num_processes,
@@ -188,22 +192,27 @@ class GradientTrainer(SamplingTrainer):
         fits = (n for n in range(part, 1, -1) if part % n == 0 and limit.allows(n, width))
         return next(fits, 1)
 
-    def _find_limit(self, batch: Batch) -> None:
+    def _find_micro_batch_limit(self, batch: Batch) -> None:
         """With token_budget="auto", find the largest micro-batch that fits in memory, once.
 
-        It is found by trial with completions of full length, because the first sampled completions
-        may be shorter than later ones.
+        The trials have completions of full length, because the first sampled completions may be
+        shorter than later ones.
+
+        Args:
+            batch: an inference batch, whose longest prompt is used.
         """
         if self.args.token_budget != AUTO or self.micro_batch_limit is not None:
             return
-        longest = int(batch["prompt_mask"].sum(1).argmax())
-        prompt = batch["prompt_ids"][longest][batch["prompt_mask"][longest].bool()]
+        longest_row = int(batch["prompt_mask"].sum(1).argmax())
+        prompt = batch["prompt_ids"][longest_row][batch["prompt_mask"][longest_row].bool()]
         length = self.args.max_completion_length or batch["completion_ids"].size(1)
         parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float = 1.0) -> None:
+            """Run `count` completions of a share of the full length forward and backward."""
             tokens = prompt[: math.ceil(share * len(prompt))]
             ids = tokens.expand(count, -1)
+            # A repeated token of the prompt: the values of tokens do not change the memory.
             completion = tokens[-1:].expand(count, max(2, math.ceil(share * length)))
             tried = {"prompt_ids": ids, "prompt_mask": torch.ones_like(ids)}
             tried |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
@@ -255,7 +264,7 @@ class GradientTrainer(SamplingTrainer):
         for name in columns:
             mini_batch[name] = zeros.clone()
         for chunk in self._make_chunks(mini_batch, step):
-            if chunk[0]["sequence_share"]:  # 0 in a dummy, which is not stored
+            if chunk[0]["sequence_share"]:  # 0 in a dummy (`make_dummy`), which has no row to store
                 for name, compute in columns.items():
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
@@ -288,12 +297,13 @@ class GradientTrainer(SamplingTrainer):
         Only the micro-batch's rows carry a gradient.
         """
         count, width = micro_batch["completion_ids"].shape
-        if "local_rows" not in micro_batch:
+        if "local_rows" not in micro_batch:  # the micro-batch is the whole chunk
             return logp
-        if "is_last" not in micro_batch:
+        if "is_last" not in micro_batch:  # each process has one micro-batch of the chunk
             return gather_logps(logp, self.accelerator)[:count]
         logp, rows = pad(logp, (0, width - logp.size(1))), micro_batch["local_rows"]
         micro_batch["chunk_logp"][rows] = logp.detach()
+        # The values are log pi, and the gradient is multiplied by `local_weight`.
         weighted = logp.detach() + micro_batch["local_weight"] * (logp - logp.detach())
         return micro_batch["chunk_logp"].index_copy(0, rows, weighted)
 
@@ -302,10 +312,11 @@ class GradientTrainer(SamplingTrainer):
         local = select_local(micro_batch)
         rows = len(local["completion_ids"])
         per_prompt = math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
-        # Sharing a prompt takes two calls of the model and not sharing takes one. Processes have to
-        # make equally many calls, and another process may have several rows of a prompt.
-        alone = "is_last" not in micro_batch or self.accelerator.num_processes == 1
-        share = self._shares_prompts and not (alone and per_prompt == 1)
+        # Sharing a prompt takes two calls of the model, and not sharing takes one, which is better
+        # for a single row per prompt. But processes have to make equally many calls, and if a chunk
+        # is split, another process may have several rows of a prompt in its micro-batch.
+        is_free = "is_last" not in micro_batch or self.accelerator.num_processes == 1
+        share = self._shares_prompts and not (is_free and per_prompt == 1)
         with self.accelerator.autocast():
             return self._completion_logp(model, local, per_prompt, share)
 

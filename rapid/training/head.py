@@ -8,6 +8,8 @@ tiles of the vocabulary. It has two problems, which `patch_head` solves:
 2. The function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
    no effect. `ModuleScores` calls the layer.
 
+Here a chunk is some of the tokens of a forward pass, and a part is some of the tokens of a chunk.
+
 Shapes: N tokens, D hidden units, V words of the vocabulary, n tokens of a chunk or part.
 """
 
@@ -26,8 +28,8 @@ from rapid.training.caches import unwrap_model
 MAX_TILED_LOGITS = 2**22  # logits of a forward pass on a CPU up to which TRL's tiles are used
 CHUNK_BYTES = 2**27  # size of a chunk of tokens: bytes of its logits
 PART_LOGITS = 2**21  # a chunk's probabilities are computed in parts of this number of logits
-# Rows (words) of the weights' gradient that are added up at a time, where the product has to be
-# converted to the float32 of the sum.
+# Rows (words) of the weights' gradient that are computed at a time, if a chunk's product has to be
+# converted to the float32 of the sum over chunks.
 SLICE_ENTRIES = 2**13
 TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction
 # What TRL's function returns: log pi, entropies, two values that are not used, top-1 flags.
@@ -115,7 +117,10 @@ class CpuScores:
 
 
 class ModuleScores:
-    """Replaces TRL's function for an output layer with an adapter."""
+    """Replaces TRL's function for an output layer with an adapter.
+
+    TRL calls `apply` of a subclass of `torch.autograd.Function`, which an instance replaces here.
+    """
 
     def __init__(self, layer: Any):
         self._layer = layer
@@ -169,8 +174,8 @@ class TokenChunks(torch.autograd.Function):
                     if is_top1 is not None:
                         is_top1[rows] = values.argmax(-1) == targets[rows]
                     if "entropy" in outputs:
-                        shares = (values - log_z[rows, None]).exp_()
-                        entropy[rows] = log_z[rows] - shares.mul_(values).sum(-1)
+                        p = (values - log_z[rows, None]).exp_()
+                        entropy[rows] = log_z[rows] - p.mul_(values).sum(-1)
         ctx.save_for_backward(hidden, weight, bias, targets, log_z, entropy)
         ctx.transform, ctx.dtype = transform, dtype
         ctx.set_materialize_grads(False)
@@ -194,15 +199,14 @@ class TokenChunks(torch.autograd.Function):
                 values = ctx.transform.values(logits.to(log_z.dtype))
                 slopes = ctx.transform.slopes(values)
                 log_p = values.sub_(log_z[rows, None])
-                share = log_p.exp()
-                d_values = (
-                    torch.zeros_like(share) if d_logp is None else share * -d_logp[rows, None]
-                )
+                p = log_p.exp()
+                d_values = torch.zeros_like(p) if d_logp is None else p * -d_logp[rows, None]
                 if d_entropy is not None:
-                    log_p.add_(entropy[rows, None]).mul_(share)
+                    log_p.add_(entropy[rows, None]).mul_(p)  # p (log p + entropy), in place
                     d_values.sub_(log_p.mul_(d_entropy[rows, None]))
                 if d_logp is not None:
                     d_values.scatter_add_(1, targets[rows, None], d_logp[rows, None])
+                # `logits` is a view of `products`, which from here on is the products' gradient.
                 logits.copy_(d_values.mul_(slopes))
             if d_hidden is not None:
                 d_hidden[chunk_rows] = products @ vocabulary_weights

@@ -47,6 +47,7 @@ def available_memory(device: torch.device) -> float:
     """Return the bytes that this process can still allocate on a device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
+        # Memory that torch has taken from the device, and that no tensor uses.
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return free + cached
     limits = [psutil.virtual_memory().available, _available_in_cgroup()]
@@ -57,7 +58,7 @@ def available_memory(device: torch.device) -> float:
 
 
 def _available_in_cgroup() -> float:
-    """Return the free bytes of this process's cgroup (v2): the least of it and its parents."""
+    """Return the free bytes of this process's cgroup (v2), or of a parent that has less."""
     available = math.inf
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
@@ -97,6 +98,7 @@ def reset_peak(device: torch.device) -> None:
 
 
 def _resident(field: str) -> int:
+    """Return this process's resident memory, bytes: now (VmRSS), or its peak (VmHWM)."""
     status = Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8")
     (kibibytes,) = re.findall(rf"{field}:\s+(\d+)", status)
     return 1024 * int(kibibytes)

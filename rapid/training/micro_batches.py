@@ -94,12 +94,17 @@ def make_chunks(
     costs = [sum(width) for width in widths]
 
     def make_chunk(chunk_groups: Sequence[int], weight: int) -> Batch:
+        """Return some groups with their shares times a weight, by which gradients are multiplied.
+
+        The weight is the number of processes, as DDP averages gradients over processes. For a
+        sharded chunk it is 1, because `local_weight` does the same.
+        """
         chunk = select_groups(mini_batch, chunk_groups, group_size, limit.packs)
         size = {"rows_per_prompt": torch.tensor(group_size)}
         return add_shares(chunk, mini_batch, weight) | size
 
     part = size_shard(len(groups), group_size, processes)
-    if groups and part < group_size:
+    if groups and part < group_size:  # each process has less than a group to run
         shards = shard_chunk(make_chunk(groups, 1), part, processes, limit)
         chunks_by_process = [[micro_batches] for micro_batches in shards]
     else:
@@ -158,7 +163,7 @@ def size_shard(groups: int, group_size: int, processes: int) -> int:
     Args:
         groups: number of groups to run.
     """
-    least = max(1, -(-groups * group_size // processes))
+    least = max(1, -(-groups * group_size // processes))  # rounded up, so that no row is left over
     return next((part for part in range(least, group_size) if group_size % part == 0), group_size)
 
 
@@ -189,12 +194,13 @@ def pack_groups(
     The width of a chunk is the sum of its longest prompt and its longest completion.
     """
     packed: list[list[int]] = []
-    prompt = completion = 0
+    prompt = completion = 0  # widths of the last chunk
+    # From the longest to the shortest group; if prompts have to be equally long, by prompt first.
     order = sorted(groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g))
     for group in order:
         wider = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
-        fits = not same_prompt_length or widths[group][0] == prompt
-        if packed and fits and (len(packed[-1]) + 1) * group_size * sum(wider) <= budget:
+        may_join = not same_prompt_length or widths[group][0] == prompt
+        if packed and may_join and (len(packed[-1]) + 1) * group_size * sum(wider) <= budget:
             packed[-1].append(group)
             prompt, completion = wider
         else:
@@ -277,6 +283,7 @@ def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> lis
         return [list(rows)]
     parts: list[list[int]] = []
     for row in sorted(rows, key=lambda row: -lengths[row] if limit.packs else row):
+        # If rows are sorted by length, the first row of a part is its longest one.
         if parts and limit.allows(len(parts[-1]) + 1, prompt + lengths[parts[-1][0]]):
             parts[-1].append(row)
         else:

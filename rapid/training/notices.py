@@ -12,9 +12,10 @@ from rapid.training.refusals import describe_sample
 
 logger = logging.getLogger(__name__)
 
-# Equal rewards are reported if every group (the completions of a prompt) has them, in at least so
-# many consecutive inference batches (completions sampled at once) with at least so many groups.
-# With fewer groups this is likely for a policy that seldom solves a problem.
+# A warning is given if the rewards of each group (the completions of a prompt) are equal in at
+# least MIN_BATCHES consecutive inference batches (completions sampled at once), which have at least
+# MIN_GROUPS groups together. In fewer groups, the rewards of a policy that seldom solves a problem
+# are often equal by chance.
 MIN_BATCHES, MIN_GROUPS = 3, 16
 EXAMINED_PROMPTS = 32  # largest number of prompts that are rendered to find keys without effect
 EQUAL_REWARDS_ADVICE = (
@@ -59,7 +60,8 @@ class Notices(TrainerCallback):
 
     def __init__(self, config, is_main: bool):
         self._config, self._is_main = config, is_main
-        self._topics: set[str] = set()  # keys of NOTICES that were logged
+        # Keys of NOTICES that were logged, and "messages" after the first `check_messages`.
+        self._topics: set[str] = set()
         # Consecutive inference batches in which each group has equal rewards, their groups, and
         # the smallest and largest reward of each of these batches.
         self._batches = self._groups = 0
@@ -83,6 +85,7 @@ class Notices(TrainerCallback):
         if "messages" in self._topics:
             return
         self._topics.add("messages")
+        # At most EXAMINED_PROMPTS prompts, evenly spaced.
         examined = prompts[:: -(-len(prompts) // EXAMINED_PROMPTS)]
         if self._is_main and (keys := unread_keys(examined, render)):
             self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
@@ -132,6 +135,7 @@ class Notices(TrainerCallback):
         """
         if RATIO not in batch:
             return {}
+        # RATIO is TRL's importance weight of a token; the correction masks by a weight of 0.
         mask, is_masked = loss_mask(batch), batch[RATIO] == 0
         if mask.any() and not (mask * ~is_masked).any():
             mode = self._config.vllm_importance_sampling_mode
@@ -172,11 +176,14 @@ def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], st
 
 
 def _is_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> bool:
+    """Return whether removing a key of messages changes a rendered prompt: see `unread_keys`."""
     if not any(message.get(key) is not None for message in prompt):
         return False
     try:
-        beside = render(prompt) != render(_without({key}, prompt))
-        return beside or render(_without(keys - {key}, prompt)) != render(_without(keys, prompt))
+        is_read_among_others = render(prompt) != render(_without({key}, prompt))
+        return is_read_among_others or render(_without(keys - {key}, prompt)) != render(
+            _without(keys, prompt)
+        )
     except Exception:  # a template may raise any error if a key is missing
         return True
 

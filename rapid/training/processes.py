@@ -38,5 +38,6 @@ def gather_logps(logps: Tensor, accelerator: Accelerator) -> Tensor:
     processes, first = accelerator.num_processes, accelerator.process_index * len(logps)
     local = slice(first, first + len(logps))
     all_logps = accelerator.gather(logps.detach().contiguous())
+    # The added difference has the value 0, and carries the gradient.
     all_logps[local] = all_logps[local] + processes * (logps - logps.detach())
     return all_logps

@@ -38,7 +38,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._ended: float | None = None  # end of training, on the clock of `began`
         self._begin = self.used  # usage that is subtracted to get the run's own
         self._peak_memory_mb = 0.0  # peak before the run was resumed
-        self._followed: Path | None = None  # file of `follow`
+        self._progress_file: Path | None = None  # set by `follow`
 
     @property
     def seconds(self) -> float:
@@ -57,9 +57,11 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._end_pause()
 
     def _begin_pause(self) -> None:
+        """Keep the time, and the run's usage so far."""
         self._pause = time.perf_counter(), Usage.now().since(self._begin)
 
     def _end_pause(self) -> None:
+        """Move the start of the run's usage so that the usage is the same as before the pause."""
         since, used = self._pause
         self._begin = Usage.now().since(used)
         self._paused += time.perf_counter() - since
@@ -70,17 +72,17 @@ class StepRecorder(TrainerCallback, ExportableState):
         Args:
             of: total number of steps of the run.
         """
-        self._followed = file
+        self._progress_file = file
         file.unlink(missing_ok=True)
-        self._show(self.steps, of)
+        self._write_progress(self.steps, of)
 
-    def _show(self, steps: list[StepRecord], of: int) -> None:
+    def _write_progress(self, steps: list[StepRecord], of: int) -> None:
         """Append steps to the file, ignoring errors, and exclude the time from the run's time."""
-        if self._followed is None:
+        if self._progress_file is None:
             return
         began = time.perf_counter()
         rows = [Progress(**step.model_dump(), of=of).model_dump_json() for step in steps]
-        with suppress(OSError), self._followed.open("a") as file:
+        with suppress(OSError), self._progress_file.open("a") as file:
             file.writelines(f"{row}\n" for row in rows)
         self._paused += time.perf_counter() - began
 
@@ -88,7 +90,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         """Return the state that Trainer saves in a checkpoint."""
         attributes = {
             "steps": [step.model_dump() for step in self.steps],
-            "used": self._pause[1],
+            "used": self._pause[1],  # up to the save, which is a pause
             "clocked": self._clocked,
             "waited": dict(self.clock.waited) if self.clock else {},
             "peak_memory_mb": self.peak_memory_mb,
@@ -99,7 +101,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         """Continue from the "attributes" of a saved `state()`."""
         self.steps = [StepRecord(**step) for step in saved["steps"]]
         self.used, self._peak_memory_mb = Usage(*saved["used"]), saved["peak_memory_mb"]
-        self._paused = -self.steps[-1].seconds
+        self._paused = -self.steps[-1].seconds  # so that `seconds` goes on from the last step
         self._clocked = saved["clocked"]
         if self.clock:
             self.clock.seconds.update(saved["clocked"])
@@ -124,8 +126,8 @@ class StepRecorder(TrainerCallback, ExportableState):
                 **self._phases(),
             )
         )
-        self._show(self.steps[-1:], state.max_steps)
-        if control.should_save:
+        self._write_progress(self.steps[-1:], state.max_steps)
+        if control.should_save:  # the save that follows this log is not counted: see `on_save`
             self._begin_pause()
 
     def on_save(self, args, state, control, **kwargs):
@@ -154,10 +156,11 @@ class Snapshots(TrainerCallback):
         self, count: int, folder: Path, save: Callable[[str], None], recorder: StepRecorder
     ):
         self._count, self._folder, self._save, self._recorder = count, folder, save, recorder
-        self._at: set[int] = set()
+        self._at: set[int] = set()  # the steps after which a model is saved
 
     def on_train_begin(self, args, state, control, **kwargs):
         last, parts = state.max_steps, self._count + 1
+        # The model after the last step is saved as the run's result.
         self._at = {round(last * part / parts) for part in range(1, parts)} - {last}
 
     def on_step_end(self, args, state, control, **kwargs):

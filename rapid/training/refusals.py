@@ -14,11 +14,13 @@ from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
-# PEFT's adapters that draw noise while they train, or that weigh by all tokens of a batch.
+# PEFT's adapters that draw noise in training, or with which the probability of a token depends on
+# more than the tokens before it.
 UNSUPPORTED_ADAPTERS = {"LILY", "PVERA", "XLORA"}
 TEXT_ONLY_ERROR = (
     "RapidTrainer trains on text only: remove images from the dataset, and from what tools answer"
 )
+# Shows prompts and completions in messages, of at most 80 characters each.
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 80
 
@@ -125,7 +127,7 @@ def check_rollouts(rollout_func: Callable) -> Callable:
 def refuse_rewards(
     rewards: Tensor, names: Sequence[str], first: int, prompts: Sequence, completions: Sequence
 ) -> None:
-    """Refuse rewards that are infinite, or whose square is: the loss could not be finite.
+    """Refuse rewards that are infinite, or whose square is infinite: the loss would not be finite.
 
     Args:
         rewards: (N, functions), of all processes.

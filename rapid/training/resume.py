@@ -40,7 +40,9 @@ class Attempt(Record):
     """Contents of attempt.json: the present attempt at a run, and what earlier attempts lost."""
 
     interrupted: int = Field(0, description="number of earlier attempts")
-    lost: float = Field(0.0, description="seconds of their steps that have to be repeated")
+    lost: float = Field(
+        0.0, description="seconds of earlier attempts' steps that have to be repeated"
+    )
 
     @classmethod
     def from_previous(cls, folder: Path, seconds: float) -> "Attempt":
@@ -111,7 +113,7 @@ class ResumableRun(TrainerCallback):
         [checkpoint] = broadcast_object_list([newest])
         if checkpoint:
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))
-            name = type(self._recorder).__name__
+            name = type(self._recorder).__name__  # Trainer saves states of callbacks by class name
             self._recorder.restore(state.stateful_callbacks[name]["attributes"])
             self._print(f"{checkpoint}: resuming from here")
         return checkpoint
@@ -162,8 +164,8 @@ class ResumableRun(TrainerCallback):
         due = self._main and time.monotonic() - self._since >= self._seconds
         flags = torch.tensor([[due, self._signal]], device=args.device)
         any_due, number = self._trainer.accelerator.gather(flags).amax(0).tolist()
-        # Another process got a signal. One that this process gets after `flags` was built takes
-        # effect at the end of the next inference batch.
+        # `number` is of a signal that another process got. A signal that this process gets after
+        # `flags` was built takes effect at the end of the next inference batch.
         if number and not self._signal:
             self._handle_signal(number, None)
         control.should_save |= bool(any_due or number)

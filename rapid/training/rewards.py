@@ -12,8 +12,8 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 from rapid.training.refusals import describe_sample, note_on_error
 
-# Columns that are not passed to reward functions by their own name, as TRL passes `prompts`,
-# `completions` and `completion_ids` of the batch.
+# Columns of the dataset that are not passed to reward functions. TRL passes `prompts`,
+# `completions` and `completion_ids` of the batch instead.
 NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")
 
 logger = logging.getLogger(__name__)
@@ -26,12 +26,13 @@ def distinct_names(names: Sequence[str]) -> list[str]:
     functions of the same name in one metric and one column of the table of completions.
     """
     while len({*names}) < len(names):
-        count = Counter(names)
+        count = Counter(names)  # again, as a new name f-1 may be the name of another function
         names = [f"{n}-{place}" if count[n] > 1 else n for place, n in enumerate(names, 1)]
     return [*names]
 
 
 def _refuse_columns(column: str, values: list) -> None:
+    """Stand in for TRL's `log_extra`, by which a reward function logs a column of its batch."""
     raise ValueError(f"log_extra({column!r}) needs a whole batch: set grading_workers=0")
 
 
@@ -67,7 +68,7 @@ class StreamedRewards:
         self._functions = functions
         self._names = distinct_names([get_callable_name(function) for function in functions])
         self._extra = extra
-        self._suspected = False
+        self._has_warned = False  # see `_warn_if_equal`
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
         self._futures: dict[int, Future] = {}
 
@@ -99,10 +100,10 @@ class StreamedRewards:
         finally:
             for future in futures.values():  # after an error the others are not needed
                 future.cancel()
-        self._suspect_relative(rewards)
+        self._warn_if_equal(rewards)
         return rewards
 
-    def _suspect_relative(self, rewards: torch.Tensor) -> None:
+    def _warn_if_equal(self, rewards: torch.Tensor) -> None:
         """Warn, once, if a function gives all completions of a batch the same reward.
 
         Such a function may compare the completions of a call, of which there is only one here.
@@ -111,9 +112,9 @@ class StreamedRewards:
             rewards: (N, functions).
         """
         same = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
-        if self._suspected or len(rewards) < 2 or not same.any():
+        if self._has_warned or len(rewards) < 2 or not same.any():
             return
-        self._suspected = True
+        self._has_warned = True
         for name, constant in zip(self._names, same.tolist(), strict=True):
             if constant:
                 logger.warning(

@@ -39,8 +39,8 @@ class SamplerCheck:
 
     Attributes:
         due: whether the check has not been run yet.
-        logps: log pi, (T,), of each completion of that batch, as computed by transformers when it
-            sampled.
+        logps: log pi, (T,), of each completion of the first inference batch, as computed by
+            transformers when it sampled.
     """
 
     def __init__(self) -> None:
@@ -52,6 +52,7 @@ class SamplerCheck:
 
         With tools, only the first turn of each completion is checked.
         """
+        # With tools, later turns are sampled when there is a log pi for each row already.
         is_wanted = self.due and trainer.model.training
         return self.logps if is_wanted and len(self.logps) < len(trainer._examples) else None
 
@@ -78,10 +79,11 @@ class SamplerCheck:
         mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
+            # Group size 1, prompts not shared: the simplest computation.
             scored, _ = completion_logp(trainer.model, micro_batch, 1, trainer.temperature, False)
         trainer.model.train()
-        off = compare_logps(sampled[index], scored, mask)
-        total, largest, tokens = trainer.accelerator.gather(off[None]).unbind(1)
+        sums = compare_logps(sampled[index], scored, mask)
+        total, largest, tokens = trainer.accelerator.gather(sums[None]).unbind(1)
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = mismatch_bound(trainer)
         if mean > bound:
@@ -100,7 +102,7 @@ class SamplerCheck:
 def mismatch_bound(trainer) -> float:
     """Return the largest mean difference that rounding may cause, in nats per token.
 
-    It grows as 1 / temperature below a temperature of 1, because logits are divided by it.
+    Below a temperature of 1 the bound grows as 1 / temperature, by which logits are multiplied.
     """
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
@@ -138,9 +140,9 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
 
     Tokens for which the sampler returned NaN are left out.
     """
-    off = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
-    largest = off.max() if len(off) else off.new_zeros(())
-    return torch.stack([off.sum(), largest, off.new_tensor(len(off))])
+    differences = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
+    largest = differences.max() if len(differences) else differences.new_zeros(())
+    return torch.stack([differences.sum(), largest, differences.new_tensor(len(differences))])
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
@@ -155,9 +157,9 @@ def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
 def _samples_from_policy(trainer: Any) -> bool:
     """Return whether, by the settings, sampler and policy should have the same distribution.
 
-    They should not with a rollout_func, dropout, noise on embeddings or another temperature. With
-    vLLM they should not if top_p and the like are set: vLLM's log-probabilities are those after
-    truncation.
+    The distributions differ with a rollout_func, dropout, noise on embeddings or another
+    temperature. With vLLM they also differ if top_p and the like are set, because vLLM returns
+    log-probabilities of the truncated distribution.
     """
     args = trainer.args
     if args.use_vllm:

@@ -50,7 +50,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
     def _run_micro_batches(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
-        size = max(1, self.pass_completions >> self.halvings)
+        size = max(1, self.pass_completions >> self.halvings)  # halved whenever memory ran out
         self._largest = min(size, count)
         for start in range(0, count, size):
             micro_batch = {name: value[start : start + size] for name, value in inputs.items()}
@@ -72,6 +72,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float) -> None:
+            """Run `count` copies of a share of the longest demonstration forward and backward."""
             length = max(2, math.ceil(share * len(longest["input_ids"])))
             ids = torch.tensor(longest["input_ids"][:length], device=device).expand(count, -1)
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}

@@ -95,7 +95,7 @@ class RapidTrainer(GradientTrainer):
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._spares = 0  # prompts drawn so far to replace groups without signal
+        self._spares = 0  # prompts drawn so far by `_resample`
         self._tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
 
     def _refuse_too_few_prompts(self) -> None:
@@ -124,13 +124,13 @@ class RapidTrainer(GradientTrainer):
         """
         self.begin_step()
         began = time.perf_counter()
-        with self._optimizer_step(model):
-            if not self._steps:
+        with self._gradient_context(model):
+            if not self._steps:  # no mini-batch is left: sample the next inference batch
                 with self.clock.phase("other"):
                     Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
                     Z = self._resample(Z)
-                    self._check(Z)
-                    self._find_limit(Z)
+                    self._check_inference_batch(Z)
+                    self._find_micro_batch_limit(Z)
                     self._tokens = batches.loss_mask(Z).sum()
                     self._steps = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
@@ -151,7 +151,7 @@ class RapidTrainer(GradientTrainer):
             "spares": self._spares,
             "last_pass": self.last_pass,
             "micro_batch_limit": limit and astuple(limit),
-            "halvings": self.halvings,
+            "halvings": self.halvings,  # of micro-batches, because memory ran out
         }
 
     def load_loop_state(self, state):
@@ -161,6 +161,7 @@ class RapidTrainer(GradientTrainer):
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.halvings = state.get("halvings", 0)
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)
+        # Indices of further prompts for `_resample`, without those that were drawn already.
         self._spare_prompts = islice(order, self._spares, None)
 
     @override
@@ -173,7 +174,8 @@ class RapidTrainer(GradientTrainer):
         algorithm, micro_batch = self.args.algorithm, inputs
         if self.args.uses_trl_loss:
             loss = self._compute_trl_loss(model, micro_batch, self._tokens)
-            if "sequence_share" in micro_batch:
+            if "sequence_share" in micro_batch:  # there are no shares in evaluation
+                # TRL logs its own metrics. The share counts for `run`: see `_record_step`.
                 self._means.add({}, micro_batch["sequence_share"])
             self.last_pass = self.state.global_step + 1, micro_batch, self._logp
             return loss
@@ -184,18 +186,21 @@ class RapidTrainer(GradientTrainer):
         detached = log_pi.detach()
         log_mu = micro_batch.get("behavior_logp", detached).masked_fill(mask == 0, 0)
         reference = micro_batch.get("reference_logp", detached).masked_fill(mask == 0, 0)
+        # Without a length limit 1 is passed, which no objective reads: `contradictions` refuses
+        # objectives that divide by the limit.
         rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
         inputs = LossInputs(
             log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit
         )
         loss, metrics = algorithm.loss(self.args.settings, inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
+        # Evaluation has no shares: it computes the loss of a batch at once.
         share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
         if not micro_batch.get("is_last", True):
             # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
-            # return 0 with their rows' gradient, so that its value counts once.
+            # return 0 with their rows' gradient, so that the loss counts once.
             return (loss - loss.detach()) * share
-        ones = torch.ones_like(loss)  # in evaluation there are no shares
+        ones = torch.ones_like(loss)
         self._means.add(metrics, micro_batch.get(f"{algorithm.metrics_over}_share", ones))
         self.last_pass = self.state.global_step + 1, micro_batch, detached
         if not self.model.training:
@@ -208,15 +213,21 @@ class RapidTrainer(GradientTrainer):
         Args:
             logp, entropy: (n, t), of the rows that this process runs.
         """
+        # `tokens` are those of the whole chunk, `local` the rows that this process runs.
         local, tokens = select_local(micro_batch), batches.loss_mask(micro_batch).sum().clamp(min=1)
         mask = batches.loss_mask(local)
         by_token = {}
         if entropy is not None:
             by_token["entropy"] = token_mean(entropy.detach(), mask)
+        # Without a column of log mu, pi is still the policy that sampled. Later, training too makes
+        # pi differ from what the sampler computed.
         if "sampler_logp" in local and "behavior_logp" not in micro_batch:
-            off = (local["sampler_logp"] - logp).abs().nan_to_num()
-            by_token["sampler_mismatch"] = token_mean(off, mask)
+            difference = (local["sampler_logp"] - logp).abs().nan_to_num()
+            by_token["sampler_mismatch"] = token_mean(difference, mask)
         share = micro_batch.get("token_share", torch.ones_like(tokens, dtype=logp.dtype))
+        # The means are averaged over processes. `local_weight` undoes this if the processes run
+        # different rows of the chunk: it is the number of processes, or 0 for rows that only fill
+        # up a process.
         weight = micro_batch.get("local_weight", 1) * (mask.sum() / tokens)
         self._token_means.add(by_token, share * weight)
 
@@ -228,6 +239,7 @@ class RapidTrainer(GradientTrainer):
         batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
         batch = batches.mark_graded(batch, self.num_generations)
         step = self.state.global_step + 1
+        # TRL appends a value for each batch; the last one is of this batch.
         (*_, clipped_ratio) = self._metrics["train"]["completions/clipped_ratio"]
         self.notices.check_lengths(step, clipped_ratio, len(batch["graded"]))
         self.notices.check_graded(step, batch, inputs[0].get("prompt"))
@@ -240,27 +252,33 @@ class RapidTrainer(GradientTrainer):
         are sampled, and only their groups with signal are used.
         """
         group, processes = self.num_generations, self.accelerator.num_processes
-        by = self.args.dynamic_sampling_by
+        signal_column = self.args.dynamic_sampling_by
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            dead = (~active_groups("unequal", batch[by], group)).nonzero().flatten()
-            if not len(dead):
+            replaced = (~active_groups("unequal", batch[signal_column], group)).nonzero().flatten()
+            if not len(replaced):
                 break
-            least = math.lcm(group, processes) // group  # groups that divide among the processes
-            count = least * math.ceil(len(dead) / least)
+            # Fewest groups whose completions can be divided equally among the processes.
+            divisible = math.lcm(group, processes) // group
+            count = divisible * math.ceil(len(replaced) / divisible)
             self._spares += count
             indices = [i for i in islice(self._spare_prompts, count) for _ in range(group)]
             prompts = [self.train_dataset[i] for i in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
                 fresh = self._sample(inputs)
             batch = batches.replace_groups(
-                batch, dead, fresh, group, self._tokenizer.pad_token_id, by
+                batch, replaced, fresh, group, self._tokenizer.pad_token_id, signal_column
             )
         return batch
 
-    def _check(self, batch: Batch) -> None:
-        """Warn, once, if nothing is learned; log what the correction of vLLM masks."""
+    def _check_inference_batch(self, batch: Batch) -> None:
+        """Warn, once, if nothing is learned; log the share of tokens that TRL masks for vLLM.
+
+        TRL's importance sampling correction for vLLM masks tokens whose log-probabilities under
+        vLLM and under the policy differ too much.
+        """
         step = self.state.global_step + 1
-        # TRL's other aggregation normalizes each reward: equal sums can then have a gradient.
+        # The other value, with objective "trl" only, normalizes the rewards of each function before
+        # they are added: then completions with equal sums can have a gradient.
         if self.args.multi_objective_aggregation == "sum_then_normalize":
             self.notices.check_rewards(step, batch, self.num_generations)
         self.add_metrics(self.notices.check_importance(step, batch))
@@ -273,6 +291,7 @@ class RapidTrainer(GradientTrainer):
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
         metrics["run"] = run
+        # `accuracy` is the mean reward of the first function, which is named if there are others.
         if len(self.reward_func_names) > 1 and "accuracy" in metrics:
             metrics[f"accuracy/{self.reward_func_names[0]}"] = metrics.pop("accuracy")
         self.add_metrics({f"rapid/{name}": value for name, value in metrics.items()})
@@ -282,7 +301,8 @@ class RapidTrainer(GradientTrainer):
         """Log the means over micro-batches, under this project's names and TRL's.
 
         Returns:
-            The share of the mini-batch that the micro-batches were: below 1 if groups were skipped.
+            The share of the mini-batch that was run: below 1 if groups were skipped. It is a share
+            of completions or tokens, by the objective's `metrics_over`.
         """
         means, run = self._means.take()
         means |= self._token_means.take()[0]

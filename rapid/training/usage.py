@@ -18,8 +18,8 @@ class Usage(NamedTuple):
     """CPU time used and time lost, seconds. Lost time is 0 on systems that do not report it."""
 
     cpu: float  # used by this process and all its descendants
-    waited: float  # the main thread was ready to run, but its core ran something else
-    stolen: float  # a hypervisor gave the core to other virtual machines; mean over our cores
+    waited: float  # in which the main thread was ready to run, but its core ran something else
+    stolen: float  # in which a hypervisor gave a core to other virtual machines: mean over cores
 
     @classmethod
     def now(cls, proc: Path = PROC) -> "Usage":
@@ -37,6 +37,7 @@ class Usage(NamedTuple):
             seconds: wall-clock time to which this usage belongs.
             grading: the part of `seconds` spent in grading, which `waited` must not include.
         """
+        # `waited` is measured outside grading, `stolen` over the whole time.
         computing = seconds - grading
         return computing > 0 and self.waited / computing + self.stolen / seconds > MAX_LOST_SHARE
 
@@ -57,7 +58,7 @@ def _cpu() -> float:
     main, used = psutil.Process(), 0.0
     for process in (main, *main.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
-            used += sum(process.cpu_times()[:4])  # user, system, and both of ended children
+            used += sum(process.cpu_times()[:4])  # user and system, own and of ended children
     return used
 
 

@@ -1,7 +1,7 @@
 """Changes to TRL's and transformers' behaviour that RapidTrainer needs.
 
 The docstring of each overridden method says what TRL does and why it is changed. This module lists
-TRL's names that the code depends on, and has two patches for the time before TRL is used.
+TRL's names that the code depends on, and has two patches that are applied before TRL is used.
 docs/architecture.md says what each file is for.
 
 tests/training/test_trl.py compares these names with the installed TRL. This module must not import

@@ -27,7 +27,7 @@ class TrlLossTrainer(GRPOTrainer):
 
     model: PreTrainedModel
     current_gradient_accumulation_steps: Any
-    _micro_batch: Batch | None = None  # the one whose loss is being computed
+    _micro_batch: Batch | None = None  # the micro-batch whose loss is being computed
     _logp: Tensor  # (N, T), log pi of the last micro-batch, without gradient
 
     def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -38,8 +38,8 @@ class TrlLossTrainer(GRPOTrainer):
         """Return GRPOTrainer's loss of a micro-batch. The losses of a step's micro-batches add up.
 
         TRL computes the mean over a micro-batch and divides it by the number of micro-batches in a
-        step, as all have the same size. Here sizes differ. Therefore that number is set to the
-        inverse of the micro-batch's share of its mini-batch: its share of the tokens if the loss is
+        step, as all have the same size. Here sizes differ. Therefore the number is set to the
+        inverse of the micro-batch's share of its mini-batch: the share of the tokens if the loss is
         a mean over tokens, else of the completions. What TRL computes per micro-batch (mean and
         quantile of the entropies, the balance of experts) is still computed per micro-batch.
 
@@ -84,11 +84,11 @@ class TrlLossTrainer(GRPOTrainer):
         For its loss, which is the only call that asks for entropies, TRL would run each prompt once
         per completion. For models with absolute positions TRL also counts padding as positions, so
         that log pi would differ from the sampler's. `_log_pi` does neither. TRL's code is kept for
-        all other calls, and for the auxiliary loss, which is over all tokens that the experts see:
-        then no prompt may be shared.
+        all other calls, and for the experts' auxiliary loss: it is a mean over all tokens that the
+        experts see, and would change if a prompt were shared.
         """
-        is_whole = not named.get("compute_entropy") or named.get("compute_aux_loss")
-        if self._micro_batch is None or is_whole:
+        needs_trl_code = not named.get("compute_entropy") or named.get("compute_aux_loss")
+        if self._micro_batch is None or needs_trl_code:
             with patch_head(model):
                 scores = super()._get_per_token_logps_and_entropies(
                     model, input_ids, attention_mask, logits_to_keep, **named

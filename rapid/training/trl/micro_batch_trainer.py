@@ -28,7 +28,7 @@ class MicroBatchTrainer(Trainer):
 
     _metrics: dict[str, Any]
     halvings = 0  # how often the limit of micro-batches was halved because memory ran out
-    _largest = 0  # rows of the largest micro-batch of a step
+    _largest = 0  # rows of the largest micro-batch of a step; a single row cannot be halved
 
     @property
     def _uses_deepspeed(self) -> bool:
@@ -38,8 +38,9 @@ class MicroBatchTrainer(Trainer):
         """Add the gradient of a micro-batch to the step's gradient, and return its loss.
 
         accelerate decides by a count of backward passes when processes exchange gradients. Here
-        they exchange them in the last micro-batch of a step only. DeepSpeed exchanges them in each,
-        and would also divide the loss by gradient_accumulation_steps, which is switched off.
+        processes exchange gradients in the last micro-batch of a step only. DeepSpeed does so in
+        each micro-batch. It would also divide the loss by gradient_accumulation_steps, which
+        `scale_wrt_gas` switches off.
 
         Args:
             last: whether this is the last micro-batch of its optimizer step.
@@ -137,7 +138,10 @@ class MicroBatchTrainer(Trainer):
         return count
 
     def _try_backward(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
-        """Run a backward pass without an exchange of gradients with other processes."""
+        """Run a backward pass without an exchange of gradients with other processes.
+
+        The number of trials may differ between processes, so that an exchange would not end.
+        """
         if self.accelerator.num_processes == 1:
             loss.backward()
             return
@@ -151,7 +155,7 @@ class MicroBatchTrainer(Trainer):
     def _optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
         """Return the bytes that Adam's state will take in the first step, if it is not allocated.
 
-        DeepSpeed allocates it beforehand.
+        DeepSpeed allocates the state beforehand. Adam keeps two moments of each parameter.
         """
         is_adam = "adam" in str(self.args.optim).lower()
         if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):

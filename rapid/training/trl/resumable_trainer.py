@@ -54,7 +54,8 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     def _get_train_sampler(self, dataset=None):
         """Keep a reference to TRL's sampler of training prompts.
 
-        In a resumed run too, its first order is that of epoch 0: see `_init_training_state`.
+        The sampler begins with the order of epoch 0, also in a resumed run, where
+        `_init_training_state` advances it.
         """
         self._sampler = super()._get_train_sampler(dataset)
         return self._sampler
@@ -90,11 +91,15 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         loader: Any = self.callback_handler.train_dataloader
         steps = self.state.max_steps if stream else len(loader)
         epoch, step = divmod(round(self.state.epoch * steps), steps)
+        # If a callback ends the epoch early, the next step is the first one of the next epoch.
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 
     @override
     def _save_rng_state(self, output_dir):
-        """Save the states of random generators, and what else the next step depends on."""
+        """Save the states of random generators, and what else the next step depends on.
+
+        Trainer calls this for each checkpoint, in every process.
+        """
         super()._save_rng_state(output_dir)
         metrics = {name: [*values] for name, values in self._metrics["train"].items()}
         # TRL's table of completions: columns, or dicts of columns, such as those of rewards.
@@ -130,7 +135,7 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         self.load_loop_state(state["loop"])
 
     def _load(self, checkpoint: str) -> dict[str, Any]:
-        """Return what `_save_rng_state` saved.
+        """Return the state that `_save_rng_state` saved in a checkpoint.
 
         Raises:
             ValueError: the file is missing, or the settings of this run do not fit.

@@ -90,7 +90,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
                 args.grading_workers,
                 lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
             )
-        # Open from the last micro-batch of a step until the optimizer has stepped.
+        # Holds the phase "backpropagation" open from a step's gradient to the optimizer's step.
         self._optimizer_phase = ExitStack()
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         self.add_callback(FiniteWeights())
@@ -141,7 +141,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
         TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
         not a multiple of the number of processes. TRL also decodes the same rows again in each of
-        the H steps and moves them to the device. Here they are kept, and moved for sampling only.
+        the H steps and moves them to the device. Here rows are cached, and moved for sampling only.
         """
         if is_training:
             size = self.args.H * self.args.n_step
@@ -192,7 +192,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         A policy with an adapter has no reference model. Its reference is the base model alone, or
         with a copy of the adapter that TRL names "ref", if the adapter was already trained.
         """
-        reference: Any = self.ref_model
+        reference: Any = self.ref_model  # None if the policy has an adapter
         reference_adapter: AbstractContextManager = nullcontext()
         if reference is None:
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
@@ -316,8 +316,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
     def _neutral_generation_config(self) -> AbstractContextManager:
         """Hide the model's own generation_config within the context, if H > 1.
 
-        transformers takes settings that TRL leaves open, such as min_p or suppress_tokens, from it.
-        Importance weights (H > 1) need completions that are sampled from the policy itself.
+        transformers takes settings that TRL leaves open, such as min_p, from the model's
+        generation_config. Importance weights (H > 1) need samples of the policy itself.
         """
         if self.use_vllm or self.args.H == 1:
             return nullcontext()
@@ -328,9 +328,9 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
     def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Let TRL's `model.generate` sample with a `Decoder`, for the rows from `start` on.
 
-        Yields a list that receives log mu, (T,), of each completion, if the sampler's is used. TRL
-        calls `generate` once per turn with tools. Then a forward pass computes log mu, and grading
-        starts after the last turn.
+        Yields a list that receives log mu, (T,), of each completion, if `use_sampler_logps()`. With
+        tools TRL calls `generate` once per turn. Then a forward pass computes log mu instead, and
+        grading starts after the last turn.
         """
         if self.use_vllm:
             return nullcontext([])
@@ -384,11 +384,11 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
     # Steps ----------------------------------------------------------------------------------------
 
     @contextmanager
-    def _optimizer_step(self, model):
-        """Context for the micro-batches of an optimizer step; sets modes as Trainer's step does.
+    def _gradient_context(self, model):
+        """Context for the gradient of an optimizer step; sets modes as Trainer's step does.
 
-        The optimizer also steps if no micro-batch is run. The gradient is 0 then, and Adam's
-        momentum still moves the weights.
+        The optimizer also steps if no micro-batch was run, as in a mini-batch of equal rewards. Its
+        gradient is 0 then, and Adam's momentum still moves the weights.
         """
         model.train()
         if callable(train := getattr(self.optimizer, "train", None)):

@@ -90,8 +90,8 @@ class SavingTrainer(Trainer):
     def train(self, resume_from_checkpoint=None, *arguments, **named):
         """Train; with `resume_from_checkpoint=True`, from the newest intact checkpoint.
 
-        Trainer would take the newest one, intact or not. With `push_to_hub` this does so too, since
-        such checkpoints have no digests.
+        Trainer would take the newest checkpoint, intact or not. With `push_to_hub` this method does
+        so too, because such checkpoints have no digests.
 
         Raises:
             ValueError: there is no intact checkpoint, or the given one is damaged.
@@ -110,6 +110,7 @@ class SavingTrainer(Trainer):
 
     @override
     def _run_epoch(self, *args, **named):
+        """Keep the step at which an epoch begins, for `_is_within_batch`; Trainer does not."""
         self._epoch_start = self.state.global_step
         return super()._run_epoch(*args, **named)
 
@@ -125,6 +126,7 @@ class SavingTrainer(Trainer):
         if is_due or self.control.should_evaluate:
             refuse_weights(self.model, self.args, self.state)
         if self._waits:
+            # Callbacks must not be told of a save that `_save_checkpoint` has postponed.
             with patch.object(
                 self.callback_handler, "on_save", lambda args, state, control: control
             ):
@@ -140,9 +142,11 @@ class SavingTrainer(Trainer):
     def _is_within_batch(self) -> bool:
         """Return whether the run will take further steps on the present inference batch."""
         state = self.state
+        # Epochs that are over after this step: a callback may end the present one early.
         epochs = math.floor(state.epoch) + 1 if self.control.should_epoch_stop else state.epoch
         goes_on = state.global_step < state.max_steps and epochs < state.num_train_epochs
-        is_empty = state.global_step == self._epoch_start  # Trainer stops after such an epoch
+        # Trainer ends the run after an epoch in which no step was taken.
+        is_empty = state.global_step == self._epoch_start
         return self.has_pending_steps() and goes_on and not is_empty
 
     def _postpone(self) -> None:
@@ -154,7 +158,7 @@ class SavingTrainer(Trainer):
             due.add("should_save")
         if control.should_evaluate and chooses_best:
             due.add("should_evaluate")
-        if control.should_training_stop and due:
+        if control.should_training_stop and due:  # a stop waits only for a save or an evaluation
             due.add("should_training_stop")
         for name in due:
             setattr(control, name, not self._waits)
@@ -164,11 +168,12 @@ class SavingTrainer(Trainer):
     def _save_checkpoint(self, model, trial):
         """Write a checkpoint to the folder "partial", flush it to disk, and then rename it.
 
-        Trainer writes to the final folder, so that a checkpoint of a killed run looks complete. It
-        also deletes old checkpoints by their modification time, here by their step. With
-        `push_to_hub` Trainer uploads a checkpoint while training goes on, so it is not renamed.
+        Trainer writes to the final folder, so that a partial checkpoint of a killed run looks
+        complete. It also deletes old checkpoints by modification time; here they are deleted by
+        step. With `push_to_hub` Trainer uploads a checkpoint while training goes on. Such a
+        checkpoint must not be renamed, so that Trainer's own method is used.
         """
-        if self._waits:  # called by a callback
+        if self._waits:  # a callback requests a save while the inference batch is in use
             self._due |= {"should_save"}
             return None
         self._saved_step = self.state.global_step

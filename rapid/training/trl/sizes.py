@@ -1,7 +1,7 @@
 """Converts between GRPOConfig's batch sizes and RapidConfig's n_step and H.
 
-n_step is the completions per optimizer step, over all processes. H is the optimizer steps between
-two times of sampling.
+n_step is the completions per optimizer step, over all processes. H is the optimizer steps per
+inference batch, the completions that are sampled at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ DEFAULT_N_STEP, DEFAULT_H, DEFAULT_PER_DEVICE = 32, 4, 8
 def resolve_sizes(config, processes: int) -> None:
     """Set n_step, H and micro_batch_size where they are None.
 
-    If one of TRL's batch sizes is given, n_step and H become what GRPOTrainer would do. It takes an
-    optimizer step on per_device_train_batch_size * gradient_accumulation_steps completions of each
-    process, samples for steps_per_generation micro-batches at a time, and uses each completion
+    If one of TRL's batch sizes is given, n_step and H become those of GRPOTrainer. In each process,
+    GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
+    completions, samples for steps_per_generation micro-batches at a time, and uses each completion
     num_iterations times.
     """
     per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
@@ -43,12 +43,12 @@ def resolve_sizes(config, processes: int) -> None:
 
 
 def _count_micro_batches(config) -> int | None:
-    """Return how many micro-batches TRL runs between two times of sampling; None if not given."""
+    """Return how many micro-batches TRL runs per inference batch; None if not given."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 
 def _count_steps(config) -> int:
-    """Return the optimizer steps between two times of sampling: at least 1."""
+    """Return the optimizer steps per inference batch: at least 1."""
     if micro_batches := _count_micro_batches(config):
         return max(micro_batches // config.gradient_accumulation_steps, 1)
     if config.generation_batch_size:
@@ -61,8 +61,8 @@ def contradictions(config, processes: int) -> Iterator[str]:
     """Yield a message for each of TRL's batch sizes that contradicts n_step and H."""
     accumulation, n_step, steps = config.gradient_accumulation_steps, config.n_step, config.H
     per_process = (config.per_device_train_batch_size or DEFAULT_PER_DEVICE) * accumulation
-    counted = config.per_device_train_batch_size or accumulation != 1
-    if counted and per_process != -(-n_step // processes):
+    is_given = config.per_device_train_batch_size or accumulation != 1
+    if is_given and per_process != -(-n_step // processes):  # rounded up
         yield (
             f"per_device_train_batch_size={per_process // accumulation} * "
             f"gradient_accumulation_steps={accumulation} completions in each of "
@@ -96,7 +96,7 @@ def contradictions(config, processes: int) -> Iterator[str]:
 def _sizes_agree(value: int, follows: int, steps: int) -> bool:
     """Return whether a given size agrees with the one that follows from n_step and H.
 
-    They are equal, or H is 1 and TRL would sample several times for the one step.
+    The sizes are equal, or H is 1 and TRL would sample several times for the one step.
     """
     return value == follows or (steps == 1 and follows % value == 0)
 

@@ -112,13 +112,13 @@ def patch_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     generation.sync_weights = timed_sync  # type: ignore[method-assign] # TRL has no hook for it
 
 
-def _sync_weights(generation: VLLMGeneration, give: Callable[[VLLMGeneration], None]) -> None:
-    """Do what TRL's `sync_weights` does for an engine in this process, loading by `give`."""
+def _sync_weights(generation: VLLMGeneration, load: Callable[[VLLMGeneration], None]) -> None:
+    """Do what TRL's `sync_weights` does for an engine in this process, loading by `load`."""
     if generation.enable_sleep_mode:  # map the weights' memory again before writing to it
         vllm_generation.empty_cache()
         generation.llm.wake_up(tags=["weights"])
         generation._llm_weights_sleeping = False
-    give(generation)
+    load(generation)
     generation.llm.reset_prefix_cache()
 
 

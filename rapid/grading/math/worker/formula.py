@@ -124,7 +124,7 @@ def _value(formula: Formula) -> Expr:
     if rule == "applied":
         name, _, base = parts[0][1:].partition("_")
         if len(parts) == 3 and value(parts[1]).is_negative:
-            raise Unreadable("an inverse function, or a quotient")
+            raise Unreadable("f^-1(x) could be an inverse function or a quotient")
         function = SYMPY_NAMES.get(name, name)
         bases = (
             [value(parse_formula(base[1:-1]))] if base else [sympy.Integer(10)] * (name == "log")
