@@ -23,10 +23,14 @@ def format_duration(seconds: float, like: float | None = None) -> str:
     # Compared as printed, so that 59.97 is 1.0m and not 60.0s.
     if round(scale, 1) < MINUTE:
         return f"{seconds:.1f}s"
-    if round(scale / MINUTE, 1) < HOUR / MINUTE or (like is not None and seconds < HOUR):
+    shortest = min(scale, seconds)  # a deviation below an hour is in minutes
+    if round(shortest / MINUTE, 1) < HOUR / MINUTE:
         return f"{seconds / MINUTE:.1f}m"
     hours, minutes = divmod(round(seconds / MINUTE), 60)
-    return f"{hours}h{minutes:02d}m" if seconds < DAYS_FROM else f"{hours // 24}d {hours % 24}h"
+    if seconds < DAYS_FROM:
+        return f"{hours}h{minutes:02d}m"
+    days, hours = divmod(round(seconds / HOUR), 24)
+    return f"{days}d {hours}h"
 
 
 def format_size(count: float) -> str:

@@ -1,16 +1,22 @@
-"""From runs to a report: read what runs left behind, take means, print them.
+"""Reports: reads the result files of runs, computes statistics, and writes tables and figures.
 
-`python -m reports` writes tables.tex, report.html and figures. On the way from files to text:
+`python -m reports` writes tables.tex, report.html and figures. The steps from files to text:
 
-1. `collect`, `manifests`    files -> a data frame with a row for each run; manifests
-   `measured`                all that the rest is computed from: parameters, runs, places
-2. `statistics`              values -> means, ranks, and intervals
-3. `formats`, `labels`       numbers and names -> short text: 12.3%, RAPID (H=8)
-4. `tables`                  runs -> tables as plain data; a column is an object of `tables.columns`
-5. `paper`, paper.yaml       the paper's own figures, for the tables beside it
-6. `plots`                   runs -> figures, a module for each in `plots.figures`
-7. `contents`                all of it in the order of reading, by contents.yaml
-8. `render`                  plain data -> LaTeX, the terminal, report.html
+1. `collect`, `manifests`    result files -> a data frame with a row for each run; manifests
+   `imported`                the same of runs that were made elsewhere: folders, CSV files
+   `measured`                what all later steps read: parameters, data frame, manifests
+   `outcomes`                the end points of the arena's runs
+2. `statistics`              values -> means, ranks and confidence intervals
+3. `formats`, `labels`       numbers and names -> short texts: 12.3%, RAPID (H=8)
+4. `tables`                  runs -> tables as plain data; `tables.columns` declares the columns
+   `tuning`                  trials of learning rates -> the rates of the arena
+5. `paper`, paper.yaml       the paper's own numbers, for the comparison with it
+6. `plots`                   runs -> figures; `plots.figures` has a module for each
+   `paper_style`             the page layout that tables and figures are made for
+7. `findings`                the numbers in the first sentences of a report
+   `contents`                tables and figures in the order of reading, by contents.yaml
+8. `render`                  plain data -> LaTeX, terminal, report.html, Markdown, CSV
 
-`experiment` writes what `dvc exp show` compares.
+`python -m reports.experiment` writes the metrics and curves that `dvc exp show` and `dvc plots`
+compare.
 """

@@ -1,99 +1,138 @@
-"""`python -m reports`: the runs that exist -> tables.tex, report.html, figures, the terminal."""
+"""`python -m reports`: make tables.tex, report.html and figures from the runs that exist."""
 
 import argparse
 import sys
 from pathlib import Path
 
 from rapid.arguments import Parser
+from rapid.artifacts.code import Spec
 from rapid.artifacts.evaluations import CURVE
 from rapid.artifacts.files import BadInput, write_text
 from rapid.artifacts.manifests import hash_files, verify_output, write_manifest
 from rapid.artifacts.runs import TOKEN_WEIGHTS
 from rapid.config.params import BadParams, load_files
+from rapid.config.sources import read
 from rapid.config.specs import BASE, arena_runs, report_spec, study_runs, table_runs
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
-from reports import contents
+from reports import contents, imported
 from reports.contents import Content
 from reports.measured import Measured
 from reports.outcomes import RESULTS, record
+from reports.paper_style import PaperStyle
 from reports.render import latex, text
 
-OK, BAD_RUN, BAD_USE = 0, 1, 2
-# By kind of report: the runs that it is about, and the files that it reads of each run and of each
-# evaluation.
+OK, BAD_RUN, BAD_USE = 0, 1, 2  # exit statuses
+# Kind of report -> the function that lists its runs, the files that it reads in the folder of each
+# training run, and those in the folder of each evaluation.
 KINDS = {
     "report": (table_runs, ["summary.json", "steps.jsonl", TOKEN_WEIGHTS], ["evaluation.json"]),
     "studies": (study_runs, ["summary.json"], ["evaluation.json", CURVE]),
     "arena": (arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
 }
+# Options of which the command needs at least one.
 OUTPUTS = ("output", "html", "figures", "text")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command.
+    """Run the command. Missing runs are not an error: the cells of a table name them.
 
-    Returns: 0; 1 where a run's file is damaged or the output cannot be written; 2 where the
-    parameters are wrong. Runs that are missing are no error: their cells say so.
+    Returns:
+        0; 1 if a file of a run is damaged or the output cannot be written; 2 if the parameters are
+        wrong.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
     if not any(getattr(options, output) for output in OUTPUTS):
         parser.error("nothing to do: give at least one of --output, --html, --figures and --text")
-    kind = options.kind
+    if not (options.config or options.sources):
+        parser.error("give --config, --from, or both")
+    if options.sources and options.kind != "report":
+        parser.error(f"--from makes the paper's tables, and not those of --{options.kind}")
     try:
-        params = load_files(*options.config)
-        if kind != "report" and not getattr(params, kind):
-            raise BadParams(f"--{kind}: the parameters have no section {kind}")
-        select_runs, *files = KINDS[kind]
-        measured = Measured.read(params, options.root, select_runs(params))
-        inputs = _input_digests(measured, kind, *files)
-        content = getattr(contents, f"build_{kind}")(measured)
+        measured = _read_runs(options)
+        inputs = _input_digests(measured, options.kind)
+        content = getattr(contents, f"build_{options.kind}")(measured)
+        if options.sources:
+            content = imported.leave_out_empty(content)
         written = _write_tables(measured, content, options) if options.output else []
         if options.html or options.figures:
             written += _write_figures(measured, content, options)
         if written:
             output = options.output or options.html
             folder = output.parent if output else options.figures
-            write_manifest(folder, "report", report_spec(params), inputs, written)
+            write_manifest(folder, "report", _build_spec(measured, options), inputs, written)
     except (BadInput, OSError) as error:
         print(f"reports: {describe_shortage(error) or error}", file=sys.stderr)
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
-        print(text.render([*content.results, *content.appendix]))
+        print(text.render([*content.results, *content.appendix], measured.params.name))
     if written:
         counts = contents.counts(measured.frame)
         print(f"{written[0].parent}: {len(written)} files from {counts}", file=sys.stderr)
     return OK
 
 
-def _input_digests(
-    measured: Measured, kind: str, of_run: list[str], of_evaluation: list[str]
-) -> dict[str, str]:
-    """Return the digests of the files that a report may be made from, by path."""
-    frame, root, arena = measured.frame, measured.root, measured.params.arena
+def _read_runs(options: argparse.Namespace) -> Measured:
+    """Read the runs that the options are about."""
+    if options.sources:
+        measured = imported.read_sources(options.sources, options.config)
+        if unused := measured.unused:
+            example = contents.path(unused[0])
+            print(f"left out: runs: {len(unused)}, such as {example}", file=sys.stderr)
+        return measured
+    params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
+    if options.kind != "report" and not getattr(params, options.kind):
+        raise BadParams(f"--{options.kind}: the parameters have no section {options.kind}")
+    return Measured.read(params, options.root, select_runs(params))
+
+
+def _input_digests(measured: Measured, kind: str) -> dict[str, str]:
+    """Return the SHA-256 of each file that the report may read, by path.
+
+    Args:
+        of_run: names of files in the folder of each training run.
+        of_evaluation: names of files in the folder of each evaluation.
+    """
+    _, of_run, of_evaluation = KINDS[kind]
+    is_in_table = measured.frame.table != ""
+    frame, tables = measured.frame[~is_in_table], measured.frame.table[is_in_table].unique()
+    root, arena = measured.root, measured.params.arena
     trained = frame[frame.algorithm != BASE]
     paths = [root / folder / name for folder in trained.folder for name in of_run]
     paths += [root / folder / name for folder in frame.evaluation for name in of_evaluation]
-    # The record of an arena that this one is compared with was written by no job.
+    # No job wrote the record of an earlier arena, so that no manifest has its digest.
     records = [root / arena.record] if kind == "arena" and arena.only else []
-    return {path.as_posix(): verify_output(path) for path in paths} | hash_files(*records)
+    digests = {path.as_posix(): verify_output(path) for path in paths}
+    return digests | hash_files(*records, *map(Path, tables))
+
+
+def _build_spec(measured: Measured, options: argparse.Namespace) -> Spec:
+    """Return the spec of the report's manifest."""
+    if options.sources:
+        sources = list(map(str, options.sources))
+        config = read(*options.config)
+        return imported.ImportSpec(sources=sources, config=config).with_code()
+    return report_spec(measured.params)
 
 
 def _write_tables(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
-    """Write tables.tex, with the results, and appendix.tex, with the other tables; as text too.
+    """Write the results to tables.tex, and the other tables to appendix.tex; return all paths.
 
-    An arena's results go beside them as rows of numbers.
+    Each file has a copy for the terminal beside it (.txt). An arena's end points are written to
+    results.csv too.
     """
-    output = options.output
+    output, params = options.output, measured.params
+    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
+    results, appendix = content.results, content.appendix
     paths = []
-    for path, tables in (
-        (output, content.results), (output.with_name("appendix.tex"), content.appendix),
+    for path, tables, others in (
+        (output, results, appendix), (output.with_name("appendix.tex"), appendix, results),
     ):  # fmt: skip
         if tables or path == output:
-            write_text(path, latex.render(tables))
-            write_text(path.with_suffix(".txt"), text.render(tables) + "\n")
+            write_text(path, latex.render(tables, style, prefix, others))
+            write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not measured.params.arena.tuning:
         paths.append(output.with_name(RESULTS))
@@ -102,14 +141,18 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
 
 
 def _write_figures(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
-    """Draw the figures, and write them and report.html where asked to."""
-    from reports import plots
-    from reports.plots import style  # matplotlib: only who asks for figures waits for it
+    """Draw the figures, and write the files that the options name; return their paths."""
+    from reports import plots  # imports matplotlib, which tables alone do not need
+    from reports.plots import style
     from reports.render import html
 
     figures = plots.build(options.kind, measured)
+    undrawable = imported.list_undrawable(figures, measured.frame) if options.sources else {}
+    for name, reason in undrawable.items():
+        print(f"left out: the figure {figures.pop(name).title}: {reason}", file=sys.stderr)
     kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
-    rendered = {name: style.render(figure, kinds) for name, figure in figures.items()}
+    page = PaperStyle.from_params(measured.params.report)
+    rendered = {name: style.render(figure, kinds, page) for name, figure in figures.items()}
     paths = style.save(rendered, options.figures) if options.figures else []
     if options.html:
         images = {name: files["svg"] for name, files in rendered.items()}
@@ -120,11 +163,15 @@ def _write_figures(measured: Measured, content: Content, options: argparse.Names
 
 
 def _parser() -> Parser:
-    parser = Parser(prog="python -m reports", description=__doc__)
+    epilog = f"{imported.describe_columns()} docs/report.md explains them."
+    parser = Parser(prog="python -m reports", description=__doc__, epilog=epilog)
     parser.set_defaults(kind="report")
     add = parser.add_argument
     help = "parameters: YAML or JSON files, later ones over earlier ones, or one JSON text"
-    add("--config", nargs="+", required=True, metavar="FILE", help=help)
+    add("--config", nargs="+", default=[], metavar="FILE", help=help)
+    help = "runs that were made elsewhere: folders with runs/ and evaluations/, and CSV files; "
+    help += "--config may then be left out, or have only name and report"
+    add("--from", dest="sources", nargs="+", type=Path, default=[], metavar="SOURCE", help=help)
     add("--root", type=Path, default=Path("."), help="folder that contains runs/")
     help = "where to write tables.tex, and beside it tables.txt, appendix.* and manifest.json"
     add("--output", type=Path, help=help)

@@ -1,12 +1,13 @@
-"""Runs on disk become one data frame: a row for each run, and a column for each figure.
+"""Reads the result files of runs into one data frame: a row for each run, a column for each value.
 
-A run that left no file has a row too. Its figures are NaN, and `no_evaluation` or `no_summary` has
-the reason, for footnotes of tables.
+A run without result files has a row too. Its values are NaN, and the column `no_evaluation` or
+`no_summary` has the reason, which becomes a footnote of the tables.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -22,8 +23,9 @@ from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, add_base_runs, table_runs
 from reports.manifests import JobManifest, check_chain, read_manifests
 
+# The parts of a training run's time: sampling, grading, ...
 PHASES = [name for name in Runtime.model_fields if name != "total"]
-# Every number of summary.json is a column of its own name.
+# The numbers in summary.json, each of which becomes a column with the same name.
 MEASURES = [
     name
     for name, field in RunSummary.model_fields.items()
@@ -34,42 +36,64 @@ MEASURES = [
 def collect(
     params: Params, root: Path | str = ".", trained: list[Run] | None = None
 ) -> pd.DataFrame:
-    """Return a data frame of these runs, or of every run that the tables need.
+    """Return a data frame with a row for each run, and for each model before training.
 
-    Its columns are:
-        benchmark, model, algorithm, seed: what names a run; H: of RAPID, else NaN.
-        label: the benchmark and what its problems are.
-        folder, evaluation: where training and evaluation lie, below the root.
-        pass@k for each k (shares of 1), problems, samples, temperature, top_p: of evaluation.json.
-        scores: problem -> samples that were graded, and how many of them are correct.
-        runtime, runtime.PHASE (seconds), MEASURES, hardware, commit: of summary.json.
-        disturbed: whether something else had the run's core, in its last attempt too.
-        reasons, evaluation_reasons: reason -> verdicts, in training and in the evaluation.
-        no_evaluation, no_summary: why a file has no figures; "" where it has.
-        unwalled: the walls that were waived, by both manifests.
-        start: the algorithm from whose run it started; BASE is the model before training.
-        accepted: whether `rapid accept` took a job for current after a change of its code.
+    Args:
+        root: the folder that contains runs/ and evaluations/.
+        trained: the training runs; by default those that the tables need.
+
+    Returns:
+        A data frame with the columns
+        benchmark, model, algorithm, seed: the run;
+        H: optimizer steps per inference batch (RAPID only, else NaN);
+        label: the benchmark and the kind of its problems, MATH (made);
+        folder, evaluation: folders of the training and of its evaluation, below the root;
+        pass@k for each k (shares of 1), problems, samples, temperature, top_p: from
+            evaluation.json;
+        scores: problem -> (graded samples, correct samples), from evaluation.json;
+        runtime, runtime.PHASE (both in seconds), MEASURES, hardware, commit: from summary.json;
+        disturbed: whether other programs slowed down the last attempt of the run;
+        reasons, evaluation_reasons: reason of a verdict -> number of verdicts, in training and in
+            the evaluation;
+        no_evaluation, no_summary: why evaluation.json or summary.json has no values, else "";
+        unwalled: keys of the sandbox layers that the training or evaluation was allowed to lack;
+        start: the algorithm whose trained model the run started from, or BASE;
+        accepted: whether `rapid accept` declared one of its jobs current after a change of code.
+        table: the CSV file that has the run's figures; "" where they are in files of its jobs.
 
     Raises:
-        BadFile: a file is not what its job wrote, contradicts itself, is of another run, or was
-            made from other files than there are.
+        BadFile: a file differs from what its job wrote, contradicts itself, belongs to another run,
+            or was made from inputs that have changed.
     """
-    ks = sorted({k for benchmark in params.benchmarks.values() for k in benchmark.pass_at})
     needed = add_base_runs(table_runs(params) if trained is None else trained)
     root, place = Path(root), build_plan(params, root).folder
-    manifests = read_manifests(root, map(place, _job_names(needed)))
+    ks = {k for benchmark in params.benchmarks.values() for k in benchmark.pass_at}
+    return pd.DataFrame(collect_rows(needed, root, place, problem_sources(params, root), ks))
+
+
+def collect_rows(
+    runs: Sequence[Run],
+    root: Path,
+    place: Callable[[str], str],
+    problems: Mapping[str, ProblemSource],
+    ks: Iterable[int] = (),
+) -> list[dict[str, Any]]:
+    """Return the rows of these runs, as `collect` does.
+
+    Args:
+        place: returns the folder of a job, below the root, by the job's name.
+        ks: that have a column whatever the evaluations have.
+    """
+    manifests = read_manifests(root, map(place, _job_names(runs)))
     check_chain(manifests)
-    problems = problem_sources(params, root)
-    return pd.DataFrame(
-        [
-            {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
-            for run in needed
-        ]
-    )
+    return [
+        {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
+        for run in runs
+    ]
 
 
 def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
-    """Return what the problems of each benchmark are, and where they come from."""
+    """Return the source of the problems of each benchmark, by the benchmark's name."""
     place = build_plan(params, root).folder
     return {
         name: read_source(name, Path(root, place(f"data/{name}")), benchmark.source)
@@ -77,8 +101,8 @@ def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource
     }
 
 
-def _job_names(needed: list[Run]) -> list[str]:
-    """Return the names of the jobs of these runs, and of those whose files they read."""
+def _job_names(needed: Sequence[Run]) -> list[str]:
+    """Return the names of the jobs that made these runs, and of the jobs before them."""
     names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
     names += [f"distilled/{run.benchmark}" for run in needed if IMITATING.named(run.algorithm)]
     names += [run.folder for run in needed if run.algorithm != BASE]
@@ -86,19 +110,21 @@ def _job_names(needed: list[Run]) -> list[str]:
 
 
 def of_evaluation(metric: str) -> bool:
-    """Return whether a metric is from evaluation.json; the others are from summary.json."""
+    """Return whether a metric is from evaluation.json; all others are from summary.json."""
     return metric.startswith("pass@")
 
 
 def file_of(run: pd.Series, metric: str) -> str:
-    """Return the file that a metric of a run is from, below the root."""
+    """Return the path of the file that has a metric of a run, below the root."""
+    if run["table"]:
+        return run["table"]
     if of_evaluation(metric):
         return f"{run['evaluation']}/evaluation.json"
     return f"{run['folder']}/summary.json"
 
 
 def why_missing(run: pd.Series, metric: str) -> str:
-    """Return the reason that `run[metric]` is NaN, as a clause for a footnote."""
+    """Return why `run[metric]` is NaN, as a clause for a footnote."""
     no_file = run["no_evaluation"] if of_evaluation(metric) else run["no_summary"]
     return no_file or f"{Path(file_of(run, metric)).name} has no finite {metric}"
 
@@ -106,11 +132,17 @@ def why_missing(run: pd.Series, metric: str) -> str:
 def _row(
     run: Run,
     root: Path,
-    ks: list[int],
+    ks: Iterable[int],
     place: Callable[[str], str],
     manifests: dict[str, JobManifest],
 ) -> dict:
-    is_trained = run.algorithm != BASE  # a model before training has no run
+    """Return the row of a run.
+
+    Args:
+        place: returns the folder of a job, by its name.
+        manifests: by path.
+    """
+    is_trained = run.algorithm != BASE  # the model before training has an evaluation only
     folder = place(run.folder) if is_trained else run.folder
     folders = {"folder": folder, "evaluation": place(run.evaluation)}
     jobs = [job for name in folders.values() if (job := manifests.get(f"{name}/{MANIFEST}"))]
@@ -122,6 +154,7 @@ def _row(
     return {
         **run.model_dump(),
         **folders,
+        "table": "",
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
         "unwalled": {wall for job in jobs for wall in job.waived},
         "accepted": any(job.accepted for job in jobs),
@@ -132,7 +165,11 @@ def _row(
 
 
 def _asked_for(run: Run, manifests: dict[str, JobManifest], evaluation: str, data: str) -> dict:
-    """Return what the job of an evaluation was asked for, by the names in evaluation.json."""
+    """Return the values that fields of evaluation.json must have, by the specs of the jobs.
+
+    Args:
+        evaluation, data: the folders of the evaluation and of the benchmark's problems.
+    """
     evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
     settings = dict(evaluated.spec.get("evaluation", {})) if evaluated else {}
     if prepared:
@@ -141,7 +178,11 @@ def _asked_for(run: Run, manifests: dict[str, JobManifest], evaluation: str, dat
 
 
 def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSummary | None:
-    """Return the record in a file of a run, after checking that it is what its job was to do."""
+    """Return the record in a file, or None without a file of a finished job.
+
+    Raises:
+        BadFile: a field differs from `asked_for`.
+    """
     record = read_result(path, record_type)
     for name, expected in asked_for.items() if record else ():
         value = getattr(record, name, expected)
@@ -152,13 +193,14 @@ def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSum
     return record
 
 
-def _evaluation_columns(evaluation: Evaluation | None, ks: list[int]) -> dict:
+def _evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dict:
     reason = _why_not("evaluated", "evaluation.json", evaluation)
     usable = None if reason else evaluation
     settings = ("problems", "samples", "temperature", "top_p")
+    pass_at = dict.fromkeys(sorted(ks)) | (usable.pass_at if usable else {})
     return {
         "no_evaluation": reason,
-        **{f"pass@{k}": _finite(usable and usable.pass_at.get(k)) for k in ks},
+        **{f"pass@{k}": _finite(share) for k, share in pass_at.items()},
         **{name: _finite(usable and getattr(usable, name)) for name in settings},
         "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
         "evaluation_reasons": usable.reasons if usable else {},
@@ -182,7 +224,11 @@ def _summary_columns(summary: RunSummary | None) -> dict:
 
 
 def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> str:
-    """Return why a record has no figures, or "" where it has."""
+    """Return why a record has no values, or "" if it has them.
+
+    Args:
+        done: what the job does, "trained" or "evaluated".
+    """
     if record is None:
         return f"not {done}: no {file} of a finished job"
     if record.status == "unavailable":
@@ -191,5 +237,5 @@ def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> st
 
 
 def _finite(value: float | None) -> float:
-    """Return the value, with one spelling for all that is not a number: NaN, as pandas has it."""
+    """Return a finite value as it is, and NaN for None, NaN and infinity."""
     return value if value is not None and math.isfinite(value) else math.nan

@@ -1,6 +1,6 @@
-"""The contents of each kind of report, by contents.yaml: a lead, sections of tables and figures.
+"""The contents of each kind of report, as contents.yaml orders them: a first screen, then sections.
 
-A figure or table that no section names comes in a section of its own at the end.
+Figures and tables that no section names are put into a last section.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ import pandas as pd
 import yaml
 
 from rapid.config.specs import BASE
-from reports import paper
-from reports.measured import Measured
+from reports import findings, labels, paper
+from reports.measured import BASELINE, Measured
 from reports.outcomes import fields
 from reports.tables import APPENDIX, RESULTS, arena, build, claims, studies, tuning
+from reports.tables.claims import Headline
 from reports.tables.notes import fill_template, origin_facts, render_notes
 from reports.tables.table import Table
 
@@ -24,28 +25,52 @@ FILE = Path(__file__).with_name("contents.yaml")
 
 @dataclass(frozen=True)
 class ReportSection:
-    """A part of the report. `items` are tables, and the names of tables and figures."""
+    """A section of the report.
+
+    Args:
+        anchor: the id of the section in report.html.
+        items: labels of tables and names of figures; in the result of `Content.with_figures` the
+            tables themselves in place of their labels.
+        folded: whether a click opens its tables.
+    """
 
     anchor: str
     title: str
     intro: str
     items: Sequence[Table | str]
+    folded: bool = False
 
 
 @dataclass(frozen=True)
 class Content:
-    """All that is reported, whatever it is printed as."""
+    """The contents of a report, independent of the format in which it is printed.
+
+    Args:
+        lead: the first paragraphs, with the main findings.
+        figure: name of the figure beside the lead; "" for none.
+        headlines: the main claims with their verdicts.
+        results: the tables of tables.tex.
+        appendix: the tables of appendix.tex.
+    """
 
     title: str
-    lead: str  # what to know first
-    results: list[Table]  # Tables 1 to 4, or those of the studies
-    appendix: list[Table]  # the other tables
+    lead: list[str]
+    figure: str
+    headlines: Sequence[Headline]
+    results: list[Table]
+    appendix: list[Table]
     sections: list[ReportSection]
 
     def with_figures(self, figures: list[str]) -> list[ReportSection]:
-        """Return the sections with the items that exist: tables, and names of these figures."""
+        """Return the sections with their tables and figures; what does not exist is left out.
+
+        The figure of the first screen is not repeated in a section.
+
+        Args:
+            figures: names of the figures that exist.
+        """
         tables = {table.label: table for table in [*self.results, *self.appendix]}
-        items = tables | dict(zip(figures, figures, strict=True))
+        items = tables | {name: name for name in figures if name != self.figure}
         named = {item for section in self.sections for item in section.items}
         more = ReportSection("more", "More", "", [name for name in items if name not in named])
         sections = [
@@ -56,7 +81,7 @@ class Content:
 
 
 def build_report(measured: Measured) -> Content:
-    """Compute every table of the paper, and arrange them with the figures."""
+    """Return the contents of the main report, with all of its tables computed."""
     results, appendix = build(RESULTS, measured), build(APPENDIX, measured)
     (claims_table,) = (table for table in appendix if table.label == "tab:claims")
     machines = origin_facts([name for name in measured.frame.hardware if name], [])
@@ -65,15 +90,22 @@ def build_report(measured: Measured) -> Content:
         measured,
         results,
         appendix,
+        claims.headlines(claims_table),
         verdicts=claims.summarize(claims_table),
         paper=paper.load(),
         hardware=" ".join(render_notes(["hardware"], machines)),
+        **findings.compare_with_baseline(measured),
     )
 
 
 def build_studies(measured: Measured) -> Content:
-    """Compute the tables of the studies: a section each, with its figures and tables."""
-    content = _arrange("studies", measured, studies.tables(measured))
+    """Return the contents of the studies' report: a section for each study."""
+    tables = studies.tables(measured)
+    (claims_table,) = (table for table in tables if table.label == "tab:studied-claims")
+    facts = findings.compare_variants(measured)
+    content = _arrange(
+        "studies", measured, tables, headlines=claims.headlines(claims_table), **facts
+    )
     sections = []
     for study in studies.studies(measured):
         name = study.name
@@ -83,7 +115,7 @@ def build_studies(measured: Measured) -> Content:
 
 
 def build_arena(measured: Measured) -> Content:
-    """Compute the tables of the arena, or of its tuning."""
+    """Return the contents of the arena's report, or of the report on its tuning."""
     spec = measured.params.arena
     if spec.tuning:
         return _arrange("tuning", measured, tuning.tables(measured))
@@ -93,7 +125,8 @@ def build_arena(measured: Measured) -> Content:
         tables.append(arena.standings(outcomes, len(tables) + 1))
     tables += tuning.recorded(measured, len(tables) + 1)
     summary = arena.summarize(measured, verdicts) if verdicts else arena.describe_places(measured)
-    return _arrange("arena", measured, tables, summary=summary)
+    headlines = arena.headlines(verdicts)
+    return _arrange("arena", measured, tables, headlines=headlines, summary=summary)
 
 
 def _arrange(
@@ -101,11 +134,19 @@ def _arrange(
     measured: Measured,
     results: list[Table],
     appendix: Sequence[Table] = (),
+    headlines: Sequence[Headline] = (),
     **facts: Any,
 ) -> Content:
-    """Return the tables of a kind of report in the sections of contents.yaml."""
+    """Return the contents of a kind of report, in the sections that contents.yaml declares.
+
+    Args:
+        facts: variables of the templates in contents.yaml.
+    """
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
-    facts["model"] = measured.params.tables.main.model
+    benchmarks = list(measured.params.benchmarks)
+    facts |= {
+        "model": measured.params.tables.main.model, "baseline": labels.algorithm(BASELINE)
+    }  # fmt: skip
     sections = [
         ReportSection(
             anchor,
@@ -114,22 +155,31 @@ def _arrange(
             [
                 item.format(benchmark=benchmark)
                 for item in section["items"]
-                for benchmark in (measured.params.benchmarks if "{" in item else [""])
+                for benchmark in (benchmarks if "{" in item else [""])
             ],
+            section.get("folded", False),
         )
         for anchor, section in document["sections"].items()
     ]
-    lead = fill_template(document["lead"], facts)
-    return Content(document["title"], lead, results, list(appendix), sections)
+    paragraphs = [fill_template(paragraph, facts) for paragraph in document["lead"]]
+    return Content(
+        title=document["title"],
+        lead=[paragraph for paragraph in paragraphs if paragraph],
+        figure=document.get("figure", "").format(benchmark=benchmarks[0]),
+        headlines=headlines,
+        results=results,
+        appendix=list(appendix),
+        sections=sections,
+    )
 
 
 def path(run: pd.Series) -> str:
-    """Return what names a run: benchmark/model/algorithm/seed1."""
+    """Return the name of a run: benchmark/model/algorithm/seed1."""
     return f"{run.benchmark}/{run.model}/{run.algorithm}/seed{run.seed}"
 
 
 def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return what is not there: reasons with their runs, in the order met."""
+    """Return the reasons for missing results, each with the names of its runs."""
     by_reason: dict[str, list[str]] = {}
     for _, run in frame.iterrows():
         reasons = [run.no_evaluation] + ([run.no_summary] if run.algorithm != BASE else [])
@@ -139,7 +189,7 @@ def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
 
 
 def counts(frame: pd.DataFrame) -> str:
-    """Return how many of the files that the tables need were there."""
+    """Return how many of the needed evaluations and training runs have results, in words."""
     trained = frame[frame.algorithm != BASE]
     return (
         f"{(frame.no_evaluation == '').sum()} of {len(frame)} evaluations and "

@@ -1,7 +1,8 @@
-"""`python -m reports.experiment`: what `dvc exp show` compares, RAPID with rapid.H, from its runs.
+"""`python -m reports.experiment`: write the files of DVC experiments, from the runs of RAPID.
 
-metrics.json says what the problems are, and has the means over seeds of a few figures; live/ has
-what happens by optimizer step, as dvclive writes it and `dvc plots` draws it.
+`dvc exp show` compares metrics.json: means over seeds of accuracy, runtime and a few metrics, for
+RAPID with the H of `rapid.H` in params.yaml, and the source of the problems. `dvc plots` draws
+live/: the metrics by optimizer step, in dvclive's format.
 """
 
 import math
@@ -22,13 +23,13 @@ from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
 
-# Beside pass@k, as columns of the runs' data frame.
+# What metrics.json has beside pass@k: columns of the data frame of `collect`.
 FIGURES = ("runtime", *(name for name in COMPARED if METRICS[name].summary == "mean"))
 CURVES = [*COMPARED, *PHASES]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 1 where a run's file or a parameter is wrong."""
+    """Run the command. Return 0, or 1 if a file of a run or a parameter is wrong."""
     parser = Parser(prog="python -m reports.experiment", description=__doc__)
     parser.add_argument("--config", required=True, help="params as JSON")
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
@@ -61,9 +62,9 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
 
 
 def mean_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
-    """Return means over the seeds that have the figure: pass@k in %, runtime in seconds.
+    """Return the mean of each metric over the seeds that have it.
 
-    What no run has is left out.
+    pass@k is in percent, the runtime in seconds. A metric that no run has is left out.
     """
     ks = params.benchmarks[params.experiment.benchmark].pass_at
     means = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
@@ -72,14 +73,18 @@ def mean_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
 
 
 def mean_curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
-    """Return for each optimizer step the means over the runs that have it; NaN where none has."""
+    """Return the means over runs at each optimizer step: a row for each step.
+
+    A run that has ended, or does not define a metric at a step, is left out of the mean; without
+    any run the mean is NaN.
+    """
     steps = [step.model_dump() for run in runs for step in run]
     rows = pd.DataFrame(steps, columns=["step", *CURVES])
     return rows.astype(float).groupby("step").mean()
 
 
 def write_curves(points: pd.DataFrame, folder: Path) -> None:
-    """Write the curves as dvclive does: a file each."""
+    """Write each metric's curve to a file in dvclive's format."""
     with Live(str(folder), save_dvc_exp=False, dvcyaml=None) as live:
         for step, values in points.iterrows():
             live.step = int(step)

@@ -1,27 +1,60 @@
-"""Numbers as the short texts of a table, in Unicode; `render.latex` turns these into TeX.
+"""Formats numbers as short Unicode texts for tables; `render.tex` escapes these for TeX.
 
-A format of a column takes `like`, the mean that a standard deviation stands under: the deviation is
-printed in the mean's unit and with its digits. Durations are printed by `rapid.text`.
+The format of a column prints means and, with the argument `like`, standard deviations: `like` is
+the mean above the deviation, which is printed with the mean's unit and number of decimals. All
+durations in a column have the same unit.
 
-Shares of whole completions can lie halfway between two texts: 51.25 %. They are rounded away from
-zero, as by hand; errors of floating point in the last bit do not change that.
+A share of whole completions can lie exactly halfway between two texts, such as 51.25 %. It is
+rounded away from zero, as by hand, even if floating point has an error in its last bit.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal
+
+from rapid.text import HOUR, MINUTE
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
+# Units of durations: sign, length in seconds, and the duration (seconds) from which on a column has
+# the next unit. Columns with longer durations are in hours.
+TIME_UNITS = [("ms", 1e-3, 0.1), ("s", 1, 10 * MINUTE), ("min", MINUTE, 10 * HOUR)]
 
 
 def percent(share: float, like: float | None = None) -> str:
     """Return a share of 1 as percent: 0.123 -> 12.3%."""
-    return f"{_tenths(100 * share)}%"
+    return f"{_tenths(100 * share)}%".replace("-", MINUS)
+
+
+def time_unit(longest: float) -> tuple[str, float]:
+    """Return the unit for a column with this longest duration, and the unit's length in seconds."""
+    units = ((sign, length) for sign, length, limit in TIME_UNITS if longest < limit)
+    return next(units, ("h", HOUR))
+
+
+def durations(seconds: Iterable[float]) -> Format:
+    """Return the format of a column, given the mean durations that it prints, in seconds.
+
+    The longest duration decides the unit of the column (ms, s, min or h). The shortest decides the
+    number of decimals: it has three significant digits, but at most three decimals. Examples: 2.31s
+    and 14.60s; 12.7min.
+    """
+    lengths = sorted(length for length in seconds if 0 < length < math.inf)
+    shortest, longest = (lengths[0], lengths[-1]) if lengths else (1.0, 1.0)
+    sign, length = time_unit(longest)
+    decimals = min(3, max(0, 2 - math.floor(math.log10(shortest / length))))
+
+    def show(value: float, like: float | None = None) -> str:
+        return f"{value / length:,.{decimals}f}{sign}"
+
+    return show
 
 
 def staleness(value: float, like: float | None = None) -> str:
-    """Return two decimals, or two significant digits of less: 0.08, 0.0031."""
+    """Return a staleness with two decimals, or below 0.005 with two significant digits.
+
+    Examples: 0.08, 0.0031.
+    """
     scale = abs(value if like is None else like)
     decimals = 2
     if 1e-6 <= scale < 0.005:
@@ -30,7 +63,7 @@ def staleness(value: float, like: float | None = None) -> str:
 
 
 def megabytes(value: float, like: float | None = None) -> str:
-    """Return 1e6 bytes without decimals: 1,234."""
+    """Return megabytes without decimals: 1,234."""
     return f"{value:,.0f}"
 
 
@@ -40,7 +73,7 @@ def plain(value: float, like: float | None = None) -> str:
 
 
 def correlation(r: float) -> str:
-    """Return three decimals with a true minus sign; no negative zero."""
+    """Return a correlation with three decimals and the sign U+2212, never as -0.000."""
     return f"{r:z.3f}".replace("-", MINUS)
 
 
@@ -51,7 +84,10 @@ def points(share: float) -> str:
 
 
 def _tenths(value: float) -> Decimal:
-    """Return a number with one decimal; the rounding of floating point is taken out first."""
+    """Return a number rounded to one decimal, halves away from zero.
+
+    The ninth decimal is rounded first, which removes errors of floating point.
+    """
     return Decimal(f"{value:.9f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
 
 
@@ -61,5 +97,14 @@ def ratio(value: float) -> str:
 
 
 def p_value(p: float, equal: str = "") -> str:
-    """Return p with three decimals, and no zero: 0.012, < 0.001; `equal` stands before the one."""
-    return "< 0.001" if p < 0.001 else f"{equal}{p:.3f}"
+    """Return p with three decimals, 0.012, or as a bound, < 0.001.
+
+    A p that would round to 0.050 gets enough decimals to show on which side of 0.05 it lies.
+
+    Args:
+        equal: stands before a p that is not a bound: "= " gives = 0.012.
+    """
+    if p < 0.001:
+        return "< 0.001"
+    texts = (f"{p:.{decimals}f}" for decimals in range(3, 9))
+    return equal + next((text for text in texts if p == 0.05 or float(text) != 0.05), f"{p:.3f}")

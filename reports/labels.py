@@ -1,11 +1,39 @@
-"""The names of benchmarks, algorithms and runs as a reader sees them."""
+"""The names of benchmarks, algorithms and runs that reports print."""
 
-import pandas as pd
+from typing import TYPE_CHECKING
 
-from rapid.algorithms import RAPID
+from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.algorithms.names import parse
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import BASE
+from reports.render import tex
+
+if TYPE_CHECKING:  # the workflow imports this module, and does not need to wait for pandas
+    import pandas as pd
+
+
+class BadLabel(BadInput):
+    """A label that a report cannot print."""
+
+
+def check_labels() -> None:
+    """Check that reports can print the labels of all algorithms and benchmarks.
+
+    Raises:
+        BadLabel: a label is empty, or has a character that LaTeX's fonts lack.
+    """
+    for kind, classes in {"algorithm": ALGORITHMS, "benchmark": BENCHMARKS}.items():
+        for name, named_class in classes.items():
+            label = named_class.label
+            if not label.strip():
+                raise BadLabel(f"{kind} {name}: label is empty; give it a text")
+            if characters := tex.list_unprintable(label):
+                shown = ", ".join(f"{char!a} (U+{ord(char):04X})" for char in characters)
+                raise BadLabel(
+                    f"{kind} {name}: label {label!a} has {shown}, which LaTeX cannot print; use "
+                    "Latin or Greek letters and common signs"
+                )
 
 
 def benchmark(name: str) -> str:
@@ -14,25 +42,28 @@ def benchmark(name: str) -> str:
 
 
 def algorithm(name: str) -> str:
-    """Return the label of an algorithm: rapid-H8,eta=4 -> RAPID (H=8), eta = 4."""
+    """Return the label of an algorithm: rapid-H8,eta=4 -> RAPID (H=8), eta = 4.
+
+    An algorithm that the project does not have is called by its name.
+    """
     plain, *changes = name.split(",")
     try:
         title = "Base" if plain == BASE else parse(plain).label
     except ValueError:
-        title = plain
+        return name
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 
 def model_of(name: str) -> str:
-    """Return the model that an algorithm leaves, or the one before training, in words."""
+    """Return in words the model that an algorithm has trained, or the model before training."""
     return "the model before training" if name == BASE else f"the model of {algorithm(name)}"
 
 
 def ratio(name: str) -> str:
-    """Return what tells one RAPID from another, its H and changes: rapid-H4 -> H=4."""
+    """Return a label for a RAPID among several, its H and changed parameters: rapid-H4 -> H=4."""
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"
 
 
-def run(row: pd.Series) -> str:
-    """Return the label of a run among those of several algorithms: PG, seed 1."""
+def run(row: "pd.Series") -> str:
+    """Return the label of a run, with its algorithm: PG, seed 1."""
     return f"{algorithm(row['algorithm'])}, seed {row['seed']}"

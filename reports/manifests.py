@@ -1,4 +1,4 @@
-"""The manifests of jobs as reports read them, and whether one fits the other."""
+"""Reads the manifests of jobs, and checks that each job read the files that exist now."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +12,7 @@ from rapid.grading.policy import Grading
 
 
 class JobManifest(Manifest):
-    """The manifest of a job, with what reports look up in its spec."""
+    """The manifest of a job, with access to the values in its spec."""
 
     @field_validator("spec")
     @classmethod
@@ -22,11 +22,11 @@ class JobManifest(Manifest):
 
     @property
     def waived(self) -> set[str]:
-        """The walls that the job was allowed to do without, as keys of params.yaml's grading."""
+        """The sandbox layers that the job was allowed to lack: keys of params.yaml's `grading`."""
         return set(Grading.model_validate(self.spec.get("grading", {})).given_up)
 
     def value(self, key: str, default: Any = None) -> Any:
-        """Return spec["a"]["b"] for "a.b", or the default where there is no such entry."""
+        """Return spec["a"]["b"] for the key "a.b", or the default if there is no such entry."""
         entry: Any = self.spec
         for part in key.split("."):
             entry = entry.get(part, default) if isinstance(entry, dict) else default
@@ -34,7 +34,10 @@ class JobManifest(Manifest):
 
 
 def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, JobManifest]:
-    """Return the manifests in these folders by path, of those that are there.
+    """Return the manifests in these folders by path; folders without a manifest are left out.
+
+    Args:
+        folders: below the root.
 
     Raises:
         BadFile: a manifest is damaged.
@@ -44,10 +47,10 @@ def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, JobManifest]
 
 
 def check_chain(manifests: dict[str, JobManifest]) -> None:
-    """Check that what jobs read is what the jobs before them wrote, by their manifests.
+    """Check that each job read the versions of files that other jobs' manifests have as outputs.
 
     Raises:
-        BadFile: one of them read something else.
+        BadFile: a job read another version of a file.
     """
     outputs = {
         path: digest for manifest in manifests.values() for path, digest in manifest.outputs.items()

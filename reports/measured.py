@@ -1,5 +1,6 @@
-"""All that a report is computed from: the parameters, the runs, and where their files lie."""
+"""The input of all tables and figures: parameters, the data frame of runs, and manifests."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +17,11 @@ from reports import labels
 from reports.collect import collect, problem_sources
 from reports.manifests import JobManifest, read_manifests
 
-# Their runtime is shown but wins nothing: the one does not train, the other does not explore.
-UNRANKED_RUNTIME = (BASE, *(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates))
-BASELINE = PLAIN.name  # preregistered: RAPID is compared with it, whatever the results
+IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates)
+# Algorithms whose runtime is shown but not ranked: the model before training, which has no training
+# time, and imitation, which does no RL.
+UNRANKED_RUNTIME = (BASE, *IMITATIONS)
+BASELINE = PLAIN.name  # the preregistered baseline of all comparisons: policy gradient
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,11 @@ class Contest:
     runs: pd.DataFrame
     algorithms: list[str]
     problems: ProblemSource
-    family: bool = False  # of Table 2; the others are the main model's
+    family: bool = False  # whether the model is one of Table 2, not the main model
 
     @property
     def label(self) -> str:
-        """The benchmark and what its problems are: MBPP+ (made)."""
+        """The benchmark and the kind of its problems, such as MBPP+ (made): generated ones."""
         return self.problems.label
 
     @property
@@ -43,7 +46,7 @@ class Contest:
         return [name for name in self.algorithms if RAPID.named(name)]
 
     def of(self, *algorithms: str) -> pd.DataFrame:
-        """Return the runs of these algorithms, one after the other."""
+        """Return the runs of these algorithms, ordered as the algorithms."""
         runs = self.runs[self.runs.algorithm.isin(algorithms)]
         return runs.sort_values(
             "algorithm", key=lambda names: names.map(algorithms.index), kind="stable"
@@ -52,7 +55,12 @@ class Contest:
 
 @dataclass(frozen=True)
 class Measured:
-    """The source of a report. `frame` is the data frame of `collect`."""
+    """The parameters and runs that a report is computed from.
+
+    Args:
+        frame: a row for each run, see `reports.collect.collect`.
+        root: the folder that contains runs/ and evaluations/.
+    """
 
     params: Params
     frame: pd.DataFrame
@@ -62,12 +70,12 @@ class Measured:
     def read(
         cls, params: Params, root: Path | str = ".", trained: list[Run] | None = None
     ) -> "Measured":
-        """Read these runs, or every run that the tables need, as `collect` does."""
+        """Read the result files of these training runs, by default of those that tables need."""
         return cls(params, collect(params, root, trained), Path(root))
 
     @cached_property
     def algorithms(self) -> list[str]:
-        """The algorithms of Table 1, and last RAPID at every H of Tables 1 and 3, by H."""
+        """The baselines of Table 1, followed by RAPID at each H of Tables 1 and 3."""
         tables = self.params.tables
         baselines = [name for name in tables.main.algorithms if not RAPID.named(name)]
         rapids = set(tables.main.algorithms) - set(baselines)
@@ -75,7 +83,10 @@ class Measured:
         return [*baselines, *sorted(rapids, key=lambda name: (parse(name).H, name))]
 
     def rows(self, algorithms: list[str]) -> dict[str, str]:
-        """Return a label for the model before training, RL's start, and these algorithms."""
+        """Return the labels of a table's rows by algorithm.
+
+        The first rows are the model before training and the algorithm that RL starts from.
+        """
         start = self.params.training.start
         by_name = {name: labels.algorithm(name) for name in (BASE, start, *algorithms)}
         return by_name if start == BASE else by_name | {start: f"{by_name[start]} (start)"}
@@ -91,7 +102,7 @@ class Measured:
 
     @cached_property
     def sweeps(self) -> dict[str, pd.DataFrame]:
-        """The runs of Tables 3 and 4 on each benchmark: RAPID at several H."""
+        """The runs of Tables 3 and 4 by benchmark: RAPID at several H."""
         names = list(map(RAPID.at, self.params.tables.staleness.H))
         return {
             benchmark: contest.runs[contest.runs.algorithm.isin(names)]
@@ -110,7 +121,11 @@ class Measured:
     def contest(
         self, benchmark: str, algorithms: list[str], seeds: list[int], family: str = ""
     ) -> Contest:
-        """Return the runs of these algorithms, of the main model or of one of Table 2."""
+        """Return the runs of these algorithms.
+
+        Args:
+            family: a model of Table 2; by default the main model is taken.
+        """
         frame, model = self.frame, family or self.params.tables.main.model
         rows = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
         runs = frame[rows & frame.algorithm.isin(algorithms)]
@@ -118,18 +133,27 @@ class Measured:
 
     @cached_property
     def problems(self) -> dict[str, ProblemSource]:
-        """The problems of each benchmark, and where they come from."""
+        """The source of the problems of each benchmark."""
         return problem_sources(self.params, self.root)
 
     def label(self, benchmark: str) -> str:
-        """Return a benchmark and what its problems are: MBPP+ (made)."""
+        """Return a benchmark with the kind of its problems, such as MBPP+ (made)."""
         return self.problems[benchmark].label
 
     @cached_property
     def manifests(self) -> dict[str, JobManifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
-        place, benchmarks = build_plan(self.params, self.root).folder, self.params.benchmarks
-        imitated = self.frame[self.frame.algorithm == IMITATING.name].benchmark
-        distilled = [place(f"distilled/{name}") for name in benchmarks if name in set(imitated)]
+        imitated = set(self.frame[self.frame.algorithm == IMITATING.name].benchmark)
+        distilled = [
+            place(f"distilled/{name}")
+            for place in self.places
+            for name in self.params.benchmarks
+            if name in imitated
+        ]
         return read_manifests(self.root, [*distilled, *trained.folder, *self.frame.evaluation])
+
+    @property
+    def places(self) -> list[Callable[[str], str]]:
+        """For each folder of results, what returns the folder of a job in it by the job's name."""
+        return [build_plan(self.params, self.root).folder]

@@ -1,4 +1,9 @@
-"""The end points of each algorithm's runs on a benchmark, by seed, which the arena compares."""
+"""The end points that the arena compares, for each algorithm, benchmark and seed.
+
+The end points are the training time until a target accuracy (`reach`), the accuracy after equally
+many completions, and the accuracy after equal training time. The arena compares its algorithms on
+several benchmarks; a benchmark with its algorithms is a field.
+"""
 
 import math
 from dataclasses import dataclass
@@ -16,9 +21,10 @@ from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 
 METRIC = "pass@1"
-RESULTS = "results.csv"  # of every run of the fields
-SHARE = 0.5  # of PG's mean time, after which accuracy in equal time is read
-EQUAL = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}  # of two that are alike
+RESULTS = "results.csv"  # the file of the table that `record` returns
+SHARE = 0.5  # accuracy in equal time is read after this share of PG's mean training time
+# Value of a comparison without a difference: a ratio of seconds, a difference of accuracies.
+EQUAL = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}
 
 
 @dataclass(frozen=True)
@@ -26,10 +32,12 @@ class Outcome:
     """The end points of the runs of one algorithm, with a row for each seed.
 
     Args:
-        runs: seeds and runtimes, and what is shown of the weights.
-        seconds: until the accuracy is reached; infinite where it never is.
-        accuracy: after equal completions: a column for each problem, or one.
-        accuracy_in_time: in equal time, in one column. A run that has ended keeps its last one.
+        runs: the columns seed, runtime (seconds), staleness and clip_fraction, and more.
+        seconds: training time until the target accuracy; infinite if a run never reaches it.
+        accuracy: after as many completions as PG samples. It has a column for each problem, or one
+            column with the mean.
+        accuracy_in_time: after equal training time, in one column. A run that ended earlier counts
+            with its final accuracy.
     """
 
     runs: pd.DataFrame
@@ -39,7 +47,12 @@ class Outcome:
 
 
 def on_record(rows: pd.DataFrame, scale: float) -> Outcome:
-    """Return the end points in rows of `record`; `scale` seconds here are one there."""
+    """Return the end points that an earlier arena recorded.
+
+    Args:
+        rows: rows of `record` for one algorithm, with the seed as index.
+        scale: factor for recorded seconds, to the speed of this machine.
+    """
     runs = rows.assign(runtime=rows.runtime * scale).reset_index()
     accuracies = [_in_one_column(rows[name]) for name in ("accuracy", "accuracy_in_time")]
     return Outcome(runs, rows.seconds * scale, *accuracies)
@@ -47,7 +60,7 @@ def on_record(rows: pd.DataFrame, scale: float) -> Outcome:
 
 @dataclass(frozen=True)
 class FieldOutcomes:
-    """The runs of a field on one benchmark."""
+    """The end points of all algorithms of a field, on its benchmark."""
 
     benchmark: str
     field: ArenaField
@@ -55,12 +68,16 @@ class FieldOutcomes:
 
     @property
     def label(self) -> str:
-        """The benchmark and what its problems are."""
+        """The benchmark and the kind of its problems, such as MBPP+ (made)."""
         return self.measured.label(self.benchmark)
 
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:
-        """The end points of each algorithm, by its name in the field."""
+        """The end points of each algorithm, by its name in the field.
+
+        If only some algorithms are run (`arena.only`), the others are read from the record of an
+        earlier arena. Their seconds are scaled by the runtimes of PG here and in the record.
+        """
         measured = self._measure()
         if not self.measured.params.arena.only:
             return measured
@@ -100,25 +117,29 @@ class FieldOutcomes:
             by_seed = pd.Series(curves.read(runs, before, METRIC, self.measured.root), dtype=object)
             until = by_seed.map(lambda curve: curve.reaches(self.field.reach)).astype(float)
             accuracy = pairs.scores(runs, METRIC)
-            if (runs.completions > completions).any():  # then it is read on the way
+            if (runs.completions > completions).any():  # DAPO: read it from the curve of each run
                 accuracy = _in_one_column(by_seed.map(lambda curve: curve.after(completions)))
             in_time = _in_one_column(by_seed.map(lambda curve: curve.within(seconds)))
             outcomes[name] = Outcome(runs, until.fillna(math.inf), accuracy, in_time)
         return outcomes
 
     def runs(self, algorithm: str) -> pd.DataFrame:
-        """Return the runs of an algorithm."""
+        """Return the rows of an algorithm in the data frame of all runs."""
         seeds = sorted(set(self.measured.frame.seed))
         return self.measured.contest(self.benchmark, [algorithm], seeds).runs
 
     def compare(self, ours: str, reference: str, by: Measure) -> Estimate:
-        """Return one algorithm against another, as `compare` does."""
+        """Return the comparison of two algorithms, see the function `compare`."""
         return compare(self.outcomes[ours], self.outcomes[reference], by)
 
-    def seen(self, claim: Claim, estimate: Estimate, alpha: float) -> float | None:
-        """Return the least difference, or the ratio nearest to 1, that would mostly be seen.
+    def compute_detectable(self, claim: Claim, estimate: Estimate, alpha: float) -> float | None:
+        """Return the smallest effect that the test of a claim detects with a power of 80 %.
 
-        Of a claim of the same it is the least margin that would mostly be shown.
+        It is a difference in accuracy, or a ratio of seconds below 1. For a claim of equivalence it
+        is the smallest margin that the test shows if there is no difference. None if it is unknown.
+
+        Args:
+            alpha: the two-sided level of the test.
         """
         if claim.by != "seconds":
             least = provable if claim.expect == "same" else detectable
@@ -129,7 +150,11 @@ class FieldOutcomes:
 
 
 def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
-    """Return ours against the reference, by seed: a ratio of seconds, a difference of accuracy."""
+    """Return the comparison of ours with the reference, paired by seed.
+
+    It is a ratio of seconds, ours divided by the reference's, or a difference of accuracies, ours
+    minus the reference's.
+    """
     first, second = getattr(ours, by), getattr(reference, by)
     seeds = first.index.intersection(second.index)
     if len(seeds) < 2:
@@ -139,16 +164,18 @@ def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
     if by == "seconds":
         return times.ratio(first[seeds], second[seeds])
     shared = first.columns.intersection(second.columns)
-    if shared.empty:  # one of them was read on the way, where problems are not told apart
+    if shared.empty:  # an accuracy read from a curve is a mean over problems: compare means
         first, second, shared = means(first), means(second), ["mean"]
     matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
     if not matrix.any():
-        return Estimate(None, reason="runs differ in no score: the part never acted")
+        return Estimate(
+            None, reason="no score differs between the runs: what differs had no effect"
+        )
     return crossed.estimate(matrix, pairs.DIFFERENCES)
 
 
 def means(scores: pd.DataFrame) -> pd.DataFrame:
-    """Return the mean over problems, in one column."""
+    """Return the mean accuracy of each seed over problems, in one column."""
     return _in_one_column(scores.mean(axis=1))
 
 
@@ -157,12 +184,12 @@ def _in_one_column(by_seed: pd.Series) -> pd.DataFrame:
 
 
 def by_run(outcome: Outcome) -> np.ndarray:
-    """Return accuracy after equal completions: (runs, 1)."""
+    """Return the mean accuracy of each run after equally many completions: shape (runs, 1)."""
     return means(outcome.accuracy).to_numpy()
 
 
 def record(measured: Measured) -> pd.DataFrame:
-    """Return the end points of all runs of the fields: a row for each."""
+    """Return a table with the end points of each run of all fields, for results.csv."""
     return pd.DataFrame(
         {
             "benchmark": of_field.benchmark,
@@ -185,6 +212,6 @@ def record(measured: Measured) -> pd.DataFrame:
 
 
 def fields(measured: Measured) -> list[FieldOutcomes]:
-    """Return the outcomes of each field."""
+    """Return the fields of the arena, one for each benchmark."""
     arena = measured.params.arena
     return [FieldOutcomes(name, field, measured) for name, field in arena.fields.items()]

@@ -1,4 +1,4 @@
-"""The paper's figures, by paper.yaml: they stand beside measured ones and never among them."""
+"""The numbers that the paper prints, from paper.yaml. Tables show them beside measured values."""
 
 import re
 from functools import cache
@@ -12,22 +12,22 @@ from rapid.algorithms.names import parse
 from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 
-BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # of Table 1
-NAIVE = "naive-grpo"  # of Figure 1
+BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # in the paper's Table 1
+NAIVE = "naive-grpo"  # the baseline of the paper's Figure 1
 FILE = Path(__file__).with_name("paper.yaml")
 
 
 @cache
 def load() -> dict[str, Any]:
-    """Return the document, with its figures as the paper prints them."""
+    """Return paper.yaml, with the numbers as texts."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
 def number(text: str) -> float:
-    """Return a printed figure as a number: 12.3% -> 0.123, 4h42m -> 16920 (seconds), 0.06 -> 0.06.
+    """Return the value of a printed number: 12.3% -> 0.123, 4h42m -> 16920 (seconds), 0.06 -> 0.06.
 
     Raises:
-        ValueError: it is none of these.
+        ValueError: the text is not of one of these forms.
     """
     if time := re.fullmatch(r"(?:(\d+)h)?([\d.]+)m", text):
         return 3600 * int(time[1] or 0) + 60 * float(time[2])
@@ -35,7 +35,10 @@ def number(text: str) -> float:
 
 
 def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
-    """Return a mean of Table 1; RAPID at an H that is only in Table 3 is from there."""
+    """Return a mean of the paper's Table 1, or of Table 3 for an H of RAPID that only it has.
+
+    None if the paper has no such number.
+    """
     document = load()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
     if entry is None and algorithm and RAPID.named(algorithm):
@@ -45,7 +48,10 @@ def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
 
 
 def family(model: str, algorithm: str, metric: str) -> float | None:
-    """Return a figure of Table 2, of the family whose name is in a model's name."""
+    """Return a number of the paper's Table 2, for its model of the same family; None without one.
+
+    The family is the first word of the model's name in paper.yaml: Qwen, Llama or Gemma.
+    """
     for title, rows in load()["families"].items():
         if title != "table" and title.split()[0].lower() in model.lower():
             text = rows.get(algorithm, {}).get(metric)
@@ -54,7 +60,10 @@ def family(model: str, algorithm: str, metric: str) -> float | None:
 
 
 def first(benchmark: str, algorithms: list[str], metric: str) -> str | None:
-    """Return the best of the algorithms that Table 1 has."""
+    """Return the algorithm that is best by a metric in the paper's Table 1; None if it has none.
+
+    The lowest runtime is best, and the highest value of any other metric.
+    """
     means = {name: main(benchmark, name, metric) for name in algorithms}
     sign = 1 if metric == "runtime" else -1
     having = [name for name in algorithms if means[name] is not None]
@@ -62,7 +71,10 @@ def first(benchmark: str, algorithms: list[str], metric: str) -> str | None:
 
 
 def correlation(benchmark: str, metric: str) -> Estimate | None:
-    """Return r of Table 4 with an interval over the paper's runs, which it does not print."""
+    """Return a correlation of the paper's Table 4, with an interval that the paper does not print.
+
+    The interval follows from the number of runs. None if the paper has no such correlation.
+    """
     document = load()
     text = document["correlations"].get(benchmark, {}).get(metric)
     if text is None:
@@ -72,5 +84,5 @@ def correlation(benchmark: str, metric: str) -> Estimate | None:
 
 
 def paper_value(name: str) -> float:
-    """Return a number of the running text."""
+    """Return the value of a number in the paper's text, by its name in paper.yaml."""
     return number(load()["text"][name]["value"])

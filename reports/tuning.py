@@ -1,8 +1,11 @@
-"""`python -m reports.tuning`: the learning rates that the arena's tuning chose, into its file.
+"""`python -m reports.tuning`: choose the arena's learning rates and write them into its parameters.
 
-The record has a row for each trial. A rate is chosen by its mean accuracy over seeds, averaged with
-those of its neighbours by weights of 1, 2 and 1: a rate beside a cliff is not taken, and chance
-decides less. The accuracy to reach is three quarters of the way that PG makes with its rate.
+It reads the runs of the tuning, writes a record with a row for each trial, and replaces the rates
+and target accuracies in experiments/arena.yaml. An algorithm gets the rate with the highest mean
+accuracy over seeds, after averaging with the neighbouring rates by weights of 1, 2 and 1. The
+averaging avoids a rate that is next to one at which training fails, and reduces the influence of
+chance. The target accuracy (`reach`) lies three quarters of the way from the accuracy before
+training to the accuracy of PG with its chosen rate.
 """
 
 import re
@@ -22,12 +25,12 @@ from rapid.config.specs import BASE, arena_runs
 from reports.measured import Measured
 from reports.outcomes import METRIC
 
-WAY = 0.75  # of PG's, to the accuracy that is to be reached
+WAY = 0.75  # share of PG's gain in accuracy that defines the target accuracy
 COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 1 where trials are missing."""
+    """Run the command. Return 0, or 1 if trials are missing."""
     parser = Parser(prog="python -m reports.tuning", description=__doc__)
     parser.add_argument("--configfile", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--record", type=Path, required=True, help="file to write the trials to")
@@ -62,7 +65,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def trials(measured: Measured) -> pd.DataFrame:
-    """Return a row for each trial, and for each evaluation of the model before training."""
+    """Return a row for each trial, and for each evaluation of the model before training.
+
+    The learning rate of the model before training is 0.
+    """
     arena, rows = measured.params.arena, []
     for benchmark, field in arena.fields.items():
         names = {
@@ -79,7 +85,11 @@ def trials(measured: Measured) -> pd.DataFrame:
 
 
 def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
-    """Return for each rate the mean accuracy, averaged with those of its neighbours."""
+    """Return the mean accuracy of each rate over seeds, averaged with its neighbours.
+
+    Args:
+        record: the trials of one algorithm.
+    """
     means = record.groupby("learning_rate").accuracy.mean()
     sums, weights = (
         np.convolve(values, [1.0, 2.0, 1.0])[1:-1] for values in (means, np.ones(len(means)))
@@ -88,7 +98,14 @@ def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
 
 
 def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, int]) -> float:
-    """Return the rate of an algorithm, which may be that of the algorithm at another H."""
+    """Return the chosen rate of an algorithm.
+
+    Args:
+        borrowed: H -> another H, whose trials choose the rate.
+
+    Raises:
+        ValueError: the algorithm has no trials.
+    """
     if (h := parse(name).H) in borrowed:
         name = name.replace(f"-H{h}", f"-H{borrowed[h]}")
     tried = record[(record.benchmark == benchmark) & (record.algorithm == name)]
@@ -98,7 +115,7 @@ def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[
 
 
 def compute_reach(record: pd.DataFrame, benchmark: str) -> float:
-    """Return the accuracy to reach."""
+    """Return the target accuracy of a benchmark."""
     record = record[record.benchmark == benchmark]
     tuned = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {})
     before = record[record.algorithm == BASE].accuracy.mean()
@@ -107,7 +124,10 @@ def compute_reach(record: pd.DataFrame, benchmark: str) -> float:
 
 
 def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
-    """Return an experiment's file with the rates and the accuracies that the record gives."""
+    """Return the text of the arena's parameters with new rates and target accuracies.
+
+    The text is edited in place of being written anew, which keeps its comments.
+    """
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):

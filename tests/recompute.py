@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 Cells = dict[tuple[int, int, int], list[str]]  # table, row, column -> strings of the cell
-LABELS = {1: "tab:main", 3: "tab:staleness", 4: "tab:ninf-corrs"}
+LABELS = {1: "rapid:tab:main", 3: "rapid:tab:staleness", 4: "rapid:tab:ninf-corrs"}
 
 
 def recompute_cells(root: Path, params: dict) -> Cells:
@@ -33,13 +33,16 @@ def recompute_cells(root: Path, params: dict) -> Cells:
         runs = {name: _read_runs(root, benchmark, spec, name) for name in {*names, *sweep}}
         metrics = [(f"pass@{k}", _format_percent) for k in sizes["pass_at"]]
         for table, rows, other_metrics in (
-            (1, names, [("runtime", _format_duration)]),
-            (3, sweep, [("runtime", _format_duration), ("staleness", _format_two_digits)]),
+            (1, names, [("runtime", None)]),
+            (3, sweep, [("runtime", None), ("staleness", _format_two_digits)]),
         ):
             for metric, format_value in metrics + other_metrics:
+                values = {name: [run[metric] for run in runs[name]] for name in rows}
+                if metric == "runtime":
+                    means = [statistics.mean(v) for v in values.values() if None not in v]
+                    format_value = _choose_duration_format(means)
                 for row, name in enumerate(rows):
-                    values = [run[metric] for run in runs[name]]
-                    cells[table, row, columns[table]] = _format_cell(values, format_value)
+                    cells[table, row, columns[table]] = _format_cell(values[name], format_value)
                 columns[table] += 1
         points = [(h, run) for name, h in sweep.items() for run in runs[name]]
         for metric, _ in metrics:
@@ -90,13 +93,19 @@ def _format_percent(share: Fraction, mean: Fraction) -> str:
     return f"{math.floor(1000 * share + Fraction(1, 2)) / 10:.1f}%"
 
 
-def _format_duration(seconds: float, mean: float) -> str:
-    """Format a duration in the unit of its mean; deviations of less than an hour are not in hours."""
-    if round(mean, 1) < 60:
-        return f"{seconds:.1f}s"
-    if round(mean / 60, 1) < 60 or (seconds < mean and seconds < 3600):
-        return f"{seconds / 60:.1f}m"
-    return f"{round(seconds / 60) // 60}h{round(seconds / 60) % 60:02d}m"
+def _choose_duration_format(means: list[float]):
+    """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
+    if max(means) < 0.1:
+        name, unit = "ms", 0.001
+    elif max(means) < 600:
+        name, unit = "s", 1
+    elif max(means) < 36000:
+        name, unit = "min", 60
+    else:
+        name, unit = "h", 3600
+    digits_before = len(str(int(min(means) / unit))) if min(means) >= unit else 0
+    decimals = min(3, max(0, 3 - digits_before))
+    return lambda seconds, mean: f"{seconds / unit:,.{decimals}f}{name}"
 
 
 def _format_two_digits(value: float, mean: float) -> str:

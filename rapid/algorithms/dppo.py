@@ -57,7 +57,7 @@ def dppo_loss(
 class Dppo(GroupRelative):
     name = "dppo"
     label = "DPPO"
-    look = Look("#9E9D24", "8", (0, (5, 2, 1, 2)))
+    look = Look("#9E9D24", "D", (0, (5, 2, 1, 2)))
     parameters = DppoParameters
     loss_function = staticmethod(dppo_loss)
     metrics_over = "token"

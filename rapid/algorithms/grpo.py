@@ -56,7 +56,7 @@ def grpo_loss(
 class Grpo(Algorithm):
     name = "grpo"
     label = "GRPO"
-    look = Look("#0072B2", "o", "-")
+    look = Look("#0072B2", "o", (0, (9, 2)))
     parameters = GrpoParameters
     loss_function = staticmethod(grpo_loss)
     scale_rewards = "group"

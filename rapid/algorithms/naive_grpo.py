@@ -21,7 +21,7 @@ class NaiveGrpo(Grpo):
 
     name = "naive-grpo"
     label = "naive GRPO"
-    look = Look("#56B4E9", "s", (0, (4, 1.5)))
+    look = Look("#56B4E9", "s", (0, (4, 2)))
     section = NaiveGrpoSection
     H = "none"
     samples_from_a_server = True

@@ -37,7 +37,7 @@ def pg_loss(
 class Pg(GroupRelative):
     name = "pg"
     label = "PG"
-    look = Look("#009E73", "^", (0, (4, 1, 1, 1)))
+    look = Look("#009E73", "^", (0, (4, 1, 1, 1, 1, 1)))
     loss_function = staticmethod(pg_loss)
 
     def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:

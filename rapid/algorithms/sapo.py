@@ -51,7 +51,7 @@ def sapo_loss(
 class Sapo(GroupRelative):
     name = "sapo"
     label = "SAPO"
-    look = Look("#C2185B", "H", (0, (4, 2)))
+    look = Look("#C2185B", "p", (0, (4, 2)))
     parameters = SapoParameters
     loss_function = staticmethod(sapo_loss)
     scale_rewards = "group"

@@ -49,7 +49,7 @@ class SftParameters(Parameters):
 class Sft(Algorithm):
     name = "sft"
     label = "SFT"
-    look = Look("#8C8C8C", "h", (0, (1, 1)))
+    look = Look("#8C8C8C", "h", (0, (1, 3)))
     parameters = SftParameters
     H = "none"
     imitates = True

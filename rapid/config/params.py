@@ -12,7 +12,7 @@ import re
 from functools import cache, partial
 from operator import attrgetter, eq
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
@@ -33,6 +33,7 @@ from rapid.config.sections import (
     ModelName,
     PlainName,
     Pretraining,
+    ReportParams,
     Section,
     Seed,
     Studies,
@@ -45,6 +46,7 @@ from rapid.config.sources import BadParams, locate_key, read
 from rapid.grading.policy import STRICT, Grading
 from rapid.text import suggest_name
 
+S = TypeVar("S", bound=Section)
 CHECKPOINT_SECONDS = 600.0  # of training between checkpoints, by default
 # Environment variables for settings that change no result. They are not in a job's spec, so that a
 # change reruns no job.
@@ -81,6 +83,7 @@ class Params(General):
 
     evaluation: EvaluationParams
     grading: Grading = STRICT
+    report: ReportParams = ReportParams()
     tables: Tables
     experiment: DvcExperiment
     studies: Studies | None = None
@@ -283,8 +286,17 @@ def load(values: dict, *sources: Path | str) -> Params:
     Raises:
         BadParams: as `load_files`.
     """
+    return validate(_build_params_class(*ALGORITHMS), values, *sources)
+
+
+def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
+    """Return values that were read and merged from these files as a section of a schema.
+
+    Raises:
+        BadParams: as `load_files`.
+    """
     try:
-        return _build_params_class(*ALGORITHMS).model_validate(values)
+        return schema.model_validate(values)
     except ValidationError as error:
         wrong = dict.fromkeys(_describe_error(item, values) for item in error.errors())
         lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in wrong)

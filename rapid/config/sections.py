@@ -188,6 +188,20 @@ class Logging(Section):
     report_to: Literal["none", "tensorboard", "trackio", "wandb"] = "none"
 
 
+class ReportParams(Section):
+    """The paper that tables and figures are made for. Lengths replace those of the style."""
+
+    style: Literal["plain", "iclr", "neurips", "icml", "acl", "ieee"] = "plain"
+    text_width: PositiveFloat | None = Field(None, description="inches")
+    column_width: PositiveFloat | None = Field(None, description="inches")
+    text_height: PositiveFloat | None = Field(None, description="inches")
+    type_size: PositiveFloat | None = Field(None, description="points")
+    caption: Literal["above", "below"] | None = Field(None, description="of a table")
+    notes: Literal["below", "caption", "end", "none"] = Field(
+        "below", description="of tables; end: once for all tables of a file"
+    )
+
+
 class EvaluationParams(Section):
     samples: PositiveInt = Field(description="n: completions per test problem")
     temperature: PositiveFloat

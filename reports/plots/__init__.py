@@ -1,11 +1,11 @@
-"""The figures. To add one to the report, add a module to `figures`: it is found there by its name.
+"""The figures of the reports. To add one to the main report, add a module to `figures`.
 
-Such a module has one function, `figure(measured)`, that returns a `style.Figure`;
-`panels.panel_figure` makes one of the runs that it shows. contents.yaml gives its place in
-report.html; by default it is at the end. A figure is described first and drawn later, so that its
-caption and what it lacks are known without drawing it.
+The file's name becomes the figure's. The module has a function `figure(measured)` that returns a
+`style.Figure`, most easily with `panels.panel_figure`. contents.yaml gives the figure its place in
+report.html; without an entry it stands at the end. A `Figure` has a caption, a list of missing runs
+and a function that draws it, so that the first two are known without drawing.
 
-This module does not import matplotlib, because the workflow reads the names of figures too.
+This module does not import matplotlib, because the workflow needs the names of figures only.
 """
 
 from importlib import import_module
@@ -18,7 +18,7 @@ FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
 def build(kind: str, measured) -> dict:
-    """Return all figures of a kind of report, by name."""
+    """Return all figures of a kind of report ("report", "studies" or "arena"), by name."""
     if kind != "report":
         return import_module(f"{__name__}.{kind}").figures(measured)
     modules = (import_module(f"{__name__}.figures.{name}") for name in _MODULES)
@@ -26,7 +26,7 @@ def build(kind: str, measured) -> dict:
 
 
 def arena_figures(params: Params) -> list[str]:
-    """Return the names of the arena's figures; its tuning has none."""
+    """Return the names of the arena's figures; the report on its tuning has none."""
     arena = params.arena
     if not arena or arena.tuning:
         return []
@@ -37,12 +37,12 @@ def arena_figures(params: Params) -> list[str]:
 
 
 def study_figures(params: Params) -> list[str]:
-    """Return the names of the studies' figures; one more for those that kept models on the way."""
-    from reports.statistics.curves import kept
+    """Return the names of the studies' figures: one each, and one of curves if it has snapshots."""
+    from reports.statistics.curves import with_snapshots
 
     return [
         f"{name}{part}"
         for name, study in (params.studies.compared.items() if params.studies else [])
         for part in ("", "-curves")
-        if not part or kept(study.algorithms)
+        if not part or with_snapshots(study.algorithms)
     ]

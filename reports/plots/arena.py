@@ -1,4 +1,8 @@
-"""The arena drawn: who reaches the accuracy first, and the map of N_step by H."""
+"""Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
+
+N_step is the number of completions per optimizer step (mini-batch), H the number of optimizer steps
+per inference batch.
+"""
 
 from collections.abc import Callable
 
@@ -16,13 +20,12 @@ from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
 from reports.tables.arena import order
 
-ROW = 0.17  # inches of an algorithm
-EDGES = 1 / 8, 8.0  # times as long as PG: what lies beyond is drawn at the edge
+EDGES = 1 / 8, 8.0  # ratios of time to PG's at the edges of the panel; others are drawn at an edge
 REFERENCE = labels.algorithm(PLAIN.name)
 
 
 def figures(measured: Measured) -> dict[str, Figure]:
-    """Return the figures by name: one for each field, and the map."""
+    """Return the figures by name: one for each benchmark, and the map of N_step and H."""
     if measured.params.arena.tuning:
         return {}
     by_name = {f"arena-{field.benchmark}": _first_figure(field) for field in fields(measured)}
@@ -31,22 +34,23 @@ def figures(measured: Measured) -> dict[str, Figure]:
     )
 
 
-# Who is first -------------------------------------------------------------------------------------
+# All algorithms compared with PG ------------------------------------------------------------------
 
 
 def _first_figure(outcomes: FieldOutcomes) -> Figure:
     level = 100 * outcomes.field.reach
     runs = {name: outcomes.runs(outcomes.field.run_name(name)) for name in outcomes.field.rates}
     return Figure(
-        title=f"{outcomes.label}: time until {level:g} % are reached, and accuracy at the end",
+        title=f"{outcomes.label}: time until {level:g} % accuracy, and accuracy",
         caption=(
-            f"Left: training time divided by {REFERENCE}'s, paired by seed, with 95 % "
-            "intervals; further left is faster. Right: accuracy after equally many "
-            f"completions minus {REFERENCE}'s. RAPID is red. A triangle at the edge "
-            "stands for a value beyond it, or for runs that never reach the accuracy. An "
-            f"algorithm without a marker has no runs, or the same scores as {REFERENCE}."
+            f"Left: training time until that accuracy, divided by {REFERENCE}'s, paired by seed, "
+            "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "
+            f"many completions minus {REFERENCE}'s; the grey band is the margin of equivalence. "
+            "RAPID is red. A triangle at an edge stands for a value beyond it, or for runs that "
+            "never reach the accuracy. An algorithm without a marker has no runs, or the same "
+            f"scores as {REFERENCE}."
         ),
-        draw=lambda: _draw_first(outcomes),
+        draw=lambda width: _draw_first(outcomes, width),
         problems=[outcomes.measured.problems[outcomes.benchmark]],
         missing=[
             f"{labels.algorithm(name)}: {missing} runs"
@@ -59,22 +63,22 @@ def _first_figure(outcomes: FieldOutcomes) -> Figure:
     )
 
 
-def _draw_first(outcomes: FieldOutcomes):
+def _draw_first(outcomes: FieldOutcomes, width: float):
     names = order(outcomes)
-    canvas, ((left, right),) = style.create_canvas(0.9 + ROW * len(names), columns=2, sharey=True)
+    canvas, ((left, right),) = style.create_canvas(width, 0.9, columns=2, sharey=True)
+    lines = style.name_rows(left, [labels.algorithm(name) for name in names])
+    style.add_lines(canvas, len(names) * (0.9 + lines / 2))  # a long name is rare
     for row, name in enumerate(names):
         color = style.RED if RAPID.named(name) else style.BLUE
         if name == PLAIN.name:
             color = style.BLACK
         _draw_interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color, EDGES)
         _draw_interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
-    left.set(xscale="log", xlim=EDGES, xlabel=f"seconds over {REFERENCE}'s")
+    left.set(xscale="log", xlim=EDGES, xlabel=f"time divided by {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
-    left.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    left.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     left.minorticks_off()
-    right.set_xlabel(f"points above {REFERENCE}")
-    left.set_yticks(range(len(names)), [labels.algorithm(name) for name in names])
-    left.set_ylim(len(names) - 0.5, -0.5)
+    right.set_xlabel(f"points minus {REFERENCE}'s")
     margin = 100 * outcomes.measured.params.arena.margin
     right.axvspan(-margin, margin, color="#EDEDED", zorder=0)
     left.axvline(1, color="black", lw=0.8)
@@ -90,7 +94,12 @@ def _draw_interval(
     edges: tuple[float, float] = (-np.inf, np.inf),
     scale: float = 1,
 ) -> None:
-    """Draw a value with its interval; both end at the edges of the panel."""
+    """Draw an estimate with its interval in a row, cut off at the edges of the panel.
+
+    Args:
+        edges: smallest and largest value that is drawn; a value beyond becomes a triangle there.
+        scale: factor of the drawn values, such as 100 for percentage points.
+    """
     if estimate.value is None:
         return
     if estimate.low is not None:
@@ -115,13 +124,14 @@ def _map_figure(measured: Measured) -> Figure:
         for h in grid.H
     }
     return Figure(
-        title="Where H pays",
+        title="Effect of H at each N_step",
         caption=(
-            "RAPID at each H compared with RAPID at the first H and the same N_step. "
-            "Above: training time saved. Below: accuracy gained, in points, with half "
-            "the width of the 95 % interval. Means over seeds; blue favours the larger H."
+            "RAPID at each H (optimizer steps per inference batch) compared with RAPID at the "
+            "first H and the same N_step (completions per optimizer step). Above: share of "
+            "training time saved. Below: accuracy gained, in percentage points, ± half the width "
+            "of the 95 % confidence interval. Means over seeds; blue favours the larger H."
         ),
-        draw=lambda: _draw_map(maps, cells, measured.label),
+        draw=lambda width: _draw_map(maps, cells, measured.label, width),
         problems=[measured.problems[name] for name in maps],
         missing=[
             f"{measured.label(benchmark)}, N_step = {n_step}, H = {h}: no runs"
@@ -129,11 +139,12 @@ def _map_figure(measured: Measured) -> Figure:
             if runs.dropna(subset=["runtime", METRIC]).empty
         ],
         sources=[f"{folder}/summary.json" for runs in cells.values() for folder in runs.folder],
+        wide=len(maps) > 1,
     )
 
 
-def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str]):
-    canvas, (above, below) = style.create_canvas(4.2, rows=2, columns=len(maps))
+def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str], width: float):
+    canvas, (above, below) = style.create_canvas(width, 4.2, rows=2, columns=len(maps))
     for column, (benchmark, grid) in enumerate(maps.items()):
         for axes, change, limit in ((above[column], _saving, 0.8), (below[column], _gain, 0.1)):
             changes = {
@@ -142,7 +153,7 @@ def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str
                 for h in grid.H
             }
             _draw_heat(axes, grid, changes, limit)
-        above[column].set_title(label(benchmark), loc="left", fontweight="bold")
+        style.set_title(above[column], label(benchmark))
         below[column].set_xlabel("H")
     above[0].set_ylabel("time saved\nN_step")
     below[0].set_ylabel("points gained\nN_step")
@@ -150,13 +161,13 @@ def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str
 
 
 def _saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the share of time that runs save, and its text; `None` without a pair."""
+    """Return the share of time that runs save, and its text; None without a common seed."""
     time = pairs.ratio(runs, reference, "runtime")
     return time and (1 - time.value, f"{1 - time.value:.0%}")
 
 
 def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the accuracy that runs gain, and its text; `None` without a pair."""
+    """Return the accuracy that runs gain, and its text; None without a common seed."""
     gain = pairs.difference(runs, reference, METRIC)
     if gain is None:
         return None
@@ -165,13 +176,27 @@ def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | No
 
 
 def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
+    """Draw a heat map with a row for each N_step and a column for each H.
+
+    Args:
+        changes: (N_step, H) -> value and text, or None.
+        limit: absolute value at which colours end.
+    """
     values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for row, n_step in enumerate(grid.n_step):
         for column, h in enumerate(grid.H):
             value, text = changes[n_step, h] or (0, "\N{EM DASH}")
             color = "white" if abs(value) > 0.7 * limit else "black"
-            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
+            axes.text(
+                column,
+                row,
+                text,
+                ha="center",
+                va="center",
+                color=color,
+                fontproperties=style.note_font(),
+            )
     axes.set_xticks(range(len(grid.H)), grid.H)
     axes.set_yticks(range(len(grid.n_step)), grid.n_step)
     axes.grid(False)

@@ -1,30 +1,34 @@
-"""Learning curves: the reward of mini-batches as training goes on."""
+"""Learning curves: mean reward of the mini-batches during training."""
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from rapid.algorithms.names import imitates
 from rapid.artifacts.manifests import read_rows
 from rapid.artifacts.runs import StepRecord
-from reports import labels
-from reports.measured import Contest, Measured
+from reports import formats, labels
+from reports.measured import IMITATIONS, Contest, Measured
 from reports.plots import style
+from reports.plots.looks import SeriesLook, looks_of_report
 from reports.plots.panels import panel_figure
-from reports.plots.style import Figure
+from reports.plots.style import Entries, Figure
 
-POINTS = 120  # of a curve over time
-Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both (steps,)
+POINTS = 120  # of a mean curve, if its runs have different x
+Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both of shape (steps,)
 
 
 def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
-    """Return the figure of rewards by a field of the optimizer steps, `step` or `seconds`."""
+    """Return the figure of rewards by a field of steps.jsonl, "step" or "seconds".
+
+    Args:
+        label: of the x-axis.
+    """
     curves: dict[tuple[str, str], list[Curve]] = {}  # by benchmark and algorithm
     missing, sources = [], []
     runs = [
         (contest, name, run)
         for contest in measured.contests.values()
         for name in measured.params.tables.main.algorithms
-        if not imitates(name)  # imitation has no reward
+        if name not in IMITATIONS  # they have no reward
         for _, run in contest.of(name).iterrows()
     ]
     for contest, name, run in runs:
@@ -38,19 +42,25 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
             place = f"{labels.algorithm(name)} on {contest.label}"
             missing.append(f"{place}, seed {run.seed}: no steps.jsonl with a reward")
 
-    def draw_curves(axes: Axes, contest: Contest) -> None:
+    looks = looks_of_report(measured)
+
+    def draw_curves(axes: Axes, contest: Contest) -> Entries:
         by_name = {name: curves[at, name] for at, name in curves if at == contest.benchmark}
-        for name, runs in by_name.items():
-            steps, mean, deviation = average_curves(runs)
-            stride = max(1, len(steps) // 6)
-            style.draw_line(axes, name, steps, mean, deviation, stride, labels.algorithm(name))
-        if by_name:
-            axes.set_xlabel(label)
-        else:
-            style.draw_empty(axes)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("reward")
-            axes.set_ylim(0, 1)  # for all panels, which share it
+            axes.set_ylim(0, 1)  # of all panels: they share the y-axis
+        if not by_name:
+            return style.draw_empty(axes)
+        unit, length = "", 1.0
+        if x == "seconds":
+            longest = max(seconds[-1] for runs in by_name.values() for seconds, _ in runs)
+            unit, length = formats.time_unit(longest)
+        axes.set_xlabel(f"{label} ({unit})" if unit else label)
+        axes.xaxis.set_major_locator(style.few_ticks())
+        return {
+            labels.algorithm(name): _draw_mean(axes, looks[name], runs, length)
+            for name, runs in by_name.items()
+        }
 
     return panel_figure(
         measured,
@@ -58,30 +68,40 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
         share_y=True,
         title=title,
         caption="Mean reward of the mini-batches, as a moving mean over an eighth of the "
-        "steps. Lines are means over seeds, up to the last step that every seed has; "
-        "bands are one standard deviation. DAPO replaces groups that are all right "
-        "or all wrong, so its rewards are not comparable with the others'.",
+        "optimizer steps. Lines are means over seeds, up to the last step that every seed has; "
+        "bands are one standard deviation. DAPO replaces groups that are all correct or all wrong, "
+        "so its rewards are not comparable with the others'.",
         missing=missing,
         sources=sources,
     )
 
 
+def _draw_mean(axes: Axes, look: SeriesLook, runs: list[Curve], unit: float) -> object:
+    """Draw the mean of runs and a band of one standard deviation; return the line.
+
+    Args:
+        unit: by which x is divided.
+    """
+    x, mean, deviation = average_curves(runs)
+    return style.draw_line(axes, look, x / unit, mean, deviation, max(1, len(x) // 6))
+
+
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Return the mean of each value and the window - 1 before it: shape (n - window + 1,)."""
+    """Return the mean of each value and the window - 1 before it, of shape (n - window + 1,)."""
     return np.convolve(values, np.full(window, 1 / window), mode="valid")
 
 
 def smooth_rewards(steps: list[StepRecord], x: str) -> Curve:
-    """Return the smoothed rewards of a run by a field of its steps."""
+    """Return the smoothed rewards of a run, with x from a field of its steps."""
     window = max(1, len(steps) // 8)
     rewards = moving_mean(np.array([step.reward for step in steps]), window)
     return np.array([getattr(step, x) for step in steps[window - 1 :]], float), rewards
 
 
 def average_curves(curves: list[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return x, mean and standard deviation over runs, where all of them have values.
+    """Return x, mean and standard deviation over runs, for all x that every run covers.
 
-    The deviation is `None` for one run.
+    Runs with different x are interpolated at common points. The deviation of one run is None.
     """
     low = max(x[0] for x, _ in curves)
     high = min(x[-1] for x, _ in curves)

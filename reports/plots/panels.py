@@ -1,7 +1,7 @@
-"""Figures with a column of panels for each benchmark, declared by the runs that they show.
+"""Figures with a column of panels for each benchmark.
 
-`panel_figure` lays out the panels. What the figure lacks, and which files it is from, follow from
-its runs. `by_h` is a whole figure of columns of the data frame (`reports.collect`).
+`panel_figure` lays out the panels, and derives from the runs that a figure shows which runs are
+missing and which files it is made from. `by_h` makes a whole figure of metrics by H.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,15 +12,16 @@ from typing import NamedTuple
 import pandas as pd
 from matplotlib.axes import Axes
 
+from reports import formats
 from reports.collect import file_of
 from reports.measured import Contest, Measured
 from reports.plots import style
-from reports.plots.style import Canvas, Figure
-from reports.tables.columns import gaps
+from reports.plots.style import Canvas, Entries, Figure
+from reports.tables.columns import missing_reasons
 
 
 class Series(NamedTuple):
-    """Runs that are drawn under one label, and the metrics that each of them needs for that."""
+    """Runs that a figure shows under one label, and the metrics that are drawn of them."""
 
     label: str
     runs: pd.DataFrame
@@ -29,20 +30,23 @@ class Series(NamedTuple):
 
 def panel_figure(
     measured: Measured,
-    *draw_rows: Callable[[Axes, Contest], None],
+    *draw_rows: Callable[[Axes, Contest], Entries],
     series: Sequence[Series] = (),
     share_y: bool = False,
-    legend_columns: int = 6,
+    height: float = style.HEIGHT,
     **fields,
 ) -> Figure:
-    """Return a figure with a row of panels for each of these functions, which draw a panel.
+    """Return a figure with a row of panels for each function, and a column for each benchmark.
 
     Args:
-        series: what is drawn of which runs.
-        fields: the other fields of `Figure`.
+        draw_rows: functions that draw a benchmark into a panel and return entries of the legend.
+        series: the runs and metrics that the figure shows.
+        share_y: whether all panels have the same y-axis.
+        height: of a row, in inches.
+        fields: further fields of `Figure`, or replacements of the derived ones.
     """
     contests = list(measured.contests.values())
-    reasons = {part.label: gaps(part.runs, part.metrics) for part in series}
+    reasons = {part.label: missing_reasons(part.runs, part.metrics) for part in series}
     sources = [
         file_of(run, metric)
         for part in series
@@ -50,36 +54,52 @@ def panel_figure(
         for _, run in part.runs.iterrows()
     ]
 
-    def draw() -> Canvas:
-        rows, height = len(draw_rows), style.HEIGHT * len(draw_rows)
-        canvas, panels = style.create_canvas(height, rows, len(contests), sharey=share_y)
+    def draw(width: float) -> Canvas:
+        size = width, height * len(draw_rows)
+        canvas, panels = style.create_canvas(*size, len(draw_rows), len(contests), sharey=share_y)
+        entries: Entries = {}
         for row, draw_panel in zip(panels, draw_rows, strict=True):
             for axes, contest in zip(row, contests, strict=True):
-                axes.set_title(contest.label, loc="left", fontweight="bold")
-                draw_panel(axes, contest)
-        style.draw_legend(canvas, panels[0], legend_columns)
+                style.set_title(axes, contest.label)
+                entries |= draw_panel(axes, contest)
+            _label_once(row)
+        style.draw_legend(canvas, entries)
         return canvas
 
     derived = {
         "problems": [*measured.problems.values()],
         "missing": [f"{label}: {reason}" for label, reason in reasons.items() if reason],
         "sources": list(dict.fromkeys(sources)),
+        "wide": len(contests) > 1,
     }
     return Figure(draw=draw, **derived | fields)
 
 
+def _label_once(row: list[Axes]) -> None:
+    """Remove the labels of y-axes that repeat the label of the first panel."""
+    for axes in row[1:]:
+        if axes.get_ylabel() == row[0].get_ylabel():
+            axes.set_ylabel("")
+
+
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on the y-axis; `scale` turns it into the unit that is shown."""
+    """A metric on a y-axis.
+
+    Args:
+        metric: column of the data frame of `collect`.
+        scale: factor from the metric to the drawn values.
+        seconds: whether it is a duration, drawn in the unit of time that suits its largest value.
+    """
 
     metric: str
     label: str
     scale: float = 1.0
-    seconds: bool = False  # shown in the unit of time that suits its largest value
+    seconds: bool = False
 
 
 def by_h(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
-    """Return a figure of what changes with RAPID's H, over the runs of Table 3."""
+    """Return a figure of metrics by RAPID's H, with a row for each, over the runs of Table 3."""
     series = [
         Series(f"{measured.label(name)}, {quantity.label}", runs, [quantity.metric])
         for name, runs in measured.sweeps.items()
@@ -89,19 +109,18 @@ def by_h(measured: Measured, quantities: list[Quantity], title: str, caption: st
     return panel_figure(measured, *draw_rows, series=series, title=title, caption=caption)
 
 
-def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Contest) -> None:
+def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Contest) -> Entries:
     runs = measured.sweeps[contest.benchmark].dropna(subset=[quantity.metric])
     if runs.empty:
-        style.draw_empty(axes)
-        return
+        return style.draw_empty(axes)
     scale, label = quantity.scale, quantity.label
     if quantity.seconds:
-        divisor, unit = style.choose_time_unit(runs[quantity.metric].max())
-        scale, label = 1 / divisor, f"{label} ({unit})"
+        unit, seconds = formats.time_unit(runs[quantity.metric].max())
+        scale, label = 1 / seconds, f"{label} ({unit})"
     values = scale * runs[quantity.metric]
     means = values.groupby(runs.H).mean()
-    axes.plot(means.index, means, "-o", color=style.BLUE, markeredgecolor="black", mew=0.5)
-    axes.plot(runs.H, values, "x", color=style.RED, ms=4)
+    axes.plot(means.index, means, "-o", color=style.BLUE, mec="black", mew=0.5, clip_on=False)
+    axes.plot(runs.H, values, "x", color=style.RED, ms=4, clip_on=False)
     axes.set_xscale("log", base=2)
     ticks = sorted(runs.H.unique())
     axes.set_xticks(ticks, [f"{h:.0f}" for h in ticks])
@@ -109,3 +128,4 @@ def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Cont
     axes.set_xlabel("H")
     axes.set_ylabel(label)
     axes.set_ylim(0, max(1.12 * values.max(), 1e-3))
+    return {}

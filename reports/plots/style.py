@@ -1,165 +1,251 @@
-"""The look of figures, and the files that they become: the same bytes for the same data.
+"""The style of all figures, and rendering to files: the same data give the same bytes.
 
-Colours are Okabe and Ito's, which colour-blind readers can distinguish. Markers, dashes and hatches
-distinguish the same things in greyscale. Only `reports.plots` imports matplotlib.
+A figure is as wide as the text or a column of the paper, and its type is as large as the paper's
+footnotes, so that a paper includes it without scaling. The user's settings of matplotlib have no
+effect. Colours are Okabe and Ito's, which colour-blind readers can distinguish; markers, dashes and
+hatches distinguish the same things in greyscale. Only `reports.plots` imports matplotlib.
 """
 
 import io
-import textwrap
+import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-
-matplotlib.use("Agg")
-from matplotlib import pyplot as plt
+from matplotlib import rcParams
+from matplotlib import style as settings
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.font_manager import FontProperties
+from matplotlib.text import Text
+from matplotlib.ticker import MaxNLocator
 
-from rapid.algorithms.base import Look
-from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
-from rapid.config.specs import BASE
-from rapid.text import HOUR, MINUTE
+from reports.paper_style import PLAIN, PaperStyle
+from reports.plots.lettering import POINTS_PER_INCH, fit, measure, printable
+from reports.plots.looks import SeriesLook
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 GREY = "#555555"
-WIDTH, HEIGHT = 7.4, 2.6  # inches of a row of panels
-LINE = 120  # characters of a line above the panels
+HEIGHT = 2.05  # inches of a row of panels, without the head above and the legend below
+SMALLEST = 8.0, 7.0  # smallest size of type in points: of labels, and of numbers and notes
+ROOM = 0.08  # free share of an x-axis beyond the largest value, so that its marker is not cut
+ROW = 0.15  # smallest height of a named row, in inches
+NAMES = 0.4  # largest share of a figure's width for the names of rows
+LEADING = 1.25  # height of a line of text, relative to its size of type
+MARGIN = 0.1  # inches that text leaves free at the edges of the canvas
+LEGEND_ENTRY = 4.6  # width of a legend entry without its label, relative to the size of type
+Entries = dict[str, object]  # entries of a legend: label -> matplotlib artist with the look
 
 SETTINGS = {
-    "font.size": 8,
-    "axes.titlesize": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
     "grid.color": "#E2E2E2",
     "grid.linewidth": 0.6,
     "hatch.linewidth": 0.6,
     "legend.frameon": False,
+    "legend.handlelength": 2.6,
+    "legend.handletextpad": 0.6,
+    "legend.columnspacing": 1.4,
     "lines.linewidth": 1.3,
     "lines.markersize": 4.5,
     "pdf.fonttype": 42,
     "svg.hashsalt": "rapid",
+    "text.hinting": "no_hinting",  # text has the same width in PDF, PNG and SVG
+    "text.parse_math": False,
     "figure.constrained_layout.use": True,
 }
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that is drawn when asked for."""
+    """The description of a figure, with the function that draws it.
+
+    Args:
+        draw: draws the figure, given its width in inches.
+        problems: sources of the problems that it is about, named in caption and drawing.
+        missing: runs that it does not show, and why.
+        sources: files that it is made from, below the root.
+        wide: whether it is as wide as the text, not as a column.
+    """
 
     title: str
     caption: str
-    draw: Callable[[], Canvas]
-    problems: Sequence[ProblemSource]  # that it is about: caption and drawing say what they are
-    missing: list[str] = field(default_factory=list)  # what is not in it and why
-    sources: list[str] = field(default_factory=list)  # files below the root
+    draw: Callable[[float], Canvas]
+    problems: Sequence[ProblemSource]
+    missing: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    wide: bool = True
 
     @property
     def full_caption(self) -> str:
-        """The caption, with what the problems are."""
+        """The caption with a sentence on the source of the problems."""
         return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
 
-def look(algorithm: str) -> Look:
-    """Return the look of an algorithm, the same in every figure."""
-    if algorithm == BASE:
-        return Look(BLACK, "x")
-    parsed = parse(algorithm)
-    return parsed.algorithm.get_look(parsed.H)
+def use_style(page: PaperStyle) -> AbstractContextManager:
+    """Return a context with matplotlib's default settings, changed by SETTINGS and the page."""
+    labels, numbers = type_sizes(page)
+    sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
+    sizes |= {"font.size": labels, "axes.titlesize": labels}
+    return settings.context(["default", SETTINGS | sizes])
 
 
-def create_canvas(height: float, rows: int = 1, columns: int = 1, **options) -> tuple[Canvas, list]:
-    """Return a figure of this height in inches, and its panels row by row."""
-    with plt.rc_context(SETTINGS):
-        figure, axes = plt.subplots(
-            rows, columns, figsize=(WIDTH, height), squeeze=False, **options
-        )
-    return figure, [list(row) for row in axes]
+def type_sizes(page: PaperStyle) -> tuple[float, float]:
+    """Return the sizes in points of labels (TeX's footnotesize), and of numbers and notes."""
+    labels, numbers = SMALLEST
+    return max(labels, 0.8 * page.type_size), max(numbers, 0.7 * page.type_size)
+
+
+def note_font() -> FontProperties:
+    """Return the font of numbers, legends and notes in the current style."""
+    return FontProperties(size=rcParams["legend.fontsize"])
+
+
+def create_canvas(
+    width: float, height: float, rows: int = 1, columns: int = 1, **options
+) -> tuple[Canvas, list]:
+    """Return a matplotlib figure of this size in inches, and its panels row by row.
+
+    Args:
+        rows, columns: number of panels.
+        options: of matplotlib's `subplots`.
+    """
+    canvas = Canvas(figsize=(width, height))
+    axes = canvas.subplots(rows, columns, squeeze=False, **options)
+    return canvas, [list(row) for row in axes]
+
+
+def set_title(axes: Axes, text: str) -> None:
+    """Set the title of a panel, broken into lines that fit its width."""
+    width = axes.figure.get_figwidth() / axes.get_subplotspec().get_gridspec().ncols
+    axes.set_title(fit(text, width - MARGIN, axes.title.get_fontproperties()))
+
+
+def name_rows(axes: Axes, names: Sequence[str]) -> int:
+    """Set the names of a panel's rows, from above, broken into lines of limited width.
+
+    Returns:
+        The number of lines of the name with most lines.
+    """
+    room = NAMES * axes.figure.get_figwidth()
+    texts = [fit(name, room, note_font()) for name in names]
+    axes.set_yticks(range(len(texts)), texts)
+    axes.set_ylim(len(texts) - 0.5, -0.5)
+    return max(text.count("\n") + 1 for text in texts)
 
 
 def draw_line(
     axes: Axes,
-    algorithm: str,
+    look: SeriesLook,
     x: np.ndarray,
     mean: np.ndarray,
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
-    label: str | None = None,
-) -> None:
-    """Draw a line in the look of an algorithm, with a band around it.
+) -> object:
+    """Draw a line in a look, with a band of one standard deviation around it; return the line.
 
     Args:
-        marker_every: points from one marker to the next.
+        marker_every: distance between two markers, in points of the line.
     """
-    own_look = look(algorithm)
-    color, marks = own_look.color, {"marker": own_look.marker, "markevery": marker_every}
-    axes.plot(x, mean, color=color, ls=own_look.line, label=label, **marks)
+    (line,) = axes.plot(
+        x, mean, color=look.color, ls=look.line, markevery=marker_every, **look.markers
+    )
     if deviation is not None:
-        axes.fill_between(x, mean - deviation, mean + deviation, color=color, alpha=0.13, lw=0)
+        low, high = mean - deviation, mean + deviation
+        axes.fill_between(x, low, high, color=look.color, alpha=0.13, lw=0)
+    return line
 
 
-def draw_empty(axes: Axes, text: str = "no runs") -> None:
-    """Make a panel say that it has nothing to show."""
+def few_ticks() -> MaxNLocator:
+    """Return ticks for a narrow x-axis, so few that numbers of five digits do not overlap."""
+    return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+
+
+def draw_empty(axes: Axes, text: str = "no runs") -> Entries:
+    """Draw a text in place of data, and return no entries for the legend."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
-    axes.set_xticks([])
-    axes.set_yticks([])
+    shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
+    # The first panel of a row keeps the numbers of a y-axis that the other panels share.
+    numbered = shared and axes.get_subplotspec().is_first_col()
+    axes.tick_params(bottom=False, left=numbered, labelbottom=False, labelleft=numbered)
     axes.grid(False)
+    return {}
 
 
-def draw_legend(canvas: Canvas, row: list[Axes], columns: int = 6) -> None:
-    """Draw one legend below all panels, of what any of them has."""
-    entries = {}
-    for axes in row:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    if entries:
-        sizes = {"ncols": min(columns, len(entries)), "handlelength": 3}
-        canvas.legend(entries.values(), entries.keys(), loc="outside lower center", **sizes)
+def draw_legend(canvas: Canvas, entries: Entries) -> None:
+    """Draw a legend below all panels, in as many columns as fit the width."""
+    if not entries:
+        return
+    font, width = note_font(), canvas.get_figwidth() - MARGIN
+    beside = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
+    labels = [fit(label, width - beside, font) for label in entries]
+    widest = beside + max(measure(label, font) for label in labels)
+    rows = math.ceil(len(labels) / (int(width / widest) or 1))
+    columns = math.ceil(len(labels) / rows)
+    canvas.legend(entries.values(), labels, loc="outside lower center", ncols=columns)
+    lines = max(label.count("\n") + 1 for label in labels)
+    add_lines(canvas, rows * lines + 1)
 
 
-def choose_time_unit(largest: float) -> tuple[float, str]:
-    """Return by what to divide seconds up to `largest`, and the name of that unit."""
-    if largest >= 2 * HOUR:
-        return HOUR, "hours"
-    return (MINUTE, "minutes") if largest >= 2 * MINUTE else (1, "seconds")
+def draw_head(canvas: Canvas, text: str) -> None:
+    """Write a text above all panels."""
+    font = note_font()
+    text = fit(text, canvas.get_figwidth() - 2 * MARGIN, font)
+    x = MARGIN / canvas.get_figwidth()
+    canvas.suptitle(text, x=x, ha="left", color=GREY, fontproperties=font)
+    add_lines(canvas, text.count("\n") + 1)
 
 
-# Dates and versions are left out, so that the same figure has the same bytes. ABOUT: the key of a
-# file's description.
+def add_lines(canvas: Canvas, count: float) -> None:
+    """Make a figure taller by lines of text, so that the height of its panels stays the same."""
+    height = count * LEADING * rcParams["legend.fontsize"] / POINTS_PER_INCH
+    canvas.set_figheight(canvas.get_figheight() + height)
+
+
+# Metadata without dates and versions, so that the same figure has the same bytes.
 METADATA = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "png": {"Software": None},
     "svg": {"Date": None, "Creator": None},
 }
+# Kind of file -> key of its description in the metadata.
 ABOUT = {"pdf": "Subject", "png": "Description", "svg": "Description"}
 
 
-def render(figure: Figure, kinds: Sequence[str] = tuple(METADATA)) -> dict[str, bytes]:
-    """Return the figure as files of these kinds; each says what the problems are."""
+def render(
+    figure: Figure, kinds: Sequence[str] = tuple(METADATA), page: PaperStyle = PLAIN
+) -> dict[str, bytes]:
+    """Return a figure as files of these kinds; their metadata name the source of the problems."""
     streams = {kind: io.BytesIO() for kind in kinds}
     problems = describe_sources(figure.problems)
-    with plt.rc_context(SETTINGS):
-        drawing = figure.draw()
-        try:
-            head = textwrap.fill(problems, LINE, break_long_words=False, break_on_hyphens=False)
-            drawing.suptitle(head, x=0.01, ha="left", fontsize=7, color=GREY, parse_math=False)
-            drawing.draw_without_rendering()
-            drawing.set_layout_engine("none")  # it is laid out once for all kinds of files
-            for kind, stream in streams.items():
-                metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
-                drawing.savefig(stream, format=kind, dpi=200, metadata=metadata)
-        finally:
-            plt.close(drawing)
+    with use_style(page):
+        canvas = lay_out(figure, page)
+        for kind, stream in streams.items():
+            metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
+            canvas.savefig(stream, format=kind, dpi=200, metadata=metadata)
     return {kind: stream.getvalue() for kind, stream in streams.items()}
 
 
+def lay_out(figure: Figure, page: PaperStyle) -> Canvas:
+    """Draw a figure for a page, with a line on its problems above it, and compute the layout."""
+    canvas = figure.draw(page.text_width if figure.wide else page.column_width)
+    draw_head(canvas, describe_sources(figure.problems))
+    for text in canvas.findobj(Text):
+        text.set_text(printable(text.get_text(), text.get_fontproperties()))
+    canvas.draw_without_rendering()
+    canvas.set_layout_engine("none")  # keep this layout in all kinds of files
+    return canvas
+
+
 def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
-    """Write name.pdf and name.png for each figure, and return the paths."""
+    """Write NAME.pdf and NAME.png for each figure into a folder, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, files in rendered.items():

@@ -1,6 +1,6 @@
-"""Tables, and the whole report, as text: `latex`, `text` for a terminal, `html`.
+"""Renders tables and reports: `latex`, `text` (for a terminal), `html`, `markdown` and `csv`.
 
-Each takes plain data and decides nothing but how it looks.
+Each module takes plain data (`reports.tables.table`) and decides only how it looks.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,14 @@ import jinja2
 
 
 def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
-    """Deal out columns so that each panel fits the width; return their positions by panel."""
+    """Distribute columns over panels, so that each panel fits a width.
+
+    Args:
+        widths: of the columns, in any unit. A column wider than `max_width` gets its own panel.
+
+    Returns:
+        For each panel the positions of its columns.
+    """
     panels: list[list[int]] = []
     used = 0
     for position, width in enumerate(widths):
@@ -22,7 +29,11 @@ def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
 
 
 def load_template(name: str, filters: dict[str, Callable], **options) -> jinja2.Template:
-    """Return a template of this package. What it does not know is an error, not an empty text."""
+    """Return a Jinja template of this package, in which an undefined variable is an error.
+
+    Args:
+        options: of `jinja2.Environment`.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reports.render"),
         trim_blocks=True,

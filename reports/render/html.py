@@ -1,12 +1,15 @@
-"""report.html: everything of the report in one file that opens offline.
+"""Renders report.html: the whole report in one file that opens offline.
 
-Styles and figures are in the file. A figure in a table opens a box with the runs that it is from,
-by the browser's own popovers: there is no script. Links to runs are relative to the file.
+Styles and figures are embedded. A click on a number in a table opens a box with the values of its
+runs, and a button below a table opens its text in another format; both are popovers, which need no
+script. The only script copies that text to the clipboard in place of opening it. Links to the files
+of runs are relative.
 """
 
 import base64
 import os
 import re
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,18 +17,24 @@ import pandas as pd
 from markupsafe import Markup, escape
 
 from rapid.benchmarks.problem_source import describe_sources
+from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import escape_control_chars, format_duration, join_words, shorten_commit
 from reports import contents, formats
 from reports.collect import file_of, of_evaluation
 from reports.contents import Content
 from reports.measured import Measured
+from reports.paper_style import PaperStyle
 from reports.plots.style import Figure
-from reports.render import load_template
+from reports.render import csv, latex, load_template, markdown
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
-VERDICTS = {  # of a claim: the class in report.css, and the sign before the words
+FIGURE_SCALE = 1.4  # magnifies figures, whose type is sized for print
+MANY_SEEDS = 5  # more seeds than these are listed as a range
+LONE_H = re.compile(r"(?<![\w.-])H(?![\w-])")  # the variable H, not the letter in Nemotron-H-8B
+# Verdict of a claim -> class in report.css, and sign before the words.
+VERDICTS = {
     claims.HOLDS: ("holds", "\N{CHECK MARK}"),
     claims.FAILS: ("fails", "\N{MULTIPLICATION X}"),
     claims.OPEN: ("open", "?"),
@@ -36,18 +45,31 @@ VERDICTS = {  # of a claim: the class in report.css, and the sign before the wor
 def render(
     measured: Measured, content: Content, figures: dict[str, Figure], images: dict, folder: Path
 ) -> str:
-    """Return the text of report.html, which lies in `folder`. Figures, images (SVG) are by name."""
-    frame, root = measured.frame, measured.root.resolve()
+    """Return the text of report.html.
+
+    Args:
+        figures: by name.
+        images: the same figures as SVG, by name.
+        folder: of report.html, to which links are relative.
+    """
+    frame, root, params = measured.frame, measured.root.resolve(), measured.params
+    tables = [*content.results, *content.appendix]
+    anchors = {table.number: table.label.replace(":", "-") for table in tables}
+    texts = {table.label: _render_texts(table, tables, params) for table in tables}
     filters = {
         "symbols": symbols,
+        "prose": partial(prose, anchors=anchors),
+        "texts": lambda table: texts[table.label],
         "image": embed_image,
+        "image_size": image_size,
         "is_table": lambda item: isinstance(item, Table),
         "verdict": VERDICTS.get,
-        "exists": lambda path: (root / path).is_file(),  # what is missing is not linked
+        "exists": lambda path: (root / path).is_file(),  # a missing file is not linked
         "href": lambda path: quote(Path(os.path.relpath(root / path, folder)).as_posix()),
     }
     template = load_template("report.html.j2", filters, lstrip_blocks=True, autoescape=True)
     text = template.render(
+        experiment=params.name,
         content=content,
         figures=figures,
         images=images,
@@ -61,23 +83,42 @@ def render(
     return escape_control_chars(text)
 
 
+def _render_texts(table: Table, tables: list[Table], params: Params) -> list[tuple[str, str]]:
+    """Return the texts that can be copied of a table: (name of the format, text)."""
+    remaining = [sibling for sibling in tables if sibling is not table]
+    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
+    return [
+        ("LaTeX", latex.render([table], style, prefix, remaining)),
+        ("Markdown", markdown.render(table)),
+        ("CSV", csv.render(table)),
+    ]
+
+
 def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return names and values for the head of the page."""
+    """Return the facts about training runs at the head of the page, as (name, value)."""
     trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
     columns = {
         "Commits": trained.commit.map(shorten_commit),
         "Hardware": trained.hardware,
         "Models": trained.model,
-        "Seeds": trained.seed.sort_values().astype(str),
     }
-    return [
-        (name, join_words([text or "not recorded" for text in values.unique()]) or MISSING)
+    facts = {
+        name: join_words([text or "not recorded" for text in values.unique()])
         for name, values in columns.items()
-    ]
+    }
+    facts["Seeds"] = _list_seeds(sorted(trained.seed.unique()))
+    return [(name, text or MISSING) for name, text in facts.items()]
+
+
+def _list_seeds(seeds: list[int]) -> str:
+    """Return seeds in words: 1, 2 and 3. A long range is shortened: 1 to 80."""
+    if len(seeds) > MANY_SEEDS and len(seeds) == seeds[-1] - seeds[0] + 1:
+        return f"{seeds[0]} to {seeds[-1]}"
+    return join_words([str(seed) for seed in seeds])
 
 
 def _list_run(run: pd.Series) -> dict[str, str]:
-    """Return the line of a run in the list at the end: printed figures, and what is missing."""
+    """Return the entries of a run in the list "Every run", by the names that the template uses."""
     accuracies = [
         f"{name.capitalize()} {formats.percent(run[name])}"
         for name in run.index
@@ -97,10 +138,41 @@ def _list_run(run: pd.Series) -> dict[str, str]:
 
 
 def symbols(text: str) -> Markup:
-    """Return our own wording, escaped, with H as a variable."""
-    return Markup(re.sub(r"\bH\b", "<i>H</i>", str(escape(text))))
+    """Return a label as HTML, with a lone H in italics, as a variable."""
+    return Markup(LONE_H.sub("<i>H</i>", str(escape(text))))
+
+
+def prose(text: str, anchors: dict[int, str]) -> Markup:
+    """Return a caption or note as HTML, with variables, `code`, and links to tables.
+
+    Args:
+        anchors: ids of the tables by number. "Table 8" becomes a link if a no-break space stands
+            before the number; with a common space it is a table of the paper.
+    """
+
+    def to_link(match: re.Match) -> str:
+        anchor = anchors.get(int(match[1]))
+        return f'<a href="#{anchor}">{match[0]}</a>' if anchor else match[0]
+
+    parts = re.split(r"`([^`]+)`", text)
+    html = "".join(
+        f"<code>{escape(part)}</code>" if number % 2 else symbols(part)
+        for number, part in enumerate(parts)
+    )
+    return Markup(re.sub(r"\bTable\N{NO-BREAK SPACE}(\d+)", to_link, html))
 
 
 def embed_image(svg: bytes) -> Markup:
-    """Return an SVG as the address of an image, which keeps its names apart from other figures'."""
+    """Return an SVG as a data URL. Inline SVGs would share one set of ids and get mixed up."""
     return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())
+
+
+def image_size(svg: bytes) -> tuple[int, int]:
+    """Return width and height of an SVG on the page, in pixels.
+
+    They are scaled so that the figure's type is as large as that of a table on the page. matplotlib
+    writes sizes in points.
+    """
+    sizes = re.findall(rb'(?:width|height)="([\d.]+)pt"', svg[: svg.find(b"viewBox")])
+    width, height = (round(FIGURE_SCALE * float(size) * 4 / 3) for size in sizes)
+    return width, height

@@ -1,42 +1,40 @@
-"""Tables as LaTeX: the paper's preamble is all that tables.tex needs."""
+"""Renders tables as LaTeX for the page layout of report.style in params.yaml.
 
-import re
-import unicodedata
+The result needs the packages booktabs, graphicx and makecell. Its labels begin with the name of the
+experiment, so that a paper can contain the tables of several experiments.
+"""
 
-from reports.render import load_template, split_columns
+from collections.abc import Sequence
+from functools import partial
+
+from reports.paper_style import PLAIN, PaperStyle
+from reports.render import load_template, tex
+from reports.render.floats import Note, lay_out
 from reports.tables.table import Cell, Table
 
-# More columns than this and a table goes on in a second panel below the first.
-MAX_COLUMNS = 12
-# A word longer than this (a path, a digest) may be broken anywhere: TeX cannot hyphenate it.
-MAX_WORD = 24
-
-_ESCAPES = {
-    **{sign: f"\\{sign}" for sign in "{}$&#%_"},
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "\N{EM DASH}": "---",
-    "\N{EN DASH}": "--",
-    "\N{MINUS SIGN}": "$-$",
-    "\N{PLUS-MINUS SIGN}": r"$\pm$",
-    "\N{MULTIPLICATION SIGN}": r"$\times$",
-    "\N{REGISTERED SIGN}": "(R)",
-    "\N{COPYRIGHT SIGN}": "(C)",
-    "\N{LEFT SINGLE QUOTATION MARK}": "`",
-    "\N{RIGHT SINGLE QUOTATION MARK}": "'",
-    "\N{LEFT DOUBLE QUOTATION MARK}": "``",
-    "\N{RIGHT DOUBLE QUOTATION MARK}": "''",
-}
+DEFAULT = "rapid"  # prefix of labels if the parameters do not name an experiment
 
 
-def render(tables: list[Table]) -> str:
-    """Return the text of tables.tex."""
-    filters = {"tex": escape, "symbols": symbols, "cell": render_cell}
+def render(
+    tables: Sequence[Table],
+    style: PaperStyle = PLAIN,
+    prefix: str = DEFAULT,
+    others: Sequence[Table] = (),
+) -> str:
+    """Return the text of tables.tex.
+
+    Args:
+        style: the page layout.
+        prefix: stands before each label, followed by a colon: the name of the experiment.
+        others: tables in other files of the experiment, which notes may refer to.
+    """
+    labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *others]}
+    filters = {
+        "tex": tex.escape,
+        "symbols": tex.symbols,
+        "prose": partial(tex.prose, labels=labels),
+        "cell": render_cell,
+    }
     template = load_template(
         "tables.tex.j2",
         filters,
@@ -50,64 +48,47 @@ def render(tables: list[Table]) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    return template.render(tables=tables, panels=split_groups)
-
-
-def escape(text: str) -> str:
-    """Return TeX, in ASCII, that prints a text; what the paper's fonts lack becomes `?`."""
-    return "".join(
-        _escape_word(part) if not part.isspace() else " "
-        for part in re.split(r"(\s+)", text)
-        if part
+    pieces = [(table, lay_out(table, _notes_below(table, style), style)) for table in tables]
+    at_end = _collect_notes(tables) if style.notes == "end" else {}
+    experiment = prefix if prefix != DEFAULT else ""
+    return template.render(
+        pieces=pieces, style=style, labels=labels, at_end=at_end, experiment=experiment
     )
 
 
-def symbols(text: str) -> str:
-    """Return our own wording as TeX: escaped, with H, H=8 and r(H, Acc) as formulas."""
+def _notes_below(table: Table, style: PaperStyle) -> list[Note]:
+    """Return the paragraphs below a table: notes if the style puts them there, and footnotes."""
+    notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
+    if style.notes in ("below", "caption"):
+        notes += [Note(text, name=name) for name, text in table.listed]
+    return notes + [Note(f"{reason}.", key=key) for reason, key in table.footnotes.items()]
 
-    def to_formula(match: re.Match) -> str:
-        if match[1]:
-            return rf"$r(H,\mathrm{{{match[1]}}})$"
-        return f"$H{match[2] or ''}$"
 
-    # An H within a word that may be broken anywhere is a letter of it.
-    return re.sub(r"\br\(H, (\w+)\)|(?<!\\allowbreak )\bH(=\d+)?\b", to_formula, escape(text))
+def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
+    """Return the distinct notes of all tables, each with the numbers of the tables that have it."""
+    numbers: dict[Note, list[int]] = {}
+    for table in tables:
+        notes = [Note(text) for text in table.notes]
+        for note in [*notes, *(Note(text, name=name) for name, text in table.listed)]:
+            numbers.setdefault(note, []).append(table.number)
+    return numbers
 
 
 def render_cell(entry: Cell, footnotes: dict[str, str]) -> str:
-    """Return one entry with its mark, its dagger if it is tied, its footnote and further lines."""
+    """Return a cell with its mark, a dagger if it is tied, its footnote's key, and further lines.
+
+    Args:
+        footnotes: reason -> key.
+    """
     command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
-    text = escape(entry.text)
+    text = tex.escape(entry.text)
     if command:
         text = f"{command}{{{text}}}"
     signs = r"$\dagger$" * entry.tied + (footnotes[entry.reason] if entry.reason else "")
     if signs:
-        # No width of its own: the figures of a column stay centred under each other.
+        # \rlap gives the signs no width, so that the numbers of a column stay centred.
         text += rf"\rlap{{\textsuperscript{{{signs}}}}}"
     if not entry.lines:
         return text
-    below = "".join(rf"\\{{\scriptsize {escape(line)}}}" for line in entry.lines)
+    below = "".join(rf"\\{{\scriptsize {tex.escape(line)}}}" for line in entry.lines)
     return rf"\makecell{{{text}{below}}}"
-
-
-def split_groups(table: Table) -> list[list[int]]:
-    """Return the positions of the groups, dealt out to panels of at most MAX_COLUMNS columns."""
-    return split_columns([len(group.columns) for group in table.groups], MAX_COLUMNS)
-
-
-def _escape_word(word: str) -> str:
-    pieces = [
-        # TeX joins --, '' and ?` to other signs; {} keeps them apart.
-        _escape_character(sign) + ("{}" if sign in "-'`?!" and after in "-'`" else "")
-        for sign, after in zip(word, word[1:] + " ", strict=True)
-    ]
-    return (r"\allowbreak " if len(word) > MAX_WORD else "").join(pieces)
-
-
-def _escape_character(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isascii():
-        return character if character.isprintable() else "?"
-    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
-    return "".join(_ESCAPES.get(part, part) for part in plain) or "?"

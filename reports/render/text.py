@@ -1,4 +1,4 @@
-"""Tables for a terminal, at most 80 columns wide where the names allow it."""
+"""Renders tables for a terminal, at most 80 characters wide unless a label or cell is wider."""
 
 import textwrap
 
@@ -6,13 +6,18 @@ from rapid.text import align_columns, escape_control_chars
 from reports.render import split_columns
 from reports.tables.table import Cell, Table
 
-WIDTH = 80
-MARKS = {"best": "*", "runner-up": "+", "": ""}
+WIDTH = 80  # characters
+MARKS = {"best": "*", "runner-up": "+", "": ""}  # after the text of a marked cell
 
 
-def render(tables: list[Table]) -> str:
-    """Return all tables, a block for each group of columns, with the notes below."""
-    return escape_control_chars("\n".join(_render_table(table) for table in tables))
+def render(tables: list[Table], experiment: str | None = None) -> str:
+    """Return the tables, each with a block for each group of columns and its notes below.
+
+    Args:
+        experiment: name of the experiment, printed on the first line.
+    """
+    head = [f"Experiment: {experiment}\n"] if experiment else []
+    return escape_control_chars("\n".join([*head, *(_render_table(table) for table in tables)]))
 
 
 def _render_table(table: Table) -> str:
@@ -33,12 +38,17 @@ def _render_table(table: Table) -> str:
 
 
 def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
-    text = " ".join([cell.text, *cell.lines]) + MARKS[cell.mark] + ("~" if cell.tied else "")
+    text = cell.line + MARKS[cell.mark] + ("~" if cell.tied else "")
     return text + (f" [{footnotes[cell.reason]}]" if cell.reason else "")
 
 
 def _render_columns(labels: list[str], texts: list[list[str]]) -> str:
-    """Return the columns beside the labels, in as many panels as they need."""
+    """Return columns beside the row labels, in as many panels below each other as they need.
+
+    Args:
+        labels: the heading and labels of the rows.
+        texts: for each column its title and cells.
+    """
     first, *widths = (2 + max(map(len, column)) for column in [labels, *texts])
     blocks = [
         align_columns(zip(labels, *(texts[c] for c in panel), strict=True), rule=True)

@@ -1,11 +1,11 @@
-"""Numbers in, numbers out: means, ranks, and 95 % intervals.
+"""The statistics of reports: means, ranks, and 95 % confidence intervals of numbers in arrays.
 
-1. `summary`      means and deviations over seeds; the best of a column
-2. `estimates`    an estimate with its interval: ratios, correlations, means
-3. `crossed`      accuracy, which has problems as well as seeds
+1. `summary`      which values of a table's column are best and runner-up
+2. `estimates`    an estimate with interval and test: ratios, correlations, means
+3. `crossed`      mean accuracy, whose noise comes from both the seeds and the test problems
 4. `pairs`        two algorithms, paired by problem and seed
-5. `decisions`    several claims at once, equality, differences too small to be seen
-6. `resampled`    interquartile means and the probability of improvement
-7. `times`        seconds to an accuracy that some runs never reach
-8. `curves`       accuracy by time of training
+5. `decisions`    multiple testing (Holm), equivalence tests, power
+6. `resampled`    bootstrap: interquartile means and the probability of improvement
+7. `times`        training time until a target accuracy, which some runs never reach
+8. `curves`       accuracy by training time
 """

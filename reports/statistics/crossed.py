@@ -1,12 +1,13 @@
-"""Intervals of a mean over seeds and problems, which both are samples of what could have been.
+"""Confidence intervals of a mean over seeds and problems, where both are random samples.
 
-A score matrix has a row for each seed and a column for each problem. Seeds and problems cross:
-every model answers the same problems. The variance of the mean is that of an analysis of variance
-with both factors random, and its degrees of freedom are Satterthwaite's (1946).
+A score matrix has a row for each seed and a column for each problem. The two factors are crossed:
+the model of every seed answers the same problems. The variance of the mean is that of a two-way
+analysis of variance with both factors random, and the degrees of freedom are Satterthwaite's
+(1946).
 
-A bootstrap that draws seeds and problems (Owen 2007) is not used. With three seeds its 95 %
-interval misses too often where seeds differ, and with twenty it is too wide where they hardly do.
-`python -m tests.reports.statistics.rates` prints the error rates of both.
+The alternative, a bootstrap of seeds and problems (Owen 2007), is not used: with three seeds its
+95 % interval covers the truth too rarely if seeds differ, and with twenty seeds it is too wide if
+they hardly do. `python -m tests.reports.statistics.rates` prints the error rates of both methods.
 """
 
 import math
@@ -15,15 +16,16 @@ import numpy as np
 
 from reports.statistics.estimates import ROUNDING, Estimate, student, unvaried
 
-TIE = 1e-9  # mean squares that differ by a smaller share are equal: the rest is rounding
+TIE = 1e-9  # relative difference up to which two mean squares count as equal, despite rounding
 
 
 def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
-    """Return the mean of a score matrix with its interval.
+    """Return the mean of a score matrix with its 95 % interval.
 
     Args:
-        matrix: (seeds, problems), at least one of each; of one of either the other's noise counts.
-        bounds: least and largest value that a score can have.
+        matrix: shape (seeds, problems). With a single seed the interval reflects the noise of
+            problems only, and with a single problem that of seeds only.
+        bounds: smallest and largest possible score.
     """
     seeds, problems = matrix.shape
     mean, over = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
@@ -34,10 +36,11 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
     sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (rest**2).sum()
     squares = [total / max(1, n) for total, n in zip(sums, free, strict=True)]
-    # Each of the three estimates at least the variance within a cell. Where the sum is no larger
-    # than the largest of them, because of chance, that one stands. Of equal ones the one with the
-    # fewest degrees of freedom stands, which gives the widest interval: all three are equal where
-    # a single cell differs from the others.
+    # The variance of the mean is estimated by (seeds + problems - rest) mean squares. By chance
+    # this combination can be smaller than one of the three mean squares, each of which estimates at
+    # least the variance within a cell: then the largest of them is taken. If several are equally
+    # large (as all three are if a single cell differs from the others), the one with the fewest
+    # degrees of freedom is taken, which gives the widest interval.
     combined, largest = squares[0] + squares[1] - squares[2], max(squares)
     if combined > largest * (1 + TIE):
         parts = sum(square**2 / n for square, n in zip(squares, free, strict=True) if n)

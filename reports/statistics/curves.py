@@ -1,4 +1,4 @@
-"""Accuracy on the test problems by time of training, of runs that kept models on the way."""
+"""Accuracy on the test problems by training time, of runs that saved snapshots of the model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +13,19 @@ from rapid.artifacts.evaluations import CURVE, CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import read_rows
 
-STEP = 0.05  # between levels of accuracy
-ROUNDING = 1e-9
+STEP = 0.05  # between two levels of accuracy, a share of 1
+ROUNDING = 1e-9  # accuracies that differ by less are equal
 
 
 @dataclass(frozen=True)
 class AccuracyCurve:
-    """The seconds of training of one run, from 0, and its accuracy there, a share of 1.
+    """The accuracy of one run during training, at several points.
 
-    `completions` were sampled until then: those of a run are spread over its steps alike.
+    Args:
+        seconds: training time at each point, from 0.
+        accuracy: share of 1 at each point.
+        completions: number of completions sampled until each point, if every optimizer step uses
+            equally many.
     """
 
     seconds: tuple[float, ...]
@@ -29,7 +33,7 @@ class AccuracyCurve:
     completions: tuple[float, ...] = ()
 
     def reaches(self, level: float) -> float | None:
-        """Return when the line through the points is first at a level; `None` if never."""
+        """Return the seconds until the interpolated accuracy reaches a level; None if never."""
         if self.accuracy[0] >= level - ROUNDING:
             return self.seconds[0]
         pairs = list(zip(self.seconds, self.accuracy, strict=True))
@@ -39,16 +43,19 @@ class AccuracyCurve:
         return None
 
     def within(self, seconds: np.ndarray | float) -> np.ndarray:
-        """Return accuracy at these seconds, of the same shape; behind the run's end that there."""
+        """Return the interpolated accuracy at these seconds, an array of the same shape.
+
+        After the end of the run it is the final accuracy.
+        """
         return np.interp(seconds, self.seconds, self.accuracy)
 
     def after(self, completions: float) -> float:
-        """Return accuracy after so many completions, or at the end of the run."""
+        """Return the interpolated accuracy after so many completions, at most the final one's."""
         return float(np.interp(completions, self.completions, self.accuracy))
 
 
-def kept(algorithms: Sequence[str]) -> list[str]:
-    """Return the algorithms whose runs keep models on the way."""
+def with_snapshots(algorithms: Sequence[str]) -> list[str]:
+    """Return the algorithms whose runs save snapshots of the model during training."""
     return [name for name in algorithms if parse(name).changes.snapshots]
 
 
@@ -58,12 +65,13 @@ def read(
     """Return the curve of each run that has one, by seed.
 
     Args:
-        runs: of one algorithm, as `collect` gives them.
-        before: evaluations of the model that they start from: their mean is every curve's start.
+        runs: rows of one algorithm in the data frame of `collect`.
+        before: rows of the model that the runs start from. Their mean accuracy is the first point
+            of every curve.
         metric: pass@k.
 
     Raises:
-        BadFile: a curve.jsonl is not what it should be.
+        BadFile: a curve.jsonl is damaged, or lacks the metric.
     """
     start, k = before[metric].mean(), int(metric.removeprefix("pass@"))
     curves_by_seed = {}
@@ -88,7 +96,7 @@ def path_of(run: pd.Series) -> str:
 
 
 def levels(curves: Sequence[AccuracyCurve]) -> list[float]:
-    """Return round levels of accuracy from the common start to the best of any curve."""
+    """Return the multiples of STEP between the start of the curves and their best accuracy."""
     if not curves:
         return []
     low, high = min(curve.accuracy[0] for curve in curves), max(max(c.accuracy) for c in curves)

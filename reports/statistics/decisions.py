@@ -1,6 +1,6 @@
-"""Decisions on estimates: several claims at once, equality, and effects too small to detect.
+"""Multiple testing, equivalence tests, and the smallest effects that a test can detect.
 
-Each of these holds its stated error rate with the estimates of `crossed` at the arena's size
+With estimates of `crossed` at the size of the arena, each method keeps its stated error rate
 (tests/reports/statistics/test_decisions.py).
 """
 
@@ -11,11 +11,11 @@ from scipy import optimize, special, stats
 
 from reports.statistics.estimates import LEVEL, Estimate
 
-POWER = 0.8  # how often a test is to find what is there
+POWER = 0.8  # probability with which a test is to detect an effect that exists
 
 
 def holm(ps: Sequence[float]) -> np.ndarray:
-    """Return p-values adjusted for having made all these comparisons (Holm 1979)."""
+    """Return the p-values, adjusted for their number by Holm's method (1979)."""
     order = np.argsort(ps, kind="stable")
     steps = np.minimum(1, np.sort(ps) * np.arange(len(ps), 0, -1))
     adjusted = np.empty(len(ps))
@@ -24,10 +24,10 @@ def holm(ps: Sequence[float]) -> np.ndarray:
 
 
 def equivalence(difference: Estimate, margin: float) -> float:
-    """Return the p of a difference of the margin or more, by two one-sided tests (Schuirmann 1987).
+    """Return the p of the hypothesis that a difference is at least the margin, in either direction.
 
-    At most 0.05 says that the truth lies within the margin on both sides: then the 90 % interval
-    does.
+    It is the larger p of two one-sided tests (Schuirmann 1987). p <= 0.05 shows equivalence: the
+    90 % interval of the difference then lies between -margin and margin.
     """
     below, above = difference.p_at(-margin) / 2, difference.p_at(margin) / 2
     below = below if difference.value > -margin else 1 - below
@@ -36,30 +36,32 @@ def equivalence(difference: Estimate, margin: float) -> float:
 
 
 def detectable(estimate: Estimate, alpha: float = 1 - LEVEL) -> float:
-    """Return the least true difference that a t-test with this standard error would mostly see.
+    """Return the smallest true difference that a t-test would detect with probability POWER.
 
     Args:
-        estimate: an estimate with a standard error; the answer is on the scale of that.
-        alpha: the test's two-sided level. For a family of m claims 0.05 / m is on the safe side.
+        estimate: an estimate with a standard error, on whose scale the result is.
+        alpha: two-sided level of the test; for m claims together, 0.05 / m is conservative.
     """
-    df = min(estimate.df, 1e6)  # beyond it the distribution is the normal one
+    df = min(estimate.df, 1e6)  # a larger number, or infinity, gives the same normal distribution
     critical = stats.t.isf(alpha / 2, df)
     return float(estimate.error * special.nctdtrinc(df, 1 - POWER, critical))
 
 
 def provable(estimate: Estimate, alpha: float) -> float:
-    """Return the least margin that two one-sided tests would mostly show if the truth were 0.
+    """Return the smallest margin of equivalence that would be shown with probability POWER.
+
+    The true difference is taken to be 0, and equivalence is shown by two one-sided tests.
 
     Args:
-        estimate: an estimate with a standard error, as that of the runs to come.
-        alpha: the level of each of the tests.
+        estimate: an estimate with the standard error that the test will have.
+        alpha: level of each of the two tests.
     """
     df = min(estimate.df, 1e6)
     shares = (np.arange(1000) + 0.5) / 1000
     critical = stats.t.isf(alpha, df) * np.sqrt(stats.chi2.ppf(shares, df) / df)
 
-    def short(margin: float) -> float:
+    def lacking_power(margin: float) -> float:
         inside = np.maximum(0, 2 * stats.norm.cdf(margin - critical) - 1)
         return inside.mean() - POWER
 
-    return float(estimate.error * optimize.brentq(short, 0, critical.max() + 10))
+    return float(estimate.error * optimize.brentq(lacking_power, 0, critical.max() + 10))

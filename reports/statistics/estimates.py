@@ -1,4 +1,4 @@
-"""Estimates with their 95 % intervals: ratios of durations, correlations, means."""
+"""Estimates with 95 % confidence intervals and tests: ratios of durations, correlations, means."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,29 +7,36 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.95
-ROUNDING = 1e-12
+LEVEL = 0.95  # of all confidence intervals
+ROUNDING = 1e-12  # numbers that differ by less are equal
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its 95 % interval; `None` is what is not known.
+    """A value with its 95 % confidence interval and test. None stands for what is unknown.
 
-    `p_at` is the two-sided p of the truth being a given value. It is at most 0.05 just where the
-    interval leaves that value out. Without an interval it is `None`.
+    Args:
+        low, high: ends of the interval.
+        over: what the value was computed from, in words: "n = 3 runs".
+        reason: why there is no value.
+        error: standard error, on the scale on which Student's t is computed.
+        df: degrees of freedom of t.
+        p_at: returns the two-sided p of the hypothesis that the true value is the given one. p is
+            at most 0.05 exactly if the given value lies outside the interval. None without an
+            interval.
     """
 
     value: float | None
     low: float | None = None
     high: float | None = None
-    over: str = ""  # what it was computed from, in words
-    reason: str = ""  # why there is no value
-    error: float | None = None  # standard error, on the scale on which t is computed
-    df: float = math.inf  # degrees of freedom of t
+    over: str = ""
+    reason: str = ""
+    error: float | None = None
+    df: float = math.inf
     p_at: Callable[[float], float] | None = None
 
     def covers(self, value: float) -> bool:
-        """Return whether the interval holds a value; False where there is no interval."""
+        """Return whether a value lies in the interval; False if there is no interval."""
         return self.low is not None and self.low <= value <= self.high
 
 
@@ -41,13 +48,15 @@ def student(
     scale: tuple[Callable, Callable] = (float, float),
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
-    """Return a value with Student's interval and test.
+    """Return a value with an interval and a test by Student's t distribution.
 
     Args:
-        error: standard error, on the scale.
-        df: degrees of freedom; `inf` is the normal distribution.
-        scale: leads to the scale on which the value is Student's, and back.
-        bounds: least and largest value that there can be.
+        error: standard error, on the scale of `scale`.
+        df: degrees of freedom; `inf` gives the normal distribution.
+        over: what the value was computed from, in words.
+        scale: functions to the scale on which the value has Student's distribution, such as the
+            logarithm, and back from it.
+        bounds: smallest and largest possible value; the interval is cut off there.
     """
     to_scale, from_scale = scale
     half = stats.t.ppf((1 + LEVEL) / 2, df) * error
@@ -55,7 +64,7 @@ def student(
 
     def p_at(limit: float) -> float:
         distance = abs(to_scale(value) - to_scale(limit))
-        if error < ROUNDING:  # no noise was seen
+        if error < ROUNDING:  # the data show no noise
             return float(distance < ROUNDING)
         return float(2 * stats.t.sf(distance / error, df))
 
@@ -64,10 +73,16 @@ def student(
 
 
 def unvaried(value: float, bounds: tuple[float, float], n: int, over: str) -> Estimate:
-    """Return the estimate of n observations that are all equal, which show no standard error.
+    """Return the mean of n equal observations, from which no standard error can be computed.
 
-    By Clopper and Pearson at most a share q of all there could be are otherwise, and these may lie
-    anywhere within the bounds: for all correct [1 - q, 1], with q = 1 - 0.025^(1 / n).
+    The interval is Clopper and Pearson's: with 97.5 % confidence at most a share
+    q = 1 - 0.025^(1/n) of the population differs from the observed value, and may lie anywhere
+    within the bounds. If all n completions are correct, the interval is [1 - q, 1].
+
+    Args:
+        value: the observed value.
+        bounds: smallest and largest possible observation.
+        over: what the value was computed from, in words.
     """
     q = 1 - ((1 - LEVEL) / 2) ** (1 / n)
     low, high = (value + q * (bound - value) for bound in bounds)
@@ -82,11 +97,11 @@ def unvaried(value: float, bounds: tuple[float, float], n: int, over: str) -> Es
 
 
 def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
-    """Return how many times as long a takes as b: a ratio of geometric means.
+    """Return the ratio of durations a / b, of their geometric means.
 
-    Durations are paired by position; pairs with a value that is not finite are left out. The
-    interval and p are a paired t-test's on logarithms; one pair says nothing of noise and has none.
-    Without a pair the ratio is `None`.
+    Durations are paired by position; a pair with a missing or infinite value is left out. Interval
+    and test are those of a paired t-test on logarithms. A single pair has neither, and without a
+    pair the result is None.
     """
     pairs = np.array([a, b])
     pairs = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]
@@ -101,7 +116,7 @@ def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
 
 
 def correlate(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Return Pearson's correlation over the points that are finite in both."""
+    """Return Pearson's correlation of x and y over the points where both are finite."""
     points = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
     n = len(points)
     if n < 3:
@@ -118,9 +133,9 @@ def correlate(x: Sequence[float], y: Sequence[float]) -> Estimate:
 
 
 def correlation(r: float, n: int) -> Estimate:
-    """Return a correlation over n points with Fisher's interval, which needs four points.
+    """Return a correlation r over n points with Fisher's interval, which needs four points.
 
-    scipy computes the same interval, but only from the points themselves: the paper prints none.
+    scipy computes this interval from the points only. The paper prints r without its points.
     """
     over = f"Pearson's r over n = {n} runs"
     if n < 4:
@@ -130,8 +145,14 @@ def correlation(r: float, n: int) -> Estimate:
     return student(r, 1 / math.sqrt(n - 3), math.inf, over, (math.atanh, math.tanh))
 
 
-def mean(values: Sequence[float]) -> Estimate | None:
-    """Return the mean of the finite values with Student's interval, which needs two of them."""
+def mean(
+    values: Sequence[float], bounds: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate | None:
+    """Return the mean of the finite values with Student's interval, which needs two values.
+
+    Args:
+        bounds: smallest and largest possible value.
+    """
     finite = [value for value in values if math.isfinite(value)]
     n = len(finite)
     if not finite:
@@ -139,4 +160,4 @@ def mean(values: Sequence[float]) -> Estimate | None:
     middle = float(np.mean(finite))
     if n == 1:
         return Estimate(middle)
-    return student(middle, stats.sem(finite), n - 1, f"n = {n} runs")
+    return student(middle, stats.sem(finite), n - 1, f"n = {n} runs", bounds=bounds)

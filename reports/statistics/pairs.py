@@ -1,4 +1,4 @@
-"""Runs of two algorithms: accuracy paired by problem and seed, durations paired by seed."""
+"""Comparisons of two algorithms: accuracy paired by problem and seed, durations paired by seed."""
 
 import pandas as pd
 
@@ -6,14 +6,18 @@ from rapid.artifacts.evaluations import pass_at_k
 from reports.statistics.crossed import estimate
 from reports.statistics.estimates import Estimate, paired_ratio
 
-SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)
+SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)  # bounds of an accuracy, and of a difference of two
 
 
 def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return pass@k of each problem: a row for each seed, a column for each problem.
 
-    Runs without scores, or with fewer completions than k, are left out; so are problems that not
-    all of the others have.
+    Runs without scores are left out. A problem is left out if one of the runs has fewer than k
+    graded completions of it.
+
+    Args:
+        runs: rows of one algorithm in the data frame of `collect`.
+        metric: pass@k.
     """
     k = int(metric.removeprefix("pass@"))
     rows = {
@@ -25,13 +29,21 @@ def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return mean accuracy with its interval; `None` where no run has scores by problem."""
+    """Return the mean accuracy with its interval; None without scores by problem.
+
+    It is also None if some of the runs have an accuracy and no scores: the interval would not be
+    that of their mean.
+    """
     matrix = scores(runs, metric)
-    return None if matrix.empty else estimate(matrix.to_numpy(), SHARES)
+    is_partial = (runs[metric].notna() & (runs.scores.map(len) == 0)).any()
+    return None if matrix.empty or is_partial else estimate(matrix.to_numpy(), SHARES)
 
 
 def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return accuracy of a less that of b, over the problems and seeds that both have."""
+    """Return the accuracy of a minus that of b, over the problems and seeds that both have.
+
+    None if they have none in common.
+    """
     of_a, of_b = scores(a, metric), scores(b, metric)
     seeds, problems = of_a.index.intersection(of_b.index), of_a.columns.intersection(of_b.columns)
     if seeds.empty or problems.empty:
@@ -41,6 +53,6 @@ def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None
 
 
 def ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return how many times as long a takes as b, over the seeds that both have."""
+    """Return the ratio of durations a / b, over the seeds that both have; None without any."""
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
     return paired_ratio(list(pairs.a), list(pairs.b))

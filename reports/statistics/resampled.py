@@ -1,8 +1,8 @@
 """Statistics of few runs as in rliable, with stratified bootstrap intervals (Agarwal et al. 2021).
 
-Scores have a row for each run and a column for each task: the accuracies of 20 seeds on two
-benchmarks are (20, 2). Runs are drawn within each task. Of n runs n - 1 are drawn (Rao and Wu
-1988), without which intervals of few runs are too narrow.
+A score array has a row for each run and a column for each task: the accuracies of 20 seeds on two
+benchmarks have shape (20, 2). The bootstrap resamples runs separately for each task, and draws
+n - 1 of n runs (Rao and Wu 1988): with n draws the intervals of few runs would be too narrow.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from scipy import stats
 
 from reports.statistics.estimates import LEVEL, ROUNDING, Estimate, unvaried
 
-REPLICATES = 4000
+REPLICATES = 4000  # bootstrap samples
 
 
 def interquartile_mean(scores: np.ndarray) -> Estimate:
-    """Return the mean of the middle half of all scores, (runs, tasks) of at least two runs."""
+    """Return the mean of the middle half of all scores: shape (runs, tasks), at least two runs."""
     drawn = np.take_along_axis(scores[None], _draw(scores.shape, 0), axis=1)
     replicates = stats.trim_mean(drawn.reshape(REPLICATES, -1), 0.25, axis=1)
     middle = stats.trim_mean(scores, 0.25, axis=None)
@@ -22,12 +22,14 @@ def interquartile_mean(scores: np.ndarray) -> Estimate:
 
 
 def improvement(ours: np.ndarray, reference: np.ndarray) -> Estimate:
-    """Return the probability that a run of ours is above one of the reference; a tie is one half.
+    """Return the probability that a run of ours has a higher score than one of the reference.
 
-    It is the mean over tasks of Mann and Whitney's U as a share.
+    It is the mean over tasks of Mann and Whitney's U, divided by the number of pairs of runs; ties
+    count one half. If all pairs of runs have the same outcome, a bootstrap shows no noise, and the
+    interval is that of `unvaried`.
 
     Args:
-        ours, reference: scores, (runs, tasks) of at least two runs; they are not paired.
+        ours, reference: scores of shape (runs, tasks), at least two runs each; not paired.
     """
     tasks = ours.shape[1]
     first, second = ours[:, None], reference[None]
@@ -44,7 +46,12 @@ def improvement(ours: np.ndarray, reference: np.ndarray) -> Estimate:
 
 
 def _draw(shape: tuple[int, int], stream: int) -> np.ndarray:
-    """Return the rows that each replicate takes of each task: (replicates, runs - 1, tasks)."""
+    """Return the runs of each bootstrap sample, by task: shape (REPLICATES, runs - 1, tasks).
+
+    Args:
+        shape: (runs, tasks).
+        stream: of random numbers, so that two arrays of scores are drawn independently.
+    """
     runs, tasks = shape
     return np.random.default_rng([stream, *shape]).integers(
         runs, size=(REPLICATES, runs - 1, tasks)
@@ -52,6 +59,6 @@ def _draw(shape: tuple[int, int], stream: int) -> np.ndarray:
 
 
 def _percentiles(value: float, replicates: np.ndarray, over: str) -> Estimate:
-    """Return a value with the percentile interval of its replicates."""
+    """Return a value with the percentile interval of its bootstrap samples."""
     low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Estimate(float(value), float(low), float(high), over)

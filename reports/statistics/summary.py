@@ -1,4 +1,4 @@
-"""The best and the runner-up of a column."""
+"""Marks for the best value and the runner-up of a table's column."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -9,11 +9,13 @@ Mark = Literal["", "best", "runner-up"]
 
 
 def marks(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
-    """Mark the best of a column and its runner-up; `None` takes no part.
+    """Return the mark of each value of a column: "best", "runner-up" or "".
 
-    The best are beaten by none, runners-up by exactly one. Ties share a mark, and after two that
-    tie for the best there is no runner-up (as in the paper). Nothing is marked where fewer than two
-    values stand, or where all are equal.
+    Equal values share a mark. If two are best there is no runner-up, as in the paper. Nothing is
+    marked if there are fewer than two values, or if all are equal.
+
+    Args:
+        values: `None` is not ranked.
     """
     ranks = pd.Series(values).rank(method="min", ascending=not higher_is_better)
     names = {1: "best", 2: "runner-up"} if ranks.nunique() > 1 else {}

@@ -1,7 +1,7 @@
-"""Seconds until an accuracy is reached, of runs of which some never reach it.
+"""Training time until a target accuracy, where some runs never reach it.
 
-Such a run counts as slower than every run that does: its time is infinite. Only orders are used,
-so that it does not matter how long it would have taken.
+A run that never reaches the accuracy has an infinite time and counts as slower than all others. The
+statistics depend only on the order of times, so that the time it would have needed is irrelevant.
 """
 
 import math
@@ -14,15 +14,17 @@ from scipy import stats
 from reports.statistics import decisions
 from reports.statistics.estimates import LEVEL, ROUNDING, Estimate
 
-# On the scale of logarithms. The exponential of a quarter is infinite: so is a mean with any other,
-# and what lies halfway between that and another.
+# The log ratio of two times of which one is infinite (or 0). It is finite, so that means can be
+# computed, and so large that even a quarter of it has an infinite exponential. For this reason the
+# mean of it and any other log ratio, and the mean of such a mean and another one, are infinite too.
 NEVER = 4000.0
 
 
 def median(times: Sequence[float]) -> Estimate:
-    """Return the median with its exact interval between two order statistics.
+    """Return the median time with its exact interval, which lies between two of the times.
 
-    The interval needs six values; its upper end is infinite where too many are.
+    The interval needs six times. Its upper end is infinite if too many runs never reach the
+    accuracy.
     """
     ordered, n = np.sort(times), len(times)
     if not n:
@@ -30,7 +32,8 @@ def median(times: Sequence[float]) -> Estimate:
     middle = float(np.median(ordered))
     never = int(np.isinf(ordered).sum())
     over = f"n = {n} runs, of which {never} never reached it" if never else f"n = {n} runs"
-    least = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))  # fewer than these are cut off below
+    # The interval begins at the `least`-th smallest time and ends at the `least`-th largest.
+    least = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
     if not least:
         return Estimate(middle, over=over)
 
@@ -38,44 +41,46 @@ def median(times: Sequence[float]) -> Estimate:
 
 
 def ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
-    """Return how many times as long ours takes, by Wilcoxon's signed ranks of log ratios.
+    """Return the ratio of times ours / reference, by Wilcoxon's signed-rank test of log ratios.
 
-    Times are paired by position. Value, interval and p are of the same exact test: the value is the
-    median of the means of any two log ratios (Hodges and Lehmann 1963). Where only the reference
-    never gets there the ratio is 0, where only ours does not it is infinite: their ranks are above
-    all others. A seed in which neither does says nothing, and is left out.
+    Times are paired by position. The value is Hodges and Lehmann's (1963): the exponential of the
+    median of all means of two log ratios. Interval and p are those of the exact test. A pair in
+    which only one run reaches the accuracy has the ratio 0 or infinity, and a rank above all finite
+    ratios. A pair in which neither run reaches it is left out.
     """
     logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, reference)])
     n = len(logs)
     if not n:
         return Estimate(None, reason="in no seed did either reach it")
     means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
-    reached = np.cumsum(_ranks(n))  # P(W <= w) of the sum W of the ranks above
+    reached = np.cumsum(_ranks(n))  # P(W <= w), W: sum of the ranks of ratios above the limit
 
     def p_at(limit: float) -> float:
         cut, edge = math.log(limit), means.size
         above, at = (means > cut + ROUNDING).sum(), (np.abs(means - cut) <= ROUNDING).sum()
-        fewer = min(above + at / 2, edge - above - at / 2)  # the rest are below
+        fewer = min(above + at / 2, edge - above - at / 2)  # on the side with fewer means
         return float(min(1.0, 2 * reached[math.ceil(fewer)]))
 
     with np.errstate(over="ignore"):
         value, ordered = float(np.exp(np.median(means))), np.exp(means)
     over = f"n = {n} seeds"
-    least = int(np.searchsorted(reached, (1 - LEVEL) / 2, side="right"))  # so many are cut off
+    # The interval begins at the `least`-th smallest mean and ends at the `least`-th largest.
+    least = int(np.searchsorted(reached, (1 - LEVEL) / 2, side="right"))
     if not least:
         return Estimate(value, over=over)
     return Estimate(value, float(ordered[least - 1]), float(ordered[-least]), over, p_at=p_at)
 
 
 def detectable(ours: Sequence[float], reference: Sequence[float], alpha: float) -> float | None:
-    """Return the ratio below 1 that signed ranks of so many pairs would mostly have seen.
+    """Return the ratio nearest to 1, and below it, that the test would detect with a power of 80 %.
 
-    It takes logarithms of ratios for normal, with the deviation of the pairs in which both get
-    there. Signed ranks of n such pairs say as much as a t-test of 3 n / pi. `None` where these
-    pairs are fewer than two, or no ratio would be seen.
+    Log ratios are taken to be normal, with the standard deviation of the pairs in which both runs
+    reach the accuracy. For normal data the signed-rank test of n pairs is as powerful as a t-test
+    of 3 n / pi pairs. None if fewer than two pairs reach the accuracy, or if n pairs are too few
+    for p to be as small as alpha.
 
     Args:
-        alpha: the test's two-sided level.
+        alpha: two-sided level of the test.
     """
     pairs = _pairs(ours, reference)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]
@@ -87,7 +92,7 @@ def detectable(ours: Sequence[float], reference: Sequence[float], alpha: float) 
 
 
 def _pairs(ours: Sequence[float], reference: Sequence[float]) -> list[tuple[float, float]]:
-    """Return the pairs of which one gets there."""
+    """Return the pairs in which at least one run reaches the accuracy."""
     return [(a, b) for a, b in zip(ours, reference, strict=True) if min(a, b) < math.inf]
 
 
@@ -101,7 +106,11 @@ def _log_ratio(ours: float, reference: float) -> float:
 
 @cache
 def _ranks(n: int) -> np.ndarray:
-    """Return the distribution of the sum of ranks 1 to n of which coins choose each or not."""
+    """Return the distribution of Wilcoxon's W under the hypothesis of no difference.
+
+    W is a sum of the ranks 1 to n, each included with probability one half. The result has the
+    probabilities of W = 0, 1, ..., n (n + 1) / 2.
+    """
     distribution = np.ones(1)
     for rank in range(1, n + 1):
         distribution = np.convolve(distribution, np.r_[0.5, np.zeros(rank - 1), 0.5])

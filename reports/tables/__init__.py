@@ -1,15 +1,15 @@
-"""The tables of the report, in their order. To add one, write it and name it here.
+"""The tables of the reports. To add one, write a function that returns it and name that here.
 
-    results        Tables 1 to 4, the paper's results, and Table 10
-    setup          Tables 5 to 7, how the runs were made
-    intervals      Tables 8 and 9, what the noise allows to say
+    results        Tables 1 to 4, the paper's results, and Table 10, memory
+    setup          Tables 5 to 7, hyperparameters and versions
+    intervals      Tables 8 and 9, paired comparisons and confidence intervals
     claims         Table 11, the paper's claims
-    studies        the tables of the studies, a report of their own
-    arena, tuning  the tables of the arena, and of its tuning
+    studies        the tables of the studies' report
+    arena, tuning  the tables of the arena's report, and of the report on its tuning
 
-tables.yaml has their captions and notes, claims.yaml the claims. `columns` has the columns of
-tables of runs; `layout` makes every table, of rows, columns and its description; `table` is a table
-as plain data.
+tables.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of tables
+whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain data, from
+rows, columns and the texts in tables.yaml; `notes` renders the texts.
 """
 
 from collections.abc import Callable
@@ -36,5 +36,5 @@ APPENDIX: list[Callable[[Measured], Table | None]] = [
 
 
 def build(functions: list[Callable[[Measured], Table | None]], measured: Measured) -> list[Table]:
-    """Return the tables that the parameters ask for."""
+    """Return the tables that these functions make, without those that are None."""
     return [table for function in functions if (table := function(measured))]

@@ -1,4 +1,7 @@
-"""The arena as tables: the claims and whether they hold, and every algorithm of each field."""
+"""The tables of the arena: preregistered claims with verdicts, and all algorithms of each field.
+
+A field is a benchmark with the algorithms that are compared on it. All are compared with PG.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +12,6 @@ import numpy as np
 
 from rapid.algorithms import PLAIN
 from rapid.config.arena import Claim, Measure
-from rapid.text import format_duration
 from reports import formats, labels
 from reports.formats import Format
 from reports.measured import Measured
@@ -22,6 +24,7 @@ from reports.tables.claims import (
     FAILS,
     HOLDS,
     UNTESTED,
+    Headline,
     Tests,
     count_verdicts,
     decide,
@@ -32,9 +35,11 @@ from reports.tables.layout import build_table, single_group
 from reports.tables.notes import render_notes, run_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
 
+# By the end point that a claim is about: the format of its comparison.
 FORMATS = {
     "seconds": formats.ratio, "accuracy": formats.points, "accuracy_in_time": formats.points,
 }  # fmt: skip
+# By end point and expected result: what stands between the two algorithms of a claim.
 PHRASES = {
     ("seconds", "better"): "sooner than",
     ("accuracy", "better"): "better than",
@@ -50,26 +55,33 @@ REFERENCE = labels.algorithm(PLAIN.name)
 
 @dataclass(frozen=True)
 class ArenaVerdict:
-    """A claim with its estimate, and what that means among all claims."""
+    """A preregistered claim with its estimate and verdict.
+
+    Args:
+        p: adjusted for all tests of all claims. Its hypothesis is that there is no difference, or
+            for a claim of equivalence that there is one of at least the margin.
+        detectable: the smallest effect that the test detects with a power of 80 %, see
+            `FieldOutcomes.compute_detectable`.
+    """
 
     field: FieldOutcomes
     claim: Claim
     estimate: Estimate
     tests: Tests = ()
-    p: float | None = None  # adjusted; of no difference, or of one beyond the margin
+    p: float | None = None
     verdict: str = UNTESTED
-    detectable: float | None = None  # the least difference, or the ratio nearest to 1, mostly seen
+    detectable: float | None = None
 
     @property
     def text(self) -> str:
-        """The claim in words."""
+        """The claim in words: RAPID (H=8) sooner than PG."""
         ours, reference = (labels.algorithm(name) for name in (self.claim.ours, self.claim.theirs))
         reference = reference.replace(f"{ours}, ", "with ")
         return f"{ours} {PHRASES[self.claim.by, self.claim.expect]} {reference}"
 
 
 def judge(measured: Measured) -> list[ArenaVerdict]:
-    """Return the verdict on each claim of all fields, which are one family."""
+    """Return the verdict on each claim of all fields, with p adjusted for all of them together."""
     claims = []
     for field in fields(measured):
         for claim in field.field.claims:
@@ -82,7 +94,7 @@ def judge(measured: Measured) -> list[ArenaVerdict]:
             judged,
             p=p,
             verdict=verdict,
-            detectable=judged.field.seen(judged.claim, judged.estimate, alpha)
+            detectable=judged.field.compute_detectable(judged.claim, judged.estimate, alpha)
             if judged.tests
             else None,
         )
@@ -91,7 +103,11 @@ def judge(measured: Measured) -> list[ArenaVerdict]:
 
 
 def list_tests(claim: Claim, estimate: Estimate, margin: float) -> Tests:
-    """Return the test of a claim of more, or the two of a claim of the same: is it, is it not?"""
+    """Return the tests of a claim, each as its p and the verdict if that p is small.
+
+    A claim of a difference has one test. A claim of equivalence has two: of equivalence, and of a
+    difference. Without an interval there is no test.
+    """
     if estimate.p_at is None:
         return []
     limit = "below" if claim.by == "seconds" else "above"
@@ -102,14 +118,14 @@ def list_tests(claim: Claim, estimate: Estimate, margin: float) -> Tests:
 
 
 def claims(measured: Measured, verdicts: list[ArenaVerdict]) -> list[Table]:
-    """Return a table of claims for each benchmark; the notes are below the last."""
+    """Return a table of claims for each benchmark; only the last has notes."""
     by_benchmark: dict[str, list[tuple[str, ArenaVerdict]]] = {}
     for verdict in verdicts:
         by_benchmark.setdefault(verdict.field.benchmark, []).append((verdict.text, verdict))
     columns = {
-        "Found": lambda judged: estimate_cell(FORMATS[judged.claim.by], judged.estimate),
+        "Estimate": lambda judged: estimate_cell(FORMATS[judged.claim.by], judged.estimate),
         "p": lambda judged: p_cell(judged.p),
-        "Seen from": _detectable,
+        "Detectable": _detectable,
         "Verdict": lambda judged: Cell(judged.verdict),
     }
     return [
@@ -128,17 +144,27 @@ def claims(measured: Measured, verdicts: list[ArenaVerdict]) -> list[Table]:
     ]
 
 
+def headlines(verdicts: list[ArenaVerdict]) -> list[Headline]:
+    """Return the verdicts on each kind of claim, by benchmark: Sooner on MATH (made)."""
+    by_kind: dict[str, list[str]] = {}
+    for judged in verdicts:
+        phrase, _, _ = PHRASES[judged.claim.by, judged.claim.expect].rpartition(" ")
+        kind = f"{phrase.capitalize()} on {judged.field.label}"
+        by_kind.setdefault(kind, []).append(judged.verdict)
+    return [Headline(text, of_kind) for text, of_kind in by_kind.items()]
+
+
 def _detectable(verdict: ArenaVerdict) -> Cell:
     if verdict.detectable is None:
         return Cell(MISSING)
     return Cell(FORMATS[verdict.claim.by](verdict.detectable).lstrip("+"))
 
 
-# Places -------------------------------------------------------------------------------------------
+# Ranking ------------------------------------------------------------------------------------------
 
 
 def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
-    """Return in a few sentences who is first, and what came of the claims."""
+    """Return the lead of the report: which algorithms are first, and how many claims hold."""
     sentences = []
     for outcomes in fields(measured):
         first = order(outcomes)[0]
@@ -146,7 +172,7 @@ def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
         sentences += [
             describe_place(outcomes, name)
             for name in dict.fromkeys([first, *claimed])
-            if len(outcomes.outcomes[name].seconds)  # else nobody has run, or not this one
+            if len(outcomes.outcomes[name].seconds)  # it has runs
         ]
     counts = count_verdicts(judged.verdict for judged in verdicts).values()
     facts = {
@@ -157,7 +183,7 @@ def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
 
 
 def describe_place(outcomes: FieldOutcomes, name: str) -> str:
-    """Return which place an algorithm has among all, in a sentence."""
+    """Return a sentence on the rank of an algorithm in a field."""
     names = order(outcomes)
     speed = outcomes.compare(name, PLAIN.name, "seconds").value if name != PLAIN.name else None
     facts = {
@@ -173,9 +199,9 @@ def describe_place(outcomes: FieldOutcomes, name: str) -> str:
 
 
 def describe_places(measured: Measured) -> str:
-    """Return which places the algorithms have that were run against those on record."""
+    """Return the ranks of the algorithms that were run now, among those of an earlier record."""
     return " ".join(
-        f"{describe_place(outcomes, name)} Its learning rate was given, not tuned."
+        f"{describe_place(outcomes, name)} Its learning rate was set by the user, not tuned."
         for outcomes in fields(measured)
         for name in measured.params.arena.only
         if name != PLAIN.name and name in outcomes.field.rates
@@ -183,9 +209,10 @@ def describe_places(measured: Measured) -> str:
 
 
 def order(outcomes: FieldOutcomes) -> list[str]:
-    """Return the algorithms of a field by their median of seconds; those without runs at the end.
+    """Return the algorithms of a field, ordered by their median time to the target accuracy.
 
-    Where medians are equal, as where no run gets there, the more accurate come first.
+    If medians are equal (both infinite, for example), the more accurate algorithm comes first.
+    Algorithms without runs are last.
     """
 
     def key(name: str) -> tuple[float, float]:
@@ -197,7 +224,7 @@ def order(outcomes: FieldOutcomes) -> list[str]:
     return sorted(outcomes.field.rates, key=key)
 
 
-# Every algorithm of a field -----------------------------------------------------------------------
+# All algorithms of a field ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -205,8 +232,10 @@ class StandingColumn:
     """A column of a field's table.
 
     Args:
-        estimate: what it shows, of an algorithm's outcome (a) and PG's (b).
-        is_compared: whether the estimate is of both, so that PG has none.
+        title: {reach} stands for the target accuracy in percent.
+        show: prints the estimate.
+        estimate: returns the column's value from the end points of an algorithm and of PG.
+        is_compared: whether it compares the two, so that PG has no value.
     """
 
     title: str
@@ -215,7 +244,7 @@ class StandingColumn:
     is_compared: bool = True
 
     def cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
-        """Return the cell of an algorithm, if it and PG have two runs."""
+        """Return the cell of an algorithm; a dash if it or PG has fewer than two runs."""
         outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
         if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
             return Cell(MISSING, reason="fewer than two runs have a curve")
@@ -224,7 +253,7 @@ class StandingColumn:
         estimate = self.estimate(outcome, reference)
         if estimate is None and not self.is_compared:
             return Cell(NOT_APPLICABLE)
-        return estimate_cell(self.show, estimate, "no seed has both")
+        return estimate_cell(self.show, estimate, "no seed has runs of both")
 
 
 def _compare_by(measure: Measure) -> Callable[[Outcome, Outcome], Estimate]:
@@ -239,25 +268,29 @@ def _mean_of(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
     return estimate
 
 
-def _seconds(value: float) -> str:
-    return "never" if np.isinf(value) else format_duration(value)
+def _show_seconds(value: float) -> str:  # a median; infinite if most runs never reach the accuracy
+    return "never" if np.isinf(value) else f"{value:.2f}"
 
 
 STANDINGS = [
-    StandingColumn("Seconds to {reach:g}%", _seconds, lambda a, b: times.median(a.seconds), False),
-    StandingColumn(f"over {REFERENCE}", formats.ratio, _compare_by("seconds")),
+    StandingColumn(
+        "Seconds to {reach:g}%", _show_seconds, lambda a, b: times.median(a.seconds), False
+    ),
+    StandingColumn(f"Ratio to {REFERENCE}", formats.ratio, _compare_by("seconds")),
     StandingColumn(
         "Accuracy", formats.percent, lambda a, b: resampled.interquartile_mean(by_run(a)), False
     ),
-    StandingColumn(f"less {REFERENCE}", formats.points, _compare_by("accuracy")),
+    StandingColumn(f"Difference to {REFERENCE}", formats.points, _compare_by("accuracy")),
     StandingColumn(
         f"P(above {REFERENCE})",
         formats.percent,
         lambda a, b: resampled.improvement(by_run(a), by_run(b)),
     ),
-    StandingColumn("in equal time", formats.points, _compare_by("accuracy_in_time")),
+    StandingColumn("Difference in equal time", formats.points, _compare_by("accuracy_in_time")),
     StandingColumn(
-        f"Time over {REFERENCE}", formats.ratio, lambda a, b: ratio(a.runs, b.runs, "runtime")
+        f"Runtime ratio to {REFERENCE}",
+        formats.ratio,
+        lambda a, b: ratio(a.runs, b.runs, "runtime"),
     ),
     StandingColumn("Clipped", formats.percent, _mean_of("clip_fraction"), False),
     StandingColumn("Staleness", formats.staleness, _mean_of("staleness"), False),
@@ -265,7 +298,7 @@ STANDINGS = [
 
 
 def standings(outcomes: FieldOutcomes, number: int) -> Table:
-    """Return the table of a field: its algorithms, those that reach the accuracy first on top."""
+    """Return the table of a field: all algorithms, the fastest to the target accuracy first."""
     field = outcomes.field
     columns = {
         column.title.format(reach=100 * field.reach): partial(column.cell, outcomes)

@@ -1,9 +1,8 @@
-"""Table 11: the paper's claims, by claims.yaml, each with what the runs give.
+"""Table 11: the paper's claims (claims.yaml), tested on the runs.
 
-A rule asks on which side of a limit an estimate lies. Where that is certain, by p after Holm's
-adjustment, the claim holds or fails; else it is open. Without runs for an interval it is not
-tested. What is compared was chosen beforehand: RAPID with the H that the paper's claim is about,
-and PG.
+A claim says on which side of a limit an estimate lies. If p, after Holm's adjustment, is at most
+0.05, the claim holds or fails; otherwise it is open. With too few runs for an interval it is not
+tested. The compared algorithms are preregistered: RAPID with the H of the paper's claim, and PG.
 """
 
 import math
@@ -22,7 +21,7 @@ from reports import formats, labels, paper
 from reports.collect import of_evaluation
 from reports.formats import Format
 from reports.measured import BASELINE, Contest, Measured
-from reports.statistics import estimates
+from reports.statistics import estimates, pairs
 from reports.statistics.decisions import holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
@@ -33,12 +32,14 @@ from reports.tables.table import MISSING, Cell, Source, Table, interval
 
 FILE = Path(__file__).with_name("claims.yaml")
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "fails", "open", "not tested here"
+# Verdict -> the words after a number of claims.
 COUNTED = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
 TOO_FEW = "too few runs for an interval"
 TOO_NOISY = "undecided: the interval contains the limit"
 TOO_MANY = "not significant after Holm's adjustment, although its own interval excludes the limit"
+# The metric of the claim that completions get longer with H; no table has this column.
 LENGTH = Column("", "completion_length", formats.plain, paired=RATIO)
-Tests = Sequence[tuple[float, str]]  # the p of each test of a claim, and the verdict if it is small
+Tests = Sequence[tuple[float, str]]  # tests of a claim: p, and the verdict if p is small
 
 
 # Verdicts -----------------------------------------------------------------------------------------
@@ -47,17 +48,21 @@ Tests = Sequence[tuple[float, str]]  # the p of each test of a claim, and the ve
 def locate(
     estimate: Estimate, above: float = -math.inf, below: float = math.inf
 ) -> tuple[float, str]:
-    """Return the two-sided p of the truth being at the limit, and on which side the estimate is."""
+    """Return the two-sided p of a claim's limit, and the verdict if that p is small.
+
+    The claim is that the true value lies between `above` and `below`. p is for the hypothesis that
+    the true value is at the limit. If the estimate lies between two limits, it is the larger p.
+    """
     if above < estimate.value < below:
         return max(estimate.p_at(limit) for limit in (above, below) if math.isfinite(limit)), HOLDS
     return estimate.p_at(above if estimate.value <= above else below), FAILS
 
 
 def decide(claims: Sequence[Tests]) -> list[tuple[float | None, str]]:
-    """Return p and verdict of each claim, with all tests adjusted by Holm's method.
+    """Return p and verdict of each claim, with p adjusted for all tests by Holm's method.
 
-    The first test of a claim whose p is small decides. Where none is small the claim is open, and
-    the p is that of its first test. A claim without tests is untested.
+    The first test of a claim with p <= 0.05 decides. If there is none the claim is open, with the p
+    of its first test. A claim without tests has no p and is untested.
     """
     adjusted = iter(holm([p for tests in claims for p, _ in tests]))
     decisions: list[tuple[float | None, str]] = []
@@ -70,13 +75,34 @@ def decide(claims: Sequence[Tests]) -> list[tuple[float | None, str]]:
 
 
 def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
-    """Return how many claims there are of each verdict, in words: 9 hold, 3 fail, ..."""
+    """Return the number of claims with each verdict, in words: 9 hold, 3 fail, ..."""
     verdicts = list(verdicts)
     return {verdict: f"{verdicts.count(verdict)} {word}" for verdict, word in COUNTED.items()}
 
 
+@dataclass(frozen=True)
+class Headline:
+    """A main claim for the first screen of the page, with its verdicts by benchmark and model."""
+
+    text: str
+    verdicts: list[str]
+
+    @property
+    def counts(self) -> list[tuple[str, str]]:
+        """Each verdict that occurs, with its number in words: 2 hold, 1 fails, 3 open."""
+        if len(self.verdicts) == 1:
+            return [(verdict, verdict) for verdict in self.verdicts]
+        plurals = {HOLDS: "hold", FAILS: "fail"}
+        counts = {verdict: self.verdicts.count(verdict) for verdict in COUNTED}
+        return [
+            (verdict, f"{count} {verdict if count == 1 else plurals.get(verdict, verdict)}")
+            for verdict, count in counts.items()
+            if count
+        ]
+
+
 def p_cell(p: float | None) -> Cell:
-    """Return a cell of a p, which a claim without tests does not have."""
+    """Return a cell with a p, or a dash for a claim without tests."""
     return Cell(MISSING if p is None else formats.p_value(p))
 
 
@@ -85,7 +111,15 @@ def p_cell(p: float | None) -> Cell:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A row of the table: what runs say of a claim, the paper's figure, and later the verdict."""
+    """A row of the table of claims.
+
+    Args:
+        estimate: from the runs.
+        show: prints the estimate and the paper's value.
+        printed: the paper's value; None if the paper has none.
+        sources: the values of the runs.
+        p: adjusted by Holm's method.
+    """
 
     label: str
     estimate: Estimate
@@ -93,19 +127,19 @@ class Evidence:
     printed: float | None = None
     sources: tuple[Source, ...] = ()
     tests: Tests = ()
-    p: float | None = None  # adjusted
+    p: float | None = None
     verdict: str = UNTESTED
 
     @property
     def reason(self) -> str:
-        """Why there is no verdict."""
+        """Why the claim is untested or open; "" for a claim that holds or fails."""
         if not self.tests:
             return self.estimate.reason or TOO_FEW
         ((p, _),) = self.tests
         return {OPEN: TOO_NOISY if p > 1 - LEVEL else TOO_MANY}.get(self.verdict, "")
 
     def here(self) -> Cell:
-        """Return the estimate with its interval."""
+        """Return a cell with the estimate and its interval."""
         if self.estimate.value is None:
             return Cell(MISSING, reason=self.reason)
         text = f"{self.show(self.estimate.value)} {interval(self.show, self.estimate)}"
@@ -114,7 +148,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """A claim of the paper. claims.yaml documents the fields."""
+    """A claim of the paper. The head of claims.yaml documents the fields."""
 
     about: str
     rule: str
@@ -130,9 +164,10 @@ class PaperClaim:
     models: bool = False
     figure: float | None = None
     unknown: str = ""
+    headline: str = ""
 
     def collect_evidence(self, measured: Measured) -> list[Evidence]:
-        """Return the evidence of each benchmark and model that the claim is about."""
+        """Return a row for each benchmark and model that the claim is about."""
         contests = [*measured.contests.values(), *(measured.families if self.models else [])]
         rows = [
             row
@@ -165,7 +200,12 @@ class PaperClaim:
     def _paired(
         self, contest: Contest, column: Column, ours: str, reference: str, suffix: str = ""
     ) -> Evidence:
-        """Return one algorithm against another, paired, in one column."""
+        """Return the row of a paired comparison of two algorithms in one metric.
+
+        Args:
+            column: the metric.
+            suffix: of the row's label.
+        """
         comparison = Comparison(contest, column, ours, reference)
         title = f" {column.title}" if (is_accuracy := of_evaluation(column.metric)) else ""
         model = f", {contest.model}" if contest.family else ""
@@ -179,7 +219,7 @@ class PaperClaim:
         )
 
     def _at_each_h(self, measured: Measured, contest: Contest) -> list[Evidence]:
-        """Return RAPID against the other algorithm at the same H, where both were run."""
+        """Return a row for each H at which both RAPID and the reference were run."""
         column, rows = accuracy(measured.params, contest.benchmark)[0], []
         seeds = list(measured.frame.seed.unique())
         for h in measured.frame.H.dropna().sort_values().astype(int).unique():
@@ -190,11 +230,12 @@ class PaperClaim:
         return rows
 
     def _over_h(self, measured: Measured, contest: Contest, metric: str) -> Evidence:
-        """Return the correlation of H with a metric, or its mean, over the runs of Table 3."""
+        """Return the row of a metric's correlation with H, or of its mean, over runs of Table 3."""
         runs = measured.sweeps[contest.benchmark]
         if self.average:
             no_value = Estimate(None, reason="no run has a share of weights")
-            estimate, show = estimates.mean(runs[metric]) or no_value, formats.percent
+            estimate = estimates.mean(runs[metric], pairs.SHARES) or no_value
+            show = formats.percent
             printed = self.figure
         else:
             estimate, show = correlate(runs.H, runs[metric]), formats.correlation
@@ -206,13 +247,16 @@ class PaperClaim:
 
 
 def select_rapid(contest: Contest, preferred: str = "") -> str:
-    """Return the RAPID that a claim is about: by default the paper's fastest on the benchmark.
+    """Return the RAPID that a claim compares: the preferred one, or the one with the smallest H.
 
-    Where the table has no such RAPID it is the one with the least H.
+    Without any RAPID among the runs it is the paper's.
+
+    Args:
+        preferred: by default the RAPID that is fastest on the benchmark in the paper.
     """
     preferred = preferred or paper.first(contest.benchmark, paper.RAPIDS, "runtime")
-    least = min(contest.rapids, key=lambda name: parse(name).H, default=RAPID.name)
-    return preferred if preferred in contest.rapids else least
+    smallest = min(contest.rapids, key=lambda name: parse(name).H, default=paper.RAPIDS[0])
+    return preferred if preferred in contest.rapids else smallest
 
 
 # The claims ---------------------------------------------------------------------------------------
@@ -220,12 +264,12 @@ def select_rapid(contest: Contest, preferred: str = "") -> str:
 
 @cache
 def load_claims() -> list[list[PaperClaim]]:
-    """Return the paper's claims in the order of the table; those of a list are judged together."""
+    """Return the claims of claims.yaml in families: p is adjusted for all claims of a family."""
     return [_expand(**row) for row in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
 
 
 def _expand(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[PaperClaim]:
-    """Return a row of claims.yaml as a claim for each of its numbers in the paper."""
+    """Return the claims that an entry of claims.yaml makes, one for each of its paper_numbers."""
     claims = []
     for name in paper_numbers:
         facts = {"baseline": labels.algorithm(BASELINE)}
@@ -246,7 +290,7 @@ def table(measured: Measured) -> Table:
 
 
 def studied(measured: Measured, number: int) -> Table:
-    """Return the table of those claims for which only the studies have runs."""
+    """Return the table of the claims that only the runs of the studies can test."""
     families = [[claim for claim in family if claim.unknown] for family in load_claims()]
     return claims_table("studied-claims", measured, families, number=number)
 
@@ -254,7 +298,13 @@ def studied(measured: Measured, number: int) -> Table:
 def claims_table(
     name: str, measured: Measured, families: list[list[PaperClaim]], **named: Any
 ) -> Table:
-    """Return a table of claims; those of a family are judged together."""
+    """Return a table of claims, with a section for each family.
+
+    Args:
+        name: of the table in tables.yaml.
+        families: p is adjusted for all claims of a family.
+        named: further arguments of `build_table`.
+    """
     sections = []
     for family in families:
         rows = [row for claim in family for row in claim.collect_evidence(measured)]
@@ -283,5 +333,15 @@ def claims_table(
 
 
 def summarize(table: Table) -> str:
-    """Return how many claims of Table 11 hold: 9 hold, 3 fail, 8 are open and 2 are not tested."""
+    """Return the verdicts of Table 11 in words: 9 hold, 3 fail, 8 are open and 2 are not tested."""
     return join_words([*count_verdicts(row.cells[0][0].text for row in table.rows).values()])
+
+
+def headlines(table: Table) -> list[Headline]:
+    """Return the main claims of a table of claims (those with a headline), with their verdicts."""
+    headline_of = {claim.about: claim.headline for family in load_claims() for claim in family}
+    verdicts: dict[str, list[str]] = {}
+    for row in table.rows:
+        if headline := headline_of[row.label.partition(": ")[0]]:
+            verdicts.setdefault(headline, []).append(row.cells[0][0].text)
+    return [Headline(text, of_rows) for text, of_rows in verdicts.items()]

@@ -1,12 +1,11 @@
-"""The columns of tables of runs. To add one, define it here and name it in a table's list.
+"""The columns of tables whose rows are algorithms. To add one, define it and name it in a table.
 
-A column says all about itself: its title, its metric, how it is printed and ranked, and which
-algorithms have it. It also says how two algorithms are compared in it, and has a note for below the
-table.
+A `Column` declares its title and metric, how its values are printed, ranked and compared, which
+algorithms have a value, and a note for below the table.
 """
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -32,9 +31,13 @@ from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, i
 
 @dataclass(frozen=True)
 class Pairing:
-    """A comparison of two algorithms, by their runs, or by their means if only these are known.
+    """How two algorithms are compared in a metric.
 
-    `equal` is the value of no difference.
+    Args:
+        of_runs: returns the comparison of the first runs with the second ones, in a metric.
+        of_means: returns the comparison of two means, if only these are known (the paper's).
+        show: prints a comparison.
+        equal: the value of a comparison without a difference.
     """
 
     of_runs: Callable[[pd.DataFrame, pd.DataFrame, str], Estimate | None]
@@ -48,46 +51,83 @@ RATIO = Pairing(pairs.ratio, operator.truediv, formats.ratio, equal=1.0)
 
 
 def applies_to_all(*_) -> bool:
-    """Return True: each algorithm has the figure, and competes in it."""
+    """Return True: every algorithm has a value and is ranked."""
     return True
 
 
 def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
-    """Return whether an algorithm is RL, and none of these runs starts from its model."""
-    return algorithm not in UNRANKED_RUNTIME and algorithm not in set(runs.start)
+    """Return whether the runtime of an algorithm is ranked among these runs.
+
+    It is if the algorithm does RL, if none of the runs starts from its model, if other programs
+    slowed none of its own runs, and if all runs were on the same hardware.
+    """
+    own_runs, trained = runs[runs.algorithm == algorithm], runs[runs.no_summary == ""]
+    return (
+        algorithm not in UNRANKED_RUNTIME
+        and algorithm not in set(runs.start)
+        and not own_runs.disturbed.any()
+        and trained[trained.algorithm != BASE].hardware.nunique() <= 1
+    )
+
+
+def _runtime_caveats(runs: pd.DataFrame) -> str:
+    """Return what distorts the mean runtime of these runs, as a footnote; "" for nothing."""
+    trained = runs[runs.no_summary == ""]
+    machines, disturbed = trained.hardware.nunique(), trained.disturbed.sum()
+    caveats = [f"runs on {machines} kinds of hardware"] if machines > 1 else []
+    if disturbed:
+        caveats.append(
+            f"too long in {disturbed} of {len(trained)} runs, which other programs disturbed"
+        )
+    return "; ".join(caveats)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table."""
+    """A column of a table.
+
+    Args:
+        metric: column of the data frame of `collect`: pass@1, runtime, staleness, ...
+        show: prints a mean, and with its argument `like` the standard deviation of that mean.
+        best: whether the highest or lowest value is marked best; "" ranks no values.
+        paired: how the best is compared with the others; None marks none as within noise of it.
+        note: a sentence for below the table, in which {title} stands for the title.
+        applies: returns whether an algorithm has such a value; the others get N/A.
+        fit: returns the format for the means of a column, if that depends on them.
+        competes: returns whether an algorithm is ranked among these runs.
+    """
 
     title: str
-    metric: str  # the column of `collect`'s data frame: pass@1, runtime, staleness, ...
-    show: Format  # prints a mean, and with `like` the standard deviation under that mean
-    best: Literal["", "highest", "lowest"] = ""  # which is printed in bold; "" ranks none
-    paired: Pairing | None = None  # None marks nothing as within noise of the best
-    note: str = ""  # a sentence below the table, in which {title} stands for the title
-    # Has an algorithm such a figure? The others get N/A.
+    metric: str
+    show: Format
+    best: Literal["", "highest", "lowest"] = ""
+    paired: Pairing | None = None
+    note: str = ""
     applies: Callable[[str], bool] = applies_to_all
-    # Does its figure take part in the ranking of these runs?
+    fit: Callable[[Iterable[float]], Format] | None = None
     competes: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
     @property
     def unranked(self) -> "Column":
-        """The same column with nothing marked in it."""
+        """A copy of the column that ranks no values."""
         return replace(self, best="")
 
     def cell(self, runs: pd.DataFrame) -> Cell:
-        """Return mean and standard deviation over the runs, one for each seed, that have it."""
+        """Return a cell with the mean and standard deviation over the runs that have the metric.
+
+        Args:
+            runs: of one algorithm, one for each seed.
+        """
         values = runs[self.metric].dropna()
         n, mean = len(values), values.mean()
-        reason, sources = gaps(runs, [self.metric]), self.sources(runs)
+        reason, sources = self.caveats(runs), self.sources(runs)
         if not n:
             return Cell(MISSING, reason=reason, sources=sources)
         accuracy = pairs.accuracy(runs, self.metric) if of_evaluation(self.metric) else None
         return Cell(
             self.show(mean),
             self.show(values.std(), like=mean) if n > 1 else "",
+            under=("n = 1",) if n == 1 < len(runs) else (),
             reason=reason,
             interval=interval(self.show, accuracy),
             detail=f"n = {n} run{'' if n == 1 else 's'}.",
@@ -95,21 +135,26 @@ class Column:
         )
 
     def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
-        """Return a cell for each algorithm, with the best and what is within noise of it marked."""
+        """Return a cell for each algorithm, with marks for the best, the runner-up and ties.
+
+        Args:
+            runs: of all algorithms, on one benchmark.
+        """
         by_name = {name: runs[runs.algorithm == name] for name in algorithms}
+        if self.fit:
+            means = [part[self.metric].mean() for part in by_name.values()]
+            return replace(self, show=self.fit(means), fit=None).cells(runs, algorithms)
         cells = [
             self.cell(part) if self.applies(name) else Cell(NOT_APPLICABLE)
             for name, part in by_name.items()
         ]
         if not self.best:
             return cells
-        # Means that print the same are a tie: all of them count as the first one met.
-        as_printed: dict[str, float | None] = {}
         ranked = [
-            as_printed.setdefault(cell.text, part[self.metric].mean())
+            remove_rounding(part[self.metric].mean())
             if self.applies(name) and self.competes(name, runs)
             else None
-            for cell, (name, part) in zip(cells, by_name.items(), strict=True)
+            for name, part in by_name.items()
         ]
         ranks = marks(ranked, self.best == "highest")
         if "best" not in ranks:
@@ -124,17 +169,24 @@ class Column:
             for cell, mark, value, part in zip(cells, ranks, ranked, by_name.values(), strict=True)
         ]
 
-    def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
-        """Return whether the paired interval against the best holds no difference.
+    def caveats(self, runs: pd.DataFrame) -> str:
+        """Return the footnote of a mean of these runs: missing runs, distorted runtimes; or ""."""
+        missing = missing_reasons(runs, [self.metric])
+        of_runtime = _runtime_caveats(runs) if self.metric == "runtime" else ""
+        return "; ".join(filter(None, [missing, of_runtime]))
 
-        It is False where there is no interval: nothing is said then.
+    def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
+        """Return whether the interval of the paired comparison with the best contains equality.
+
+        False if there is no interval, because then nothing is known.
         """
         estimate = self.paired and self.paired.of_runs(runs, best, self.metric)
         return bool(estimate and estimate.covers(self.paired.equal))
 
     def correlation(self, runs: pd.DataFrame) -> Cell:
-        """Return the correlation of H with this column's metric."""
-        r, missing = correlate(runs["H"], runs[self.metric]), gaps(runs, [self.metric])
+        """Return a cell with the correlation of H and this metric over the runs."""
+        r = correlate(runs["H"], runs[self.metric])
+        missing = missing_reasons(runs, [self.metric])
         if r.value is None:
             return Cell(MISSING, reason="; ".join(filter(None, (r.reason, missing))))
         return Cell(
@@ -150,7 +202,11 @@ class Column:
     def sources(
         self, runs: pd.DataFrame, label: Callable = lambda run: f"seed {run['seed']}"
     ) -> tuple[Source, ...]:
-        """Return the value of each run, and the file that it is from."""
+        """Return the value of each run with the file that it is from.
+
+        Args:
+            label: returns the name of a run.
+        """
         return tuple(
             Source(
                 label(run),
@@ -161,8 +217,13 @@ class Column:
         )
 
 
-def gaps(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
-    """Return why runs lack one of the metrics, and how many do; "" where none lacks any."""
+def remove_rounding(value: float) -> float:
+    """Return a mean with nine significant digits: equal means tie despite rounding errors."""
+    return float(f"{value:.9g}")
+
+
+def missing_reasons(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
+    """Return why and how many runs lack one of the metrics, as a footnote; "" if none does."""
     reasons = []
     for _, run in runs.iterrows():
         lacking = [why_missing(run, metric) for metric in metrics if pd.isna(run[metric])]
@@ -188,10 +249,11 @@ RUNTIME = Column(
     "Runtime",
     "runtime",
     format_duration,
+    fit=formats.durations,
     best="lowest",
     paired=RATIO,
     note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "
-    "weight synchronization); start-up is apart.",
+    "weight synchronization), without start-up.",
     applies=lambda algorithm: algorithm != BASE,
     competes=_compares_in_runtime,
 )
@@ -200,8 +262,8 @@ STALENESS = Column(
     METRICS["staleness"].label,
     "staleness",
     formats.staleness,
-    note="{title}: the clipped importance weight in log scale, its absolute value averaged over "
-    "optimizer steps.",
+    note="{title}: staleness, the absolute value of the log of the clipped importance weight, "
+    "averaged over completions and optimizer steps.",
     applies=RAPID.named,
 )
 CLIPPED = Column(
@@ -211,15 +273,15 @@ MEMORY = Column(
     "Memory",
     "peak_memory_mb",
     formats.megabytes,
-    note="{title}: the most that the training process held, in 1e6 bytes: resident on a CPU, what "
-    "it allocated on a GPU.",
+    note="{title}: peak memory of the training process in megabytes (resident memory on a CPU, "
+    "allocated memory on a GPU).",
 )
 
 
 def column_notes(
     columns: Sequence[Column], runs: pd.DataFrame, algorithms: Sequence[str]
 ) -> list[str]:
-    """Return what stands below a table of these runs about its columns, each sentence once."""
+    """Return the notes below a table about its columns, each once."""
     facts, sentences = run_facts(runs), []
     for column in columns:
         notes = [column.note.format(title=column.title)]
@@ -227,7 +289,8 @@ def column_notes(
         if column.best:
             unranked = [name for name in algorithms if not column.competes(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]
-            facts["figure"] = "runtimes" if column.metric == RUNTIME.metric else column.title
+            facts["seed_count"] = runs.seed.nunique()
+            facts["figure"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
             if IMITATING.name in unranked:
                 notes.append("imitation")
@@ -250,7 +313,11 @@ class Block:
 
 
 def by_benchmark(measured: Measured, columns: Callable[[str], list[Column]]) -> list[Block]:
-    """Return a block of the main model for each benchmark, with the columns of its name."""
+    """Return a block of columns for each benchmark, with the main model.
+
+    Args:
+        columns: returns the columns for the name of a benchmark.
+    """
     params = measured.params
     return [
         Block(measured.label(name), name, params.tables.main.model, columns(name))
@@ -270,8 +337,10 @@ def algorithm_table(
     """Return a table with a row for each algorithm.
 
     Args:
-        labelled: the label of each algorithm.
-        flat: whether each block has one column, whose heading is the title of the block.
+        labelled: algorithm -> label of its row.
+        blocks: the groups of columns.
+        flat: whether each block is a single column, which has the title of the block as heading.
+        facts: further variables of the table's texts.
     """
     frame = measured.frame
     frame = frame[frame.algorithm.isin(labelled) & frame.seed.isin(seeds)]

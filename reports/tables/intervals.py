@@ -1,4 +1,4 @@
-"""Accuracies with their intervals, and comparisons of RAPID with baselines."""
+"""Table 9, accuracies with confidence intervals, and Table 8, RAPID compared with the baseline."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,14 +16,14 @@ from reports.tables.layout import Cells, build_table, by_row
 from reports.tables.table import MISSING, Cell, Source, Table, estimate_cell
 
 NO_SCORES = "no run has scores by problem"
-UNPAIRED = "no seed has both"
+UNPAIRED = "no seed has runs of both"
 
 
 # Intervals ----------------------------------------------------------------------------------------
 
 
 class Interval(Column):
-    """A column of accuracy with its interval in the place of the standard deviation."""
+    """A column of accuracy that shows the interval in place of the standard deviation."""
 
     def cell(self, runs: pd.DataFrame) -> Cell:
         cell, mean = super().cell(runs), pairs.accuracy(runs, self.metric)
@@ -50,7 +50,7 @@ def intervals(measured: Measured) -> Table:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One algorithm against another in one column, paired."""
+    """A paired comparison of two algorithms in the metric of a column."""
 
     contest: Contest
     column: Column
@@ -59,13 +59,13 @@ class Comparison:
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        """The paired ratio or difference, or `None` without a pair."""
+        """The paired ratio or difference; None if no seed has both algorithms."""
         ours, reference = self.contest.of(self.ours), self.contest.of(self.reference)
         return self.column.paired.of_runs(ours, reference, self.column.metric)
 
     @property
     def printed(self) -> float | None:
-        """The comparison of the paper's means; `None` without them."""
+        """The same comparison of the paper's means; None if the paper lacks one of them."""
         contest, paper_mean, place = self.contest, paper.main, self.contest.benchmark
         if contest.family:
             paper_mean, place = paper.family, contest.model
@@ -76,17 +76,17 @@ class Comparison:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The value of each run."""
+        """The value of each run of both algorithms."""
         return self.column.sources(self.contest.of(self.ours, self.reference), labels.run)
 
     @property
     def p(self) -> float | None:
-        """The p of no difference, or `None` where there is no noise to compare with."""
+        """The p of no difference; None if the estimate has no interval."""
         estimate = self.estimate
         return estimate.p_at(self.column.paired.equal) if estimate and estimate.p_at else None
 
     def cell(self) -> Cell:
-        """Return the entry of Table 8: the estimate, its interval and p, and the paper's figure."""
+        """Return the cell of Table 8: the estimate, its interval and p, and the paper's value."""
         estimate, show = self.estimate, self.column.paired.show
         if estimate is None:
             of_runtime = self.column.metric == RUNTIME.metric
@@ -107,7 +107,7 @@ class Comparison:
 
 
 def comparisons(measured: Measured) -> Table:
-    """Return Table 8: RAPID at each H, paired with the baseline, and what the paper has."""
+    """Return Table 8: RAPID at each H compared with the baseline, and the paper's comparison."""
     columns = [
         (contest, [*accuracy(measured.params, contest.benchmark), RUNTIME])
         for contest in measured.contests.values()
@@ -141,7 +141,10 @@ def _against_baseline(contest: Contest, column: Column) -> Cells:
 
 
 def _detectable_differences(compared: list[Comparison]) -> list[str]:
-    """Return the difference of Pass@1 that these runs would mostly see, by benchmark."""
+    """Return the smallest difference in Pass@1 that a comparison detects, for each benchmark.
+
+    It is the median over H of the true difference that is detected with a power of 80 %.
+    """
     by_label: dict[str, list[float]] = {}
     for comparison in compared:
         if (

@@ -1,8 +1,8 @@
-"""`build_table`: every table is made here, from rows, columns and its description in tables.yaml.
+"""Builds every table with `build_table`, from rows, columns and the texts in tables.yaml.
 
-A row has a label and a subject of any kind: the name of an algorithm, a claim, a setting. A column
-is a function from the subjects of all rows to their cells. Columns stand in groups by their titles;
-the title "" is for columns without a common heading.
+A row has a label and a subject, which may be anything: the name of an algorithm, a claim, a
+hyperparameter. A column is a function that takes the subjects of all rows and returns their cells.
+Columns are grouped under common headings; the heading "" stands for none.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,18 +13,18 @@ from reports.measured import BASELINE, Measured
 from reports.tables.notes import fill_template, load_descriptions, render_notes
 from reports.tables.table import Cell, Group, Row, Table
 
-RowSection = Iterable[tuple[str, Any]]  # labels and subjects of rows between two rules
-Cells = Callable[[list[Any]], list[Cell]]
-Groups = dict[str, dict[str, Cells]]
+RowSection = Iterable[tuple[str, Any]]  # (label, subject) of the rows between two horizontal lines
+Cells = Callable[[list[Any]], list[Cell]]  # a column
+Groups = dict[str, dict[str, Cells]]  # heading of a group -> title of a column -> column
 
 
 def by_row(cell: Callable[[Any], Cell]) -> Cells:
-    """Return a column whose cells depend on their own row only."""
+    """Return a column from a function that makes the cell of one row."""
     return lambda subjects: [cell(subject) for subject in subjects]
 
 
 def single_group(cells: dict[str, Callable[[Any], Cell]], title: str = "") -> Groups:
-    """Return one group of columns whose cells depend on their own row only."""
+    """Return a single group of columns, each from a function that makes the cell of one row."""
     return {title: {name: by_row(cell) for name, cell in cells.items()}}
 
 
@@ -42,11 +42,12 @@ def build_table(
 
     Args:
         name: of the table in tables.yaml.
-        sections: of rows, with a rule between two of them.
-        benchmarks: which the table is about; by default all.
-        number: where tables.yaml has none.
-        listed: notes on a line each, with the names that stand before them.
-        facts: what caption and notes name, beside the main model and the baseline.
+        sections: the rows, in sections with a horizontal line between them.
+        benchmarks: that the table is about; by default all.
+        number: of the table, if tables.yaml has none.
+        listed: named notes, (name, text), each of which is printed on a line of its own.
+        facts: variables of the table's texts, beside the main model, the baseline and the first
+            benchmark.
     """
     description, benchmark_key = load_descriptions()["tables"][name], next(iter(benchmarks), "")
     facts |= {

@@ -1,5 +1,6 @@
-"""The notes below tables, by tables.yaml, and the facts about runs that its templates name."""
+"""Renders the texts of tables.yaml, and computes the facts about runs that these templates need."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,22 +19,30 @@ from reports.measured import BASELINE
 
 FILE = Path(__file__).with_name("tables.yaml")
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+ENVIRONMENT.globals["table"] = lambda name: (
+    f"Table\N{NO-BREAK SPACE}{load_descriptions()['tables'][name]['number']}"
+)
 ENVIRONMENT.filters["listing"] = lambda items, last="and": join_words([*map(str, items)], last)
 
 
 @cache
 def load_descriptions() -> dict[str, Any]:
-    """Return tables.yaml: the tables by name, and the shared notes."""
+    """Return tables.yaml: texts of the tables by name, and the shared notes."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
 def fill_template(template: str, facts: dict[str, Any]) -> str:
-    """Return a template with these facts, on one line."""
-    return " ".join(ENVIRONMENT.from_string(template).render(facts).split())
+    """Return a template rendered with these facts, on one line."""
+    return re.sub(r"[ \n]+", " ", ENVIRONMENT.from_string(template).render(facts)).strip()
 
 
 def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
-    """Return notes as sentences: texts, or names of shared notes. What has no text is left out."""
+    """Return the rendered notes without the empty ones.
+
+    Args:
+        notes: templates, or names of shared notes in tables.yaml.
+        facts: variables of the templates.
+    """
     sentences = []
     for note in notes:
         template = load_descriptions()["notes"].get(note, note)
@@ -48,7 +57,11 @@ def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
 
 
 def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return what notes say about runs of `collect`'s data frame."""
+    """Return the facts that notes state about runs.
+
+    Args:
+        runs: rows of the data frame of `collect`.
+    """
     trained, evaluated = runs[runs.no_summary == ""], runs[runs.samples.notna()]
     benchmarks = list(evaluated.groupby("label", sort=False))
     return {
@@ -62,6 +75,8 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
         "disturbed": trained.disturbed.sum(),
         "accepted": runs.accepted.sum(),
         "ungraded": _ungraded(runs),
+        "unscored": ((runs.no_evaluation == "") & (runs.scores.map(len) == 0)).sum(),
+        "unstated": ((runs.no_evaluation == "") & runs.samples.isna()).sum(),
         "samples": _distinct_numbers(evaluated.samples),
         "temperature": _distinct_numbers(evaluated.temperature),
         "top_p": _distinct_numbers(evaluated.top_p),
@@ -70,7 +85,7 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
             for label, part in benchmarks
         ],
         "resolution": [
-            f"{100 / (n := part.problems.min()):.2g} of {label} "
+            f"{100 / (n := part.problems.min()):.2g} on {label} "
             f"({100 / n / part.samples.min():.2g})"
             for label, part in benchmarks
         ],
@@ -78,7 +93,7 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, list[str]]:
-    """Return the machines and the commits that jobs recorded, each once."""
+    """Return the distinct machines and commits that jobs recorded."""
     return {
         "machines": list(dict.fromkeys(name or "not recorded" for name in hardware)),
         "commits": list(dict.fromkeys(shorten_commit(name) or "not recorded" for name in commits)),
@@ -86,7 +101,11 @@ def origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, l
 
 
 def waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
-    """Return how many jobs were allowed to grade without walls, and which keys allowed it."""
+    """Return how many jobs were allowed to lack a sandbox layer, and the keys that allowed it.
+
+    Args:
+        waivers: for each job, the keys of `grading` in params.yaml that were set.
+    """
     keys = sorted(set().union(*waivers))
     return {
         "results": len(waivers),
@@ -96,7 +115,10 @@ def waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
 
 
 def imitation_facts(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return by how much imitation is more accurate than the baseline: the paper says less."""
+    """Return by how much imitation is more accurate than the baseline, by benchmark and model.
+
+    In the paper imitation is less accurate, and not ranked for that reason.
+    """
     gaps = []
     if "pass@1" in runs:
         means = runs.groupby(["label", "model", "algorithm"], sort=False)["pass@1"].mean()
@@ -111,7 +133,7 @@ def imitation_facts(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _ungraded(runs: pd.DataFrame) -> list[str]:
-    """Return how many completions of each run have no reward because a grader died."""
+    """Return how many completions have no verdict because the grader died, for each such run."""
     return [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {stage} of "
         f"{labels.algorithm(run.algorithm)} on {run.label} ({run.model}, seed {run.seed})"

@@ -1,12 +1,12 @@
-"""The four tables of the paper, and Table 10 of memory.
+"""The paper's Tables 1 to 4, and Table 10, peak memory.
 
-1. `main`          every algorithm on every benchmark, one model
+1. `main`          all algorithms on all benchmarks, with one model
 2. `families`      several models on one benchmark
-3. `staleness`     RAPID at several H
-4. `correlations`  of H with accuracy, runtime and staleness
+3. `staleness`     RAPID at several H (optimizer steps per inference batch)
+4. `correlations`  correlations of H with accuracy, runtime and staleness
 
-A figure comes from the data frame of `collect` and from nowhere else; the parameters decide only
-which rows and columns there are. A cell without a figure is an em dash with a footnote.
+All values are computed from the data frame of `collect`; the parameters decide only which rows and
+columns a table has. A cell without a value has an em dash and a footnote with the reason.
 """
 
 import pandas as pd
@@ -29,7 +29,7 @@ from reports.tables.table import Cell, Table
 
 
 def main(measured: Measured) -> Table:
-    """Return Table 1: rows of algorithms, a group of columns for each benchmark."""
+    """Return Table 1: a row for each algorithm, a group of columns for each benchmark."""
     spec = measured.params.tables.main
     return algorithm_table(
         "main",
@@ -41,9 +41,9 @@ def main(measured: Measured) -> Table:
 
 
 def families(measured: Measured) -> Table | None:
-    """Return Table 2: rows of algorithms, a group of columns for each model, one benchmark.
+    """Return Table 2: a row for each algorithm, a group of columns for each model.
 
-    Without models for it there is none.
+    None if the parameters name no models for it.
     """
     spec = measured.params.tables.families
     if not spec.models:
@@ -59,8 +59,13 @@ def families(measured: Measured) -> Table | None:
     )
 
 
-def staleness(measured: Measured) -> Table:
-    """Return Table 3: rows of H, a group of columns for each benchmark."""
+def staleness(measured: Measured) -> Table | None:
+    """Return Table 3: a row for each H, a group of columns for each benchmark.
+
+    Without any H there is none.
+    """
+    if not measured.params.tables.staleness.H:
+        return None
     return algorithm_table(
         "staleness",
         measured,
@@ -70,8 +75,13 @@ def staleness(measured: Measured) -> Table:
     )
 
 
-def correlations(measured: Measured) -> Table:
-    """Return Table 4: rows of benchmark and accuracy, columns of what H is correlated with."""
+def correlations(measured: Measured) -> Table | None:
+    """Return Table 4: a row for each pass@k, a column for each metric that H is correlated with.
+
+    Without any H there is none.
+    """
+    if not measured.params.tables.staleness.H:
+        return None
     sweep = pd.concat(measured.sweeps.values())
     sections = [
         [
@@ -99,7 +109,7 @@ def correlations(measured: Measured) -> Table:
 
 
 def memory(measured: Measured) -> Table:
-    """Return Table 10: peak memory of training, a column for each benchmark."""
+    """Return Table 10: peak memory of training, with a column for each benchmark."""
     return algorithm_table(
         "memory",
         measured,
@@ -111,5 +121,5 @@ def memory(measured: Measured) -> Table:
 
 
 def _with_accuracy(measured: Measured, *columns_after: Column) -> list[Block]:
-    """Return the main model's accuracy, and more columns, for each benchmark."""
+    """Return a block for each benchmark: columns of accuracy, then these columns."""
     return by_benchmark(measured, lambda name: [*accuracy(measured.params, name), *columns_after])

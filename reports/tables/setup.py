@@ -1,6 +1,6 @@
-"""The set-up of the runs, read from their manifests: the paper's Tables 5 to 7.
+"""The paper's Tables 5 to 7: hyperparameters and versions, read from the manifests of the runs.
 
-Nothing is typed here but names.
+This module and tables.yaml have the names of rows only; all values come from manifests.
 """
 
 import json
@@ -11,7 +11,6 @@ from typing import Any
 
 from rapid.algorithms import ALGORITHMS, IMITATING
 from rapid.algorithms.base import Algorithm
-from rapid.algorithms.names import parse
 from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
 from rapid.text import join_words, shorten_commit
@@ -21,15 +20,16 @@ from reports.tables.layout import build_table, single_group
 from reports.tables.notes import load_descriptions, origin_facts, waiver_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table
 
-ABSENT = object()  # a null is a value
+ABSENT = object()  # a manifest lacks the key; None is a value (null in JSON)
 NO_MANIFEST = "no run has a manifest.json that says this"
 NOT_PREPARED = "the prepared problems have no manifest.json"
-LONG = re.compile(r"\b[0-9a-f]{40,64}\b")  # a commit or a digest
-SHOWN = 12  # runs that a cell names; more would be a long list of the same
+LONG = re.compile(r"\b[0-9a-f]{40,64}\b")  # a commit or a SHA-256, which is printed shortened
+SHOWN = 12  # manifests that the box of a cell lists at most
 
 
-# A row's cell of a benchmark, by its source of problems and the manifests of its jobs.
+# Makes a row's cell of one benchmark, from its source of problems and the manifests of its jobs.
 RowCell = Callable[[ProblemSource, dict[str, JobManifest]], Cell]
+# Rows about a benchmark's problems: title -> text of the cell.
 PROBLEMS: dict[str, Callable[[ProblemSource], str]] = {
     "Problems": lambda source: source.kind,
     "Source": lambda source: source.name,
@@ -41,7 +41,7 @@ PROBLEMS: dict[str, Callable[[ProblemSource], str]] = {
 
 
 def imitation(measured: Measured) -> Table:
-    """Return Table 5: how SFT was made."""
+    """Return Table 5: the hyperparameters of SFT, imitation of demonstrations."""
     keys = load_descriptions()["tables"]["imitation"]["rows"]
     source = keys["made" if measured.params.imitation.demonstrations else "teacher"]
     rows = [_rows(source, stage="distill"), _rows(keys["student"], algorithm=IMITATING)]
@@ -49,14 +49,13 @@ def imitation(measured: Measured) -> Table:
 
 
 def rl(measured: Measured) -> Table:
-    """Return Table 6: the parameters of RL, and those that each algorithm has for itself."""
+    """Return Table 6: the problems, the hyperparameters of RL, and those of single algorithms."""
     params = measured.params
     names = [name for benchmark in params.benchmarks for name in params.algorithms(benchmark)]
-    used = {parse(name).algorithm for name in names}
     specific = [
         row
         for algorithm in ALGORITHMS.values()
-        if algorithm in used
+        if any(map(algorithm.named, names))
         for row in _rows(
             {
                 f"{algorithm.label}: {title}": key
@@ -72,7 +71,7 @@ def rl(measured: Measured) -> Table:
 
 
 def versions(measured: Measured) -> Table:
-    """Return Table 7: package versions, with the machine and the code."""
+    """Return Table 7: package versions, with notes on the hardware and commits."""
     manifests = list(measured.manifests.values())
     packages = dict.fromkeys(name for manifest in manifests for name in manifest.versions)
     stages = {"distill": "distillations", "train": "training runs", "evaluate": "evaluations"}
@@ -100,10 +99,12 @@ def versions(measured: Measured) -> Table:
 def _rows(
     keys: dict[str, str], stage: str = "train", algorithm: Algorithm | None = None
 ) -> list[tuple[str, RowCell]]:
-    """Return a row for each title and key of a manifest.
+    """Return a row for each title, with its value in the manifests.
 
     Args:
-        stage, algorithm: of the jobs whose manifests have it; None is all RL algorithms.
+        keys: title -> key of the value in a manifest's spec.
+        stage: of the jobs whose manifests are read.
+        algorithm: of these jobs; None stands for all RL algorithms.
     """
 
     def read(key: str, manifest: JobManifest) -> Any:
@@ -135,7 +136,10 @@ def _by_benchmark(
 def _problem_cell(
     text_of: Callable[[ProblemSource], str], source: ProblemSource, _: dict[str, JobManifest]
 ) -> Cell:
-    """Return a cell of a source; of a digest or commit the first digits, and all in its detail."""
+    """Return a cell about a source of problems.
+
+    Of a digest or commit it shows the first digits; the cell's detail has all of them.
+    """
     if source.prepared is None:
         return Cell(MISSING, reason=NOT_PREPARED)
     text = text_of(source)
@@ -144,18 +148,23 @@ def _problem_cell(
 
 
 def _numbered(source: ProblemSource, part: str) -> str:
-    """Return how many problems a part has, and the SHA-256 of their file."""
+    """Return the number of problems in a part, "train" or "test", and the SHA-256 of its file."""
     counted = source.part(part)
     return f"{counted[0]:,} ({counted[1]})" if counted else ""
 
 
 def _agreed(manifests: dict[str, JobManifest], read: Callable[[JobManifest], Any]) -> Cell:
-    """Return the value that the manifests agree on, or all that they have."""
+    """Return a cell with the value in these manifests, or with all values if they differ.
+
+    Args:
+        manifests: by path.
+        read: returns a manifest's value, or ABSENT.
+    """
     values = {path: read(manifest) for path, manifest in manifests.items()}
     values = {path: value for path, value in values.items() if value is not ABSENT}
     if not values:
         return Cell(MISSING, reason=NO_MANIFEST)
-    # Lists and objects too, each once, in the order met.
+    # JSON is a key for lists and objects too.
     distinct = list({json.dumps(value): value for value in values.values()}.values())
     if all(isinstance(value, int | float) for value in distinct):
         distinct.sort()
@@ -171,7 +180,7 @@ def _agreed(manifests: dict[str, JobManifest], read: Callable[[JobManifest], Any
 
 
 def _text(value: Any) -> str:
-    """Return a value as a person would write it: 0.0001, 16, advantage, none."""
+    """Return a value as text: 0.0001, 16, advantage, none."""
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,9 +1,9 @@
-"""The studies as tables: one thing changed at a time, each variant beside the study's first.
+"""The tables of the studies. A study compares variants of an algorithm with its first variant.
 
-1. `variants`  accuracy, its difference from the reference, runtime, staleness, clipping, memory
-2. `reach`     seconds of training until an accuracy is reached
+1. `variants`  accuracy, its difference from the first variant, runtime, staleness, clipping, memory
+2. `reach`     training time until each of several levels of accuracy
 
-`claims` has the last table, of the paper's claims that only studies can test.
+The last table, from `reports.tables.claims`, has the claims that only studies can test.
 """
 
 from dataclasses import dataclass
@@ -15,57 +15,68 @@ import pandas as pd
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
-from rapid.text import format_duration
 from reports import formats, labels
+from reports.formats import Format
 from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
 from reports.tables import claims
 from reports.tables import columns as standard
 from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, algorithm_table
-from reports.tables.layout import build_table, single_group
+from reports.tables.layout import build_table
 from reports.tables.notes import load_descriptions, run_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
 
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """The runs of one study."""
+    """The runs of one study.
+
+    Args:
+        start: algorithm whose trained model the runs start from.
+        before: rows of that algorithm in the data frame.
+        metric: the first pass@k of the benchmark.
+        root: the folder that contains runs/ and evaluations/.
+    """
 
     name: str
     contest: Contest
-    start: str  # the algorithm whose model the runs start from
-    before: pd.DataFrame  # evaluations of that model
-    metric: str  # the benchmark's first pass@k
+    start: str
+    before: pd.DataFrame
+    metric: str
     root: Path
 
     @property
     def title(self) -> str:
-        """The study in words."""
+        """The title of the study in tables.yaml, or its name."""
         return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
 
     @property
     def reference(self) -> str:
-        """The variant that the others are held against."""
+        """The variant with which the others are compared: the first one."""
         return self.contest.algorithms[0]
 
     @cached_property
     def curves(self) -> dict[str, dict[int, AccuracyCurve]]:
-        """The curves of the variants that kept models on the way, by seed."""
+        """The accuracy curves of variants that saved snapshots, by variant and seed."""
         return {
             name: curves.read(self.contest.of(name), self.before, self.metric, self.root)
-            for name in curves.kept(self.contest.algorithms)
+            for name in curves.with_snapshots(self.contest.algorithms)
         }
 
     @property
     def shared(self) -> dict[str, str]:
-        """The parameters that all variants change alike, as the reference has them."""
+        """The parameters that all variants change, with the values of the reference."""
         changes = [set(_changes(name)) for name in self.contest.algorithms]
         keys = {key for key, _ in set.intersection(*changes)}
         return {key: value for key, value in _changes(self.reference) if key in keys}
 
     def label(self, algorithm: str) -> str:
-        """Return what tells a variant apart within the study; the reference's name comes first."""
+        """Return a variant's label: the parameters that it changes and not all variants do.
+
+        The algorithm's name stands first if it differs from the reference's, or if nothing else
+        would.
+        """
         plain, shared = parse(algorithm).plain, self.shared
         changes = [f"{key} = {value}" for key, value in _changes(algorithm) if key not in shared]
         if algorithm == self.reference or plain != parse(self.reference).plain or not changes:
@@ -95,7 +106,10 @@ def studies(measured: Measured) -> list[StudyRuns]:
 
 
 def tables(measured: Measured) -> list[Table]:
-    """Return a table for each study, one of times if it kept models on the way; and of claims."""
+    """Return the tables of each study, and last the table of claims.
+
+    A study has a table of times if its runs saved snapshots of the model.
+    """
     built: list[Table] = []
     for study in studies(measured):
         built.append(variants(measured, study, len(built) + 1))
@@ -108,7 +122,7 @@ def tables(measured: Measured) -> list[Table]:
 
 
 class Difference(Column):
-    """A column of the paired difference of accuracy from the first row."""
+    """A column with the difference in accuracy from the first row, paired by problem and seed."""
 
     def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
         reference, *variants = (runs[runs.algorithm == name] for name in algorithms)
@@ -117,7 +131,7 @@ class Difference(Column):
     def _cell(self, ours: pd.DataFrame, reference: pd.DataFrame) -> Cell:
         estimate = DIFFERENCE.of_runs(ours, reference, self.metric)
         if estimate is None:
-            return Cell(MISSING, reason="no seed has both with scores by problem")
+            return Cell(MISSING, reason="no seed has runs of both with scores by problem")
         sources = self.sources(ours, labels.run) + self.sources(reference, labels.run)
         return estimate_cell(formats.points, estimate, detail=f"{estimate.over}.", sources=sources)
 
@@ -149,7 +163,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
 
 
 def _defaults(measured: Measured, benchmark: str) -> list[str]:
-    """Return RAPID's parameters and those of all."""
+    """Return the values of RAPID's parameters and of those that all algorithms have."""
     params = measured.params
     settings = RAPID.select_objective(params).model_dump()
     settings["n_step"] = params.benchmarks[benchmark].n_step
@@ -162,7 +176,7 @@ def _defaults(measured: Measured, benchmark: str) -> list[str]:
 
 
 def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
-    """Return a table with a row for each algorithm, and a column for each level of accuracy."""
+    """Return the times until each level of accuracy: rows of variants, columns of levels."""
     all_curves = [curve for by_seed in study.curves.values() for curve in by_seed.values()]
     columns = {
         f"{100 * level:.0f}%": partial(_reached, level) for level in curves.levels(all_curves)
@@ -171,7 +185,7 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
         "reach",
         measured,
         [[(study.label(name), by_seed) for name, by_seed in study.curves.items()]],
-        single_group(columns),
+        {"": columns},
         [study.contest.benchmark],
         number,
         study=study,
@@ -181,13 +195,20 @@ def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
     )
 
 
-def _reached(level: float, by_seed: dict[int, AccuracyCurve]) -> Cell:
-    """Return the mean time over seeds, where all reach the level."""
-    if not by_seed:
+def _reached(level: float, rows: list[dict[int, AccuracyCurve]]) -> list[Cell]:
+    """Return the cell of each row: the mean time until a level, if all runs of the row reach it."""
+    times_of_rows = [[curve.reaches(level) for curve in by_seed.values()] for by_seed in rows]
+    show = formats.durations(
+        np.mean(times) for times in times_of_rows if times and None not in times
+    )
+    return [_time_cell(times, show) for times in times_of_rows]
+
+
+def _time_cell(times: list[float | None], show: Format) -> Cell:
+    if not times:
         return Cell(MISSING, reason="no run has a curve")
-    times = [curve.reaches(level) for curve in by_seed.values()]
     if late := times.count(None):
         return Cell(MISSING, reason=f"{late} of {len(times)} runs did not reach it")
     mean, n = np.mean(times), len(times)
-    deviation = format_duration(np.std(times, ddof=1), mean) if n > 1 else ""
-    return Cell(format_duration(mean), deviation, detail=f"n = {n} runs.")
+    deviation = show(np.std(times, ddof=1)) if n > 1 else ""
+    return Cell(show(mean), deviation, detail=f"n = {n} runs.")

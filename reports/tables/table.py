@@ -1,4 +1,4 @@
-"""A table as plain data: cells of text, and no TeX or HTML. The modules of `render` print it."""
+"""Tables as plain data: cells of text, without TeX or HTML. The modules of `render` print them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,13 @@ NOT_APPLICABLE = "N/A"
 
 @dataclass(frozen=True)
 class Source:
-    """One value behind a cell: where it is from, and the file that has it, below the root."""
+    """One of the values from which a cell was computed.
+
+    Args:
+        label: name of the run.
+        text: the value.
+        path: of the file that has the value, below the root.
+    """
 
     label: str
     text: str
@@ -23,15 +29,24 @@ class Source:
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table."""
+    """One entry of a table.
+
+    Args:
+        deviation: standard deviation, printed after ±.
+        mark: best or runner-up of its column.
+        reason: why the value is missing or incomplete; becomes a footnote.
+        tied: whether it is within noise of the best of its column.
+        under: further lines below the text and deviation.
+        interval, detail, sources: what report.html shows when the cell is clicked: a confidence
+            interval, a sentence, and the values that the text was computed from.
+    """
 
     text: str
-    deviation: str = ""  # stands under the text, after a plus-minus sign
+    deviation: str = ""
     mark: Mark = ""
-    reason: str = ""  # why a value is missing, or what it leaves out; becomes a footnote
-    tied: bool = False  # within noise of the best of its column
-    under: tuple[str, ...] = ()  # further lines below
-    # For readers who ask where a figure is from:
+    reason: str = ""
+    tied: bool = False
+    under: tuple[str, ...] = ()
     interval: str = ""
     detail: str = ""
     sources: tuple[Source, ...] = ()
@@ -40,6 +55,11 @@ class Cell:
     def lines(self) -> tuple[str, ...]:
         """The lines below the text."""
         return ((f"± {self.deviation}",) if self.deviation else ()) + self.under
+
+    @property
+    def line(self) -> str:
+        """The text and the lines below it, in one line."""
+        return " ".join([self.text, *self.lines])
 
 
 @dataclass(frozen=True)
@@ -52,55 +72,82 @@ class Group:
 
 @dataclass(frozen=True)
 class Row:
-    """A label, and the cells of each group of the table. `section` starts a new part."""
+    """A row of a table.
+
+    Args:
+        cells: the cells of each group of columns.
+        section: whether a horizontal line stands above the row.
+    """
 
     label: str
     cells: list[list[Cell]]
     section: bool = False
 
+    @property
+    def all_cells(self) -> list[Cell]:
+        """The cells of all groups."""
+        return [cell for cells in self.cells for cell in cells]
+
 
 @dataclass(frozen=True)
 class Table:
-    """A numbered table."""
+    """A numbered table.
+
+    Args:
+        label: for LaTeX's \\ref; the paper's own if it has such a table.
+        stub: heading of the column of row labels.
+        notes: sentences below the table.
+        problems: sources of the problems that the table is about, named in its caption.
+        listed: named notes, (name, text), each of which is printed on a line of its own.
+    """
 
     number: int
-    label: str  # the paper's own where it has one, for \ref
+    label: str
     caption: str
-    stub: str  # the heading of the column of row labels
+    stub: str
     groups: list[Group]
     rows: list[Row]
-    notes: list[str]  # sentences below the table
-    problems: Sequence[ProblemSource]  # that its figures are about: the caption says what they are
-    listed: list[tuple[str, str]] = field(default_factory=list)  # notes on a line each, with names
+    notes: list[str]
+    problems: Sequence[ProblemSource]
+    listed: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def full_caption(self) -> str:
-        """The caption, with what the problems are."""
+        """The caption with a sentence on the source of the problems."""
         return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
     def cells(self) -> Iterator[Cell]:
-        """Yield all cells in the order of reading."""
-        return (cell for row in self.rows for cells in row.cells for cell in cells)
+        """Yield all cells, row by row."""
+        return (cell for row in self.rows for cell in row.all_cells)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The titles of the columns with the title of their group: MBPP+ (made): Pass@1."""
+        return [
+            ": ".join(filter(None, [group.title, column]))
+            for group in self.groups
+            for column in group.columns
+        ]
 
     @property
     def ranked(self) -> bool:
-        """Return whether any cell is marked best."""
+        """Whether a cell is marked best or runner-up."""
         return any(cell.mark for cell in self.cells())
 
     @property
     def tied(self) -> bool:
-        """Return whether any cell is within noise of the best."""
+        """Whether a cell is within noise of the best."""
         return any(cell.tied for cell in self.cells())
 
     @property
     def footnotes(self) -> dict[str, str]:
-        """Reason -> key: a, b, c, ... in the order of reading, one key for equal reasons."""
+        """The footnotes: reason -> key. Keys are a, b, c, ..., in order of first occurrence."""
         reasons = dict.fromkeys(cell.reason for cell in self.cells() if cell.reason)
         return {reason: letters(position) for position, reason in enumerate(reasons)}
 
 
 def interval(show: Format, estimate: Estimate | None) -> str:
-    """Return the interval of an estimate, [71.2%, 80.0%]; "" where it has none."""
+    """Return the interval of an estimate as text, [71.2%, 80.0%], or "" if it has none."""
     if estimate is None or estimate.low is None:
         return ""
     return f"[{show(estimate.low)}, {show(estimate.high)}]"
@@ -113,10 +160,12 @@ def estimate_cell(
     under: tuple[str, ...] = (),
     **fields,
 ) -> Cell:
-    """Return a cell of an estimate with its interval, and more lines, below.
+    """Return a cell with an estimate, and below it its interval and further lines.
 
     Args:
-        unknown: the reason that is given where there is no estimate.
+        unknown: footnote of the cell if there is no estimate.
+        under: the further lines.
+        fields: other fields of the cell.
     """
     if estimate is None or estimate.value is None:
         return Cell(MISSING, reason=estimate.reason if estimate else unknown)
@@ -125,7 +174,7 @@ def estimate_cell(
 
 
 def letters(position: int) -> str:
-    """Return the key of a footnote: 0, 1, ..., 26 -> a, b, ..., aa."""
+    """Return the key of a footnote by its position: 0, 1, ..., 26 -> a, b, ..., aa."""
     text = ""
     while position >= 0:
         position, letter = divmod(position, 26)

@@ -1,4 +1,4 @@
-"""The trials of learning rates as tables: in the report of a tuning, and of the arena after it."""
+"""Tables of the tuning of learning rates, for its own report and for the arena's."""
 
 from dataclasses import replace
 
@@ -11,16 +11,22 @@ from reports.tables.layout import build_table, single_group
 from reports.tables.table import MISSING, Cell, Table
 from reports.tuning import smooth_accuracies, trials
 
-AT_THE_END = "the best rate may be beyond the end of the grid"
+AT_THE_END = "this is the first or last rate that was tried; the best rate may lie beyond it"
 
 
 def tables(measured: Measured) -> list[Table]:
-    """Return a table for each benchmark of a tuning."""
+    """Return a table for each benchmark, from the runs of a tuning."""
     return _tables(measured, trials(measured), 1)
 
 
 def recorded(measured: Measured, number: int) -> list[Table]:
-    """Return the tables of the tuning that the arena's rates are from, if it is on record."""
+    """Return the tables of the tuning that chose the arena's rates, from its record.
+
+    Without the file of the record there are none.
+
+    Args:
+        number: of the first table.
+    """
     path = measured.root / "experiments" / f"{measured.params.name}-tuning.csv"
     return _tables(measured, pd.read_csv(path), number) if path.is_file() else []
 
@@ -55,13 +61,13 @@ def _table(measured: Measured, benchmark: str, record: pd.DataFrame, number: int
 
 
 def _cells(trials_of: pd.DataFrame, rates: list[float]) -> list[Cell]:
-    """Return the accuracy of an algorithm at each rate, with the rate that was taken marked."""
+    """Return a cell with the accuracy of an algorithm at each rate; the chosen rate is marked."""
     means = trials_of.groupby("learning_rate").accuracy.mean().reindex(rates)
     cells = {
         rate: Cell(MISSING if pd.isna(mean) else formats.percent(mean))
         for rate, mean in means.items()
     }
-    smoothed = smooth_accuracies(trials_of).dropna()  # a rate beside a missing trial has none
+    smoothed = smooth_accuracies(trials_of).dropna()  # NaN if a neighbouring rate has no trial
     if not smoothed.empty:
         best = smoothed.idxmax()
         at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""

@@ -17,7 +17,7 @@ from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
 from reports.measured import Measured
-from reports.plots import style
+from reports.plots.looks import declared_look
 from reports.tables import results, setup
 from tests.conftest import ROOT
 from tests.training import loops
@@ -98,9 +98,9 @@ def test_registered_algorithm_has_table_rows(values, tmp_path):
 def test_registered_algorithm_has_label_and_look():
     assert labels.algorithm("mine") == "MINE"
     assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
-    assert style.look("mine") == Look("#123456", "d")
-    assert style.look("mine-H4").color == "#123456"
-    assert style.look("mine-H4") != style.look("mine-H8")
+    assert declared_look("mine") == Look("#123456", "d")
+    assert declared_look("mine-H4").color == "#123456"
+    assert declared_look("mine-H4") != declared_look("mine-H8")
 
 
 def test_looks_of_algorithms_are_distinguishable():

@@ -40,7 +40,7 @@ def propose_values(value) -> list:
             return [value / 2]
         case list():
             return [value[:-1], value[1:], [*value, 3], [*value, 32], [*value, "sft"]]
-    return ["hub", "both", "math", "tiny-llama", "teacher", "llama", "tiny-qwen2", "sft"]
+    return ["hub", "both", "math", "tiny-llama", "teacher", "llama", "tiny-qwen2", "sft", "icml"]
 
 
 def change_value(values: dict, key: str) -> Iterator[Params]:

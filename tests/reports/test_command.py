@@ -49,6 +49,18 @@ def test_output_never_contains_nan_or_none(params, config, runs, tmp_path, capsy
     assert f"4 files from {counts[0]} evaluations and {counts[1]} tr" in printed.err
 
 
+def test_files_of_tables_name_the_experiment(values, tmp_path):
+    output = tmp_path / "out" / "tables.tex"
+    arguments = ["--root", str(tmp_path), "--output", str(output)]
+    for name, count in (("mine", 1), (None, 0)):
+        assert main(["--config", json.dumps(values | {"name": name}), *arguments]) == 0
+        for path, line in (
+            (output, "% Experiment: mine"), (output.with_suffix(".txt"), "Experiment: mine"),
+            (output.with_name("appendix.tex"), "% Experiment: mine"),
+        ):  # fmt: skip
+            assert path.read_text().splitlines().count(line) == count, path
+
+
 def test_html_and_figures_are_written_to_the_given_paths(params, config, runs, tmp_path):
     runs.write_all(params)
     html, figures = tmp_path / "out" / "report.html", tmp_path / "figures"
@@ -74,9 +86,9 @@ def test_html_and_figures_are_written_to_the_given_paths(params, config, runs, t
 def test_only_requested_figures_are_drawn(config, tmp_path, monkeypatch, option, kinds, suffixes):
     drawn_kinds, out = set(), tmp_path / "out"
 
-    def render(figure, kinds):
+    def render(figure, kinds, page):
         drawn_kinds.update(kinds)
-        return dict.fromkeys(kinds, b"<svg/>")
+        return dict.fromkeys(kinds, b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>')
 
     monkeypatch.setattr(style, "render", render)
     target = out / "page" if option == "--html" else out
@@ -95,8 +107,8 @@ def test_parameters_from_a_file_and_from_json_give_the_same_tables(
         outputs.append([output.with_name(name).read_text() for name in ("t.tex", "appendix.tex")])
     texts, texts_by_json = outputs
     assert texts == texts_by_json
-    assert [text.count(r"\begin{table}") for text in texts] == [4, 7]
-    assert len(set(re.findall(r"\\label{(.*?)}", "".join(texts)))) == 11
+    assert [text.count(r"\caption{") for text in texts] == [4, 7]
+    assert len(set(re.findall(r"\\label{(rapid:.*?)}", "".join(texts)))) == 11
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.config.specs import dvc_runs
 from reports.experiment import main
+from tests.conftest import ROOT
 
 
 def make_step(n: int, **fields) -> StepRecord:
@@ -62,3 +64,11 @@ def test_unwritable_output_is_an_error_message(params, runs, monkeypatch, capsys
     Path("file").touch()
     assert main(["--config", params.model_dump_json(), "--out", "file/out"]) == 1
     assert "reports.experiment: " in capsys.readouterr().err
+
+
+def test_the_curves_that_dvc_draws_have_names_at_both_axes():
+    """A plot of several files has "y" there otherwise."""
+    plots = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["plots"]
+    labels = {name: plot["y_label"] for entry in plots for name, plot in entry.items()}
+    assert labels == {"reward": "reward", "staleness": "staleness", "seconds": "seconds"}
+    assert all(plot["x_label"] for entry in plots for plot in entry.values())

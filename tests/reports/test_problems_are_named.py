@@ -14,11 +14,11 @@ from rapid.config.specs import arena_runs, prepare_spec, study_runs
 from reports import contents, plots
 from reports.__main__ import main
 from reports.measured import Measured
-from reports.plots import style
 from reports.render import latex, text
 from reports.tables.table import Table
 from tests.conftest import ROOT
 from tests.reports.conftest import RunFiles, make_run, small_values
+from tests.reports.plots.drawn import draw
 
 MADE_PROBLEMS = "Made problems in the format of {}, not the published ones"
 # Sources of MBPP+ and MATH, and phrases that everything about both must contain.
@@ -145,24 +145,15 @@ def test_every_table_names_the_sources_in_its_caption_and_beside_each_benchmark(
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_every_drawing_names_the_sources(kind, read_report, monkeypatch):
+def test_every_drawing_names_the_sources(kind, read_report):
     """The source stands in the figure's title; panels of one benchmark have it in theirs."""
     _, measured = read_report(kind)
     for name, figure in plots.build("report", measured).items():
-        drawing = render_drawing(figure, monkeypatch)
+        drawing = draw(figure)
         title = strip_markup(drawing.get_suptitle())
         assert title == strip_markup(figure.full_caption.removeprefix(figure.caption)), name
         titles = {axes.get_title(loc="left") for axes in drawing.axes}
         assert name == "tokens" or titles == labels_with_sources(SOURCES[kind][0])
-
-
-def render_drawing(figure: style.Figure, monkeypatch):
-    """Render a figure and return the drawing."""
-    drawings, close = [], style.plt.close
-    with monkeypatch.context() as patch:
-        patch.setattr(style.plt, "close", lambda canvas: (drawings.append(canvas), close(canvas)))
-        style.render(figure, ["svg"])
-    return drawings[-1]
 
 
 OTHER_REPORTS = {
@@ -173,7 +164,7 @@ OTHER_REPORTS = {
 
 
 @pytest.mark.parametrize("kind", OTHER_REPORTS)
-def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path, monkeypatch):
+def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path):
     list_runs, files = OTHER_REPORTS[kind]
     files = files if "params.yaml" in files else ["params.yaml", *files]
     params = load(read(*(ROOT / file for file in files)))
@@ -185,7 +176,7 @@ def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path, monkeypatch):
         check_table(table)
     for figure in plots.build(report, measured).values():
         assert "Made problems in the format of" in figure.full_caption
-        drawing = render_drawing(figure, monkeypatch)
+        drawing = draw(figure)
         assert "Made problems in the format of" in strip_markup(drawing.get_suptitle())
 
 

@@ -29,6 +29,7 @@ from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, prin
 from rapid.processes import locks
 from rapid.resources import requests
 from rapid.resources.leases import list_usable_cores
+from reports.labels import check_labels
 
 # The parameter files in the order in which Snakemake merged them: later ones override earlier ones.
 CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
@@ -40,6 +41,7 @@ try:
     PLAN = jobs.build_plan(PARAMS)
     if workflow.is_main_process:
         check_templates(PARAMS.benchmarks)
+        check_labels()
 except BadInput as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)

@@ -8,6 +8,6 @@ figure = partial(
     by_h,
     quantities=[Quantity("clip_fraction", "clipped weights (%)", scale=100)],
     title="Clipped importance weights by H",
-    caption="Share of a run's importance weights above eta, over the completions that enter the "
-    "gradient. Points are runs, the line is the mean over seeds.",
+    caption="Share of a run's importance weights that exceed their bound eta, over the completions "
+    "that enter the gradient. Crosses are runs, the line is the mean over seeds.",
 )

@@ -11,6 +11,6 @@ figure = partial(
         Quantity("runtime.sampling", "inference time", seconds=True),
     ],
     title="Completion length and inference time by H",
-    caption="Mean tokens of the completions of a training run, and its sampling time. Points "
-    "are runs, lines are means over seeds. The paper shows both for MATH.",
+    caption="Mean number of tokens of the completions in a training run, and the run's sampling "
+    "time. Crosses are runs, lines are means over seeds. The paper shows both for MATH.",
 )

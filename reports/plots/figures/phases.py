@@ -1,15 +1,16 @@
-"""The paper's Figure 1: where the time goes, naive GRPO beside RAPID."""
+"""The paper's Figure 1: training time by phase, of naive GRPO and RAPID."""
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from reports import labels, paper
+from reports import formats, labels, paper
 from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.plots.panels import Series, panel_figure
-from reports.plots.style import Figure
+from reports.plots.style import Entries, Figure
 
-# Segment -> phases of summary.json, colour, hatch
+ROWS = 12  # bars for which a panel of the usual height has room
+# Segment of a bar -> phases in summary.json, colour, hatch.
 SEGMENTS = {
     "sampling": (["sampling"], style.BLUE, ""),
     "grading": (["grading"], style.SKY, "////"),
@@ -28,11 +29,12 @@ def figure(measured: Measured) -> Figure:
             for contest in measured.contests.values()
             for name in _algorithms(contest)
         ],
-        title="Where the time goes: naive GRPO and RAPID",
-        caption="Seconds of the training loop in inference (sampling, grading), "
-        "backpropagation and the rest (weight synchronization and what remains), "
-        "means over seeds; whiskers are one standard deviation of the total. The "
-        "paper's Figure 1.",
+        share_y=True,
+        height=style.HEIGHT + style.ROW * max(0, len(measured.algorithms) - ROWS),
+        title="Training time by phase: naive GRPO and RAPID",
+        caption="Time of the training loop in inference (sampling, grading), backpropagation "
+        "and the rest (weight synchronization and all other work), means over seeds; whiskers are "
+        "one standard deviation of the total. The paper's Figure 1.",
     )
 
 
@@ -41,7 +43,7 @@ def _algorithms(contest: Contest) -> list[str]:
 
 
 def mean_segments(runs: pd.DataFrame) -> dict[str, float] | None:
-    """Return mean seconds of each segment over the runs; `None` without a run that has them all."""
+    """Return the mean seconds of each segment over runs that have all phases; None without any."""
     columns = [f"runtime.{phase}" for phases, *_ in SEGMENTS.values() for phase in phases]
     complete_runs = runs.dropna(subset=["runtime", *columns])
     if complete_runs.empty:
@@ -52,31 +54,31 @@ def mean_segments(runs: pd.DataFrame) -> dict[str, float] | None:
     }
 
 
-def _draw_bars(axes: Axes, contest: Contest) -> None:
+def _draw_bars(axes: Axes, contest: Contest) -> Entries:
     names = _algorithms(contest)
     seconds = {name: parts for name in names if (parts := mean_segments(contest.of(name)))}
     if not seconds:
-        style.draw_empty(axes)
-        return
-    divisor, unit = style.choose_time_unit(max(sum(parts.values()) for parts in seconds.values()))
-    for position, name in enumerate(names):
+        return style.draw_empty(axes)
+    unit, length = formats.time_unit(max(sum(parts.values()) for parts in seconds.values()))
+    entries: Entries = {}
+    for row, name in enumerate(names):
         if name not in seconds:
-            axes.text(position, 0, "no runs", rotation=90, ha="center", va="bottom")
+            axes.text(0, row, " no runs", va="center")
             continue
-        bottom = 0.0
+        left = 0.0
         for segment, (_, color, hatch) in SEGMENTS.items():
-            height = seconds[name][segment] / divisor
-            axes.bar(
-                position, height, bottom=bottom, width=0.72, color=color, hatch=hatch,
-                edgecolor="black", linewidth=0.6, label=segment,
+            width = seconds[name][segment] / length
+            entries[segment] = axes.barh(
+                row, width, left=left, height=0.72, color=color, hatch=hatch, edgecolor="black",
+                linewidth=0.6,
             )  # fmt: skip
-            bottom += height
+            left += width
         if pd.notna(deviation := contest.of(name).runtime.std()):
-            axes.errorbar(position, bottom, deviation / divisor, color="black", capsize=2, lw=0.8)
-    ticks = [
-        labels.algorithm(name).replace(" ", "\n") if name == paper.NAIVE else labels.ratio(name)
-        for name in names
-    ]
-    axes.set_xticks(range(len(names)), ticks)
-    axes.grid(False, axis="x")
-    axes.set_ylabel(unit)
+            axes.errorbar(left, row, xerr=deviation / length, color="black", capsize=2, lw=0.8)
+    style.name_rows(
+        axes, [labels.algorithm(n) if n == paper.NAIVE else labels.ratio(n) for n in names]
+    )
+    axes.grid(False, axis="y")
+    axes.set_xlabel(f"training time ({unit})")
+    axes.set_xlim(left=0)
+    return entries

@@ -1,10 +1,11 @@
-"""The token-level log importance weight of one completion, as a coloured strip with its text."""
+"""The importance weight of each token of one completion, as coloured text with bars."""
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
+from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Rectangle
 
-from rapid.algorithms.names import parse
 from rapid.artifacts.manifests import read_result
 from rapid.artifacts.runs import TOKEN_WEIGHTS as FILE
 from rapid.artifacts.runs import TokenWeights
@@ -12,14 +13,19 @@ from rapid.config.specs import BASE
 from reports.formats import correlation
 from reports.measured import Measured
 from reports.plots import style
+from reports.plots.lettering import POINTS_PER_INCH, printable
 from reports.plots.style import Figure
 
-COLUMNS = 86  # characters a line
-LINE, BAR = 2.2, 0.55  # heights of a line of text and of the longest bar, in lines of type
+LINES = 20  # lines of the completion that are drawn at most
+HEIGHT = 0.29  # height of a line in inches
+ADVANCE = 0.602  # width of a monospace character, relative to its size
+# Heights of a line of text with its bars, and of the longest bar, in units of the axes: the height
+# of a token's box.
+LINE, BAR = 2.2, 0.55
 
 
 def figure(measured: Measured) -> Figure:
-    """Return the strip of the run with the largest H, or a placeholder without one."""
+    """Return the figure for the run with the largest H, or a placeholder without a record."""
     title = "Token-level importance weights of one completion"
     path, record = _find_record(measured)
     if record is None:
@@ -34,37 +40,47 @@ def figure(measured: Measured) -> Figure:
     return Figure(
         title=title,
         caption=(
-            f"A completion for {record.id} of {measured.label(record.benchmark)} at optimizer "
-            f"step {record.step}, H = {record.H}. Colour and bar are the token's log importance "
-            f"weight (up: more likely now than when sampled); their sum, the completion's, "
-            f"is {total}."
+            f"A completion for the problem {record.id} of {measured.label(record.benchmark)} at "
+            f"optimizer step {record.step}, H = {record.H}. Colour and bar show the log importance "
+            "weight of each token (upwards: more likely now than when it was sampled). The log "
+            f"importance weight of the completion, their sum, is {total}."
         ),
-        draw=lambda: _draw(record),
+        draw=lambda width: _draw(record, width),
         problems=[measured.problems[record.benchmark]],
         sources=[path],
     )
 
 
 def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
-    """Return the first run's that wrote one, largest H first: there weights differ most from 1."""
-    trained = measured.frame[measured.frame.algorithm != BASE].itertuples()
-    by_h = sorted(trained, key=lambda run: -parse(run.algorithm).H)
-    paths = (f"{run.folder}/{FILE}" for run in by_h)
+    """Return the record of the run with the largest H, whose weights differ most from 1.
+
+    Returns:
+        The path of the record below the root, and the record; "" and None if no run wrote one.
+    """
+    trained = measured.frame[measured.frame.algorithm != BASE]
+    by_h = trained.sort_values("H", ascending=False, kind="stable")
+    paths = (f"{folder}/{FILE}" for folder in by_h.folder)
     records = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
     return next(((path, record) for path, record in records if record), ("", None))
 
 
-def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
-    """Return line, column and printed text of each token.
+def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
+    """Return line, column and printed text of each token in the first LINES lines.
 
-    Lines break at COLUMNS and after a newline.
+    A line breaks before a token that would exceed its width, and after a newline.
+
+    Args:
+        columns: width of a line in characters.
     """
+    font = FontProperties(family=["monospace"])
     line = column = 0
     placed_tokens = []
     for token in tokens:
-        text = show_token(token)
-        if column and column + len(text) > COLUMNS:
+        text = show_token(token, font)[:columns]
+        if column and column + len(text) > columns:
             line, column = line + 1, 0
+        if line == LINES:
+            break
         placed_tokens.append((line, column, text))
         column += len(text)
         if "\n" in token:
@@ -72,30 +88,28 @@ def place_tokens(tokens: list[str]) -> list[tuple[int, int, str]]:
     return placed_tokens
 
 
-def show_token(token: str) -> str:
-    """Return a token with signs for spaces and newlines; what has no glyph is a middle dot."""
+def show_token(token: str, font: FontProperties) -> str:
+    """Return a token with visible signs for newlines, for lone spaces and for an empty text."""
     text = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
-    return "".join(c if c.isprintable() else "\u00b7" for c in text)[:COLUMNS] or "\u2205"
+    return printable(text, font) or "\u2205"
 
 
-def _draw(record: TokenWeights):
-    placed_tokens = place_tokens(record.tokens)
-    lines = placed_tokens[-1][0] + 1
+def _draw(record: TokenWeights, width: float):
+    size = style.note_font().get_size_in_points()
+    columns = int((width - style.MARGIN) * POINTS_PER_INCH / (ADVANCE * size))
+    placed_tokens = place_tokens(record.tokens, columns)
+    lines, shown, total = placed_tokens[-1][0] + 1, len(placed_tokens), len(record.tokens)
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.create_canvas(0.75 + 0.34 * lines)
-    for (line, column, text), weight in zip(placed_tokens, record.log_weights, strict=True):
-        y, color = -LINE * line, colors(norm(weight))
-        box = Rectangle((column, y - 0.5), len(text), 1, facecolor=color, edgecolor="white", lw=0.4)
-        axes.add_patch(box)
-        dark = sum(color[:3]) < 1.3
-        axes.text(
-            column + len(text) / 2, y, text, family="monospace", fontsize=6.4, ha="center",
-            va="center", color="white" if dark else "black", parse_math=False,
-        )  # fmt: skip
-        height = BAR * weight / largest
-        axes.add_patch(Rectangle((column, y + 1.05), len(text), height, color="black", lw=0))
-    axes.set(xlim=(0, COLUMNS), ylim=(-LINE * lines + 1, 1.8))
+    canvas, ((axes,),) = style.create_canvas(width, 0.75 + HEIGHT * lines)
+    for place, weight in zip(placed_tokens, record.log_weights, strict=False):
+        _draw_token(axes, place, colors(norm(weight)), BAR * weight / largest)
+    if shown < total:
+        note = f"\u2026 {shown:,} of {total:,} tokens are shown"
+        axes.text(0, -LINE * lines, note, fontsize=size, va="center", color=style.GREY)
+        style.add_lines(canvas, 2)
+        lines += 1
+    axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, 1.8))
     axes.axis("off")
     bar = canvas.colorbar(
         matplotlib.cm.ScalarMappable(norm, colors), ax=axes, orientation="horizontal",
@@ -105,8 +119,26 @@ def _draw(record: TokenWeights):
     return canvas
 
 
-def _draw_placeholder():
-    canvas, ((axes,),) = style.create_canvas(0.8)
+def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: float) -> None:
+    """Draw a token in a box of this colour, with a bar of this height above it.
+
+    Args:
+        place: line, column and text, as `place_tokens` returns them.
+        bar: height in units of the axes; below 0 it points downwards.
+    """
+    line, column, text = place
+    y, width = -LINE * line, len(text)
+    box = Rectangle((column, y - 0.5), width, 1, facecolor=color, edgecolor="white", lw=0.4)
+    axes.add_patch(box)
+    axes.add_patch(Rectangle((column, y + 1.05), width, bar, color="black", lw=0))
+    axes.text(
+        column + width / 2, y, text, family="monospace", ha="center", va="center",
+        fontsize=style.note_font().get_size(), color="white" if sum(color[:3]) < 1.3 else "black",
+    )  # fmt: skip
+
+
+def _draw_placeholder(width: float):
+    canvas, ((axes,),) = style.create_canvas(width, 0.8)
     axes.spines[:].set_visible(False)
     style.draw_empty(axes, f"not drawn: no run wrote {FILE}")
     return canvas

@@ -7,9 +7,11 @@ from rapid.artifacts.files import BadFile, write_json
 from reports import contents, plots
 from reports.collect import collect
 from reports.measured import Measured
+from reports.paper_style import PLAIN
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
 from tests.reports.conftest import make_run
+from tests.reports.plots.drawn import draw
 
 RUN = make_run("rapid-H4")
 WEIGHTS = {
@@ -91,11 +93,24 @@ def test_inconsistent_token_weights_are_an_error(params, runs, change):
 
 
 def test_every_token_is_placed_within_its_line():
-    placed_tokens = tokens.place_tokens(["ab"] * 100 + ["x\n", "y", ""])
+    placed_tokens = tokens.place_tokens(["ab"] * 100 + ["x\n", "y", ""], columns=86)
     assert len(placed_tokens) == 103
-    assert all(text and column + len(text) <= tokens.COLUMNS for _, column, text in placed_tokens)
+    assert all(text and column + len(text) <= 86 for _, column, text in placed_tokens)
     assert placed_tokens[100][2] == "x\u21b5"
     assert placed_tokens[101][:2] == (placed_tokens[100][0] + 1, 0)
+
+
+@pytest.mark.parametrize("text", [" word", "line\n", "\u4e2d\u6587"])
+def test_a_long_completion_is_cut_with_a_note(params, runs, text):
+    write_token_weights(runs, tokens=[text] * 5000, log_weights=[0.1] * 5000)
+    canvas = draw(build_figures(params, runs)["tokens"])
+    assert canvas.get_figheight() < PLAIN.text_height - 1  # for its caption
+    (axes, _) = canvas.axes
+    (note,) = (text.get_text() for text in axes.texts if "5,000" in text.get_text())
+    *shown, _ = (text.get_text() for text in axes.texts)
+    assert note == f"\u2026 {len(shown):,} of 5,000 tokens are shown"
+    assert 20 <= len(shown) < 1000
+    assert set(shown) == {{"line\n": "line\u21b5", "\u4e2d\u6587": "U+4E2D U+6587"}.get(text, text)}
 
 
 def test_figure_that_no_section_names_is_at_the_end_of_the_report(params, runs):
@@ -105,4 +120,4 @@ def test_figure_that_no_section_names_is_at_the_end_of_the_report(params, runs):
     assert last_section.items == ["new"]
     assert content.with_figures(plots.FIGURES) == sections
     names = [item for section in sections for item in section.items if isinstance(item, str)]
-    assert sorted(names) == sorted(plots.FIGURES)
+    assert sorted([content.figure, *names]) == sorted(plots.FIGURES)

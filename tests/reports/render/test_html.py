@@ -1,8 +1,11 @@
 """report.html: it is complete, names what is missing, and needs no network."""
 
+import csv
 import functools
+import io
 import json
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -17,12 +20,13 @@ from reports.formats import percent
 from reports.plots import style
 from reports.render import html
 from tests.reports.conftest import RunFiles, small_values
+from tests.reports.html_rules import VOID, check_elements
+
+SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
 
 
 class Reader(HTMLParser):
     """Parser that collects visible text, links, ids, and tags that are still open."""
-
-    VOID = ("meta", "img", "br", "link")
 
     def __init__(self, text: str):
         super().__init__()
@@ -37,14 +41,14 @@ class Reader(HTMLParser):
         self.links += [attributes[name] for name in ("href", "src") if name in attributes]
         self.targets += [attributes["popovertarget"]] if "popovertarget" in attributes else []
         self.ids += [attributes["id"]] if "id" in attributes else []
-        if tag not in self.VOID:
+        if tag not in VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if "style" not in self.open:
+        if not {"style", "script", "pre"} & {*self.open}:
             self.text.append(data)
 
 
@@ -53,7 +57,7 @@ def write_page(values, root: Path) -> Path:
     page = root / "out" / "report.html"
     arguments = ["--config", json.dumps(values), "--root", str(root), "--html", str(page)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "render", lambda figure, kinds: dict.fromkeys(kinds, b"<svg/>"))
+        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
         assert main(arguments) == 0
     return page
 
@@ -100,7 +104,6 @@ def test_page_is_well_formed_and_names_what_is_missing(pages, kind):
     )
     assert len(reader.ids) == len(set(reader.ids))
     assert set(reader.targets) <= set(reader.ids)
-    assert "script" not in reader.tags
     assert ("Nothing: every evaluation" in visible_text) == (kind in ("all runs", "one seed"))
     if kind == "some runs":
         assert "not trained: no Lean & <none>" in visible_text
@@ -119,6 +122,14 @@ def test_every_link_leads_to_an_id_or_an_existing_file(pages, kind):
         elif not link.startswith("data:image/svg+xml;base64,"):
             assert not link.startswith(("http", "/", "//"))
             assert (path.parent / unquote(link)).resolve().is_file(), link
+
+
+def test_a_figure_is_as_large_as_its_type_asks_for(pages):
+    """Larger than in print: 8 points of type become 15 pixels."""
+    (size,) = set(
+        re.findall(r'<img [^>]*?(width="\d+" height="\d+")', pages("all runs").read_text())
+    )
+    assert size == 'width="134" height="67"'
 
 
 def test_every_run_is_listed_with_its_figures_and_files(pages):
@@ -173,3 +184,116 @@ def test_sources_of_a_cell_have_the_values_of_the_linked_files(pages):
 def test_same_runs_give_the_same_bytes(values, runs, pages):
     runs.write_all(load(values))
     assert write_page(values, runs.root).read_bytes() == pages("all runs").read_bytes()
+
+
+@KINDS
+def test_elements_stand_where_html_allows_them(pages, kind):
+    check_elements(pages(kind).read_text())
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("RAPID (H=8)", "RAPID (<i>H</i>=8)"),
+        ("r(H, Acc) & H", "r(<i>H</i>, Acc) &amp; <i>H</i>"),
+        ("Nemotron-H-8B", "Nemotron-H-8B"),
+        ("my.H model_H NVIDIA H100 H-8B", "my.H model_H NVIDIA H100 H-8B"),
+    ],
+)
+def test_only_an_h_by_itself_is_a_variable(label, shown):
+    assert html.symbols(label) == shown
+
+
+@pytest.mark.parametrize(
+    ("note", "shown"),
+    [
+        ("`make <H>` with H", "<code>make &lt;H&gt;</code> with <i>H</i>"),
+        ("See Table\N{NO-BREAK SPACE}8.", 'See <a href="#tab-x">Table\N{NO-BREAK SPACE}8</a>.'),
+        ("See Table\N{NO-BREAK SPACE}9.", "See Table\N{NO-BREAK SPACE}9."),
+        ("the paper's Table 8", "the paper&#39;s Table 8"),
+        ("a lone ` sign", "a lone ` sign"),
+    ],
+)
+def test_notes_have_code_and_links_to_tables(note, shown):
+    assert html.prose(note, {8: "tab-x"}) == shown
+
+
+def test_many_seeds_in_a_row_are_listed_by_their_ends():
+    frame = pd.DataFrame({"seed": [*range(3, 23)] * 2})
+    frame = frame.assign(algorithm="pg", commit="", hardware="", model="m", no_summary="")
+    assert html.list_facts(frame)[-1] == ("Seeds", "3 to 22")
+    assert html.list_facts(frame[frame.seed != 9])[-1][1].startswith("3, 4, 5, 6, 7, 8, 10")
+
+
+# The first screen ---------------------------------------------------------------------------------
+
+
+def first_screen(page: str) -> str:
+    return page[page.index("<header>") : page.index("</header>")]
+
+
+@KINDS
+def test_the_first_screen_has_one_figure_the_findings_and_the_main_claims(pages, kind):
+    page = pages(kind).read_text()
+    screen = first_screen(page)
+    assert re.findall(r'id="figure-([\w-]+)"', screen) == ["tradeoff"]
+    assert page.count('id="figure-tradeoff"') == 1
+    assert screen.count('<p class="lead">') == 3
+    assert len(re.findall(r"<dt>.*?</dt><dd>.*?</dd>", screen, re.S)) >= 9
+    assert "<table" not in screen
+
+
+def test_the_long_table_of_claims_is_folded_and_no_other(pages):
+    folded = re.findall(r'<details class="fold">.*?</details>', pages("all runs").read_text(), re.S)
+    assert [re.findall(r'<figure class="table" id="([\w-]+)"', text) for text in folded] == [
+        ["tab-claims"]
+    ]
+
+
+def test_the_page_names_the_experiment(values, runs):
+    values["name"] = "mine"
+    page = write_page(values, runs.root).read_text()
+    assert "<title>RAPID results: mine</title>" in page
+    assert "Experiment <b>mine</b>" in first_screen(page)
+    assert r"\label{mine:tab:main}" in page
+
+
+# Texts to copy ------------------------------------------------------------------------------------
+
+
+def read_box(page: str, box: str) -> str:
+    (text,) = re.findall(rf'id="{box}" class="box"><pre>(.*?)</pre>', page, re.S)
+    return unescape(text)
+
+
+@pytest.mark.parametrize("kind", ["all runs", "some runs"])
+def test_every_table_can_be_copied_as_latex_markdown_and_csv(pages, kind):
+    page = pages(kind).read_text()
+    keys = re.findall(r'<figure class="table" id="([\w-]+)"', page)
+    assert len(keys) == 11
+    for key in keys:
+        for form in ("latex", "markdown", "csv"):
+            assert page.count(f'<button popovertarget="{key}-{form}">') == 1
+            assert read_box(page, f"{key}-{form}").strip()
+        assert read_box(page, f"{key}-latex").count("\\begin{table") >= 1
+
+
+def test_the_csv_of_a_table_has_the_figures_that_the_page_shows(pages):
+    page = pages("some runs").read_text()
+    start = page.index('id="tab-main"')
+    body = page[start : page.index("</tbody>", start)]
+    shown = []
+    for row in re.findall(r"<tr[^>]*>(.*?)</tr>", body, re.S)[2:]:
+        entries = re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)
+        plain = (re.sub(r"<sup.*?</sup>", "", entry).replace("<small>", " ") for entry in entries)
+        shown.append([" ".join(unescape(re.sub(r"<[^>]+>", "", entry)).split()) for entry in plain])
+    head, *rows = csv.reader(io.StringIO(read_box(page, "tab-main-csv")))
+    assert head[:4] == [
+        "Algorithm",
+        *(f"MBPP+ (made): {c}" for c in ("Pass@1", "Pass@8", "Runtime")),
+    ]
+    assert head[-1] == "Problems"
+    assert [row[:-1] for row in rows] == shown

@@ -7,38 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.config import specs
 from rapid.config.params import load
+from rapid.config.sections import ReportParams
 from reports.measured import Measured
+from reports.paper_style import PLAIN, PaperStyle
 from reports.render import latex
 from reports.tables import APPENDIX, RESULTS, build
 from reports.tables.table import Cell, Group, Row, Table
 from tests.reports.conftest import MADE_PROBLEMS, RunFiles, make_run
 
-# The paper's packages. Of its style file only the width of the text matters here.
 PREAMBLE = r"""
-\documentclass{article}
+\documentclass[%(options)s]{article}
 \usepackage{times}
-\usepackage{amsmath,amsfonts,bm}
-\def\1{\bm{1}}
 \usepackage{hyperref}
-\usepackage{url}
 \usepackage{booktabs}
-\usepackage{multirow}
-\usepackage{tabularx}
 \usepackage{makecell}
 \usepackage{graphicx}
-\usepackage{algorithm}
-\usepackage{algpseudocode}
-\usepackage{float}
-\usepackage{listings}
-\usepackage{tablefootnote}
-\usepackage{subfigure}
-\usepackage{mathtools}
-\newcommand{\by}{\mathbf{y}}
-\newcommand{\bx}{\mathbf{x}}
-\setlength{\textwidth}{5.5in}
-\setlength{\textheight}{9in}
+\usepackage[%(page)s]{geometry}
 """
 AWKWARD_TEXT = (
     'Lean: "/opt/lean_4/bin" --version: 100% of $x^2$ & {a} \\ #1 ~ <b> | ⊢ é ® [c] '
@@ -46,35 +33,9 @@ AWKWARD_TEXT = (
 )
 
 
-def render_tables(params, runs, tables=RESULTS) -> str:
+def render_tables(params, runs, tables=RESULTS, style=PLAIN, prefix="rapid") -> str:
     """Return these tables of the runs as TeX."""
-    return latex.render(build(tables, Measured.read(params, runs.root)))
-
-
-@pytest.mark.parametrize(
-    ("plain", "tex"),
-    [
-        ("tiny_qwen & 5%", r"tiny\_qwen \& 5\%"),
-        ("$#{}", r"\$\#\{\}"),
-        ("a\\b^c~d", r"a\textbackslash{}b\textasciicircum{}c\textasciitilde{}d"),
-        ("—", "---"),
-        ("−0.5", "$-$0.5"),
-        ("--x", "-{}-x"),
-        ("Intel® Café ⊢", "Intel(R) Cafe ?"),
-        ("a\nb", "a b"),
-        ("", ""),
-        ("a" * 24, "a" * 24),
-        ("a" * 25, r"\allowbreak ".join("a" * 25)),
-        ("Qwen2.5-0.5B-Instruct", "Qwen2.5-0.5B-Instruct"),
-    ],
-)
-def test_special_characters_are_escaped(plain, tex):
-    assert latex.escape(plain) == tex
-
-
-def test_symbols_become_formulas():
-    tex = latex.symbols("RAPID (H=8) r(H, Acc) NVIDIA H100")
-    assert tex == r"RAPID ($H=8$) $r(H,\mathrm{Acc})$ NVIDIA H100"
+    return latex.render(build(tables, Measured.read(params, runs.root)), style, prefix)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +46,7 @@ def test_symbols_become_formulas():
         (Cell("5%", tied=True), r"5\%\rlap{\textsuperscript{$\dagger$}}"),
         (
             Cell("5%", under=("[1%, 9%]", "p < 0.001")),
-            r"\makecell{5\%\\{\scriptsize [1\%, 9\%]}\\{\scriptsize p \textless{} 0.001}}",
+            r"\makecell{5\%\\{\scriptsize {[}1\%, 9\%]}\\{\scriptsize p \textless{} 0.001}}",
         ),
         (Cell("5%", "1%"), r"\makecell{5\%\\{\scriptsize $\pm$ 1\%}}"),
         (Cell("—", reason="why"), r"---\rlap{\textsuperscript{a}}"),
@@ -93,21 +54,6 @@ def test_symbols_become_formulas():
 )
 def test_cell_is_rendered_with_its_marks_and_notes(cell, tex):
     assert latex.render_cell(cell, {"why": "a"}) == tex
-
-
-@pytest.mark.parametrize(
-    ("widths", "panels"),
-    [
-        ([3, 3, 3, 3], [[0, 1, 2, 3]]),
-        ([3, 3, 3, 3, 3], [[0, 1, 2, 3], [4]]),
-        ([12, 1], [[0], [1]]),
-        ([13], [[0]]),
-        ([1, 13, 1], [[0], [1], [2]]),
-    ],
-)
-def test_wide_tables_are_split_into_panels(widths, panels):
-    groups = [Group("", ["x"] * width) for width in widths]
-    assert latex.split_groups(Table(1, "", "", "", groups, [], [], [])) == panels
 
 
 TABLE_BODY = r"""
@@ -152,7 +98,7 @@ def test_table_is_rendered_line_by_line():
     assert TABLE_BODY in text
     caption_end = "Made problems in the format of MATH, not the published ones."
     assert f"\\caption{{A caption. {caption_end} Best" in text
-    assert text.endswith("\\label{tab:one}\n\\end{table}\n")
+    assert text.endswith("\\label{rapid:tab:one}\n\\end{table}\n")
 
 
 def test_reasons_of_missing_values_are_footnotes(params, runs):
@@ -161,7 +107,7 @@ def test_reasons_of_missing_values_are_footnotes(params, runs):
     text = render_tables(params, runs)
     assert r"\,not evaluated: no Lean." in text
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
-    assert r"\label{tab:main}" in text
+    assert r"\label{rapid:tab:main}" in text
     assert r"tiny\_qwen" in text and "tiny_qwen" not in text
 
 
@@ -198,28 +144,73 @@ def use_many_columns(values):
     values["tables"]["families"] |= {"models": names, "seeds": [0, 1, 2]}
 
 
+def use_ten_models_and_algorithms(values):
+    names = [f"model-{number}" for number in range(10)]
+    values["models"] |= dict.fromkeys(names, values["models"]["teacher"])
+    algorithms = [
+        "sft",
+        "grpo",
+        "pg",
+        "dapo",
+        "dr-grpo",
+        "gspo",
+        "cispo",
+        *map(RAPID.at, (2, 4, 8)),
+    ]
+    values["tables"]["families"] |= {"models": names, "algorithms": algorithms, "seeds": [0]}
+
+
+needs_pdflatex = pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="pdflatex is not installed"
+)
+
+
 @pytest.mark.latex
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
-def test_tables_compile_without_overfull_boxes(values, tmp_path):
+@needs_pdflatex
+@pytest.mark.parametrize(
+    ("style_name", "notes"),
+    [("plain", "below"), ("iclr", "end"), ("icml", "below"), ("acl", "caption"), ("ieee", "none")],
+)
+def test_tables_fit_the_page_of_every_style(values, tmp_path, style_name, notes):
     """All cases are compiled as one document; the log names the folder of each."""
     cases = [
         (keep_defaults, "none"),
         (use_one_seed_and_benchmark, "some"),
         (use_the_papers_tables, "some"),
         (use_many_columns, "all"),
+        (use_ten_models_and_algorithms, "all"),
     ]
+    style = PaperStyle.from_params(ReportParams(style=style_name, notes=notes))
     for change, files_left in cases:
         changed_values = copy.deepcopy(values)
         change(changed_values)
-        params, runs = load(changed_values), RunFiles(tmp_path / f"{change.__name__}-{files_left}")
+        name = f"{change.__name__}-{files_left}"
+        params, runs = load(changed_values), RunFiles(tmp_path / name)
         runs.root.mkdir()
         if files_left != "none":
             runs.write_all(params)
         if files_left == "some":
             damage_runs(params, runs)
-        (runs.root / "tables.tex").write_text(render_tables(params, runs))
-        (runs.root / "appendix.tex").write_text(render_tables(params, runs, APPENDIX))
-    assert "Overfull" not in compile_latex(tmp_path)
+        for file, tables in {"tables.tex": RESULTS, "appendix.tex": APPENDIX}.items():
+            tex = render_tables(params, runs, tables, style, prefix=name)
+            (runs.root / file).write_text(tex)
+    log = compile_latex(tmp_path, style)
+    assert "Overfull" not in log
+    assert "Float too large" not in log
+    assert "multiply defined" not in log
+
+
+@pytest.mark.latex
+@needs_pdflatex
+def test_labels_with_brackets_stars_and_backslashes_compile(values, tmp_path, monkeypatch):
+    labels = {"pg": "[Ours] RAPID", "grpo": r"*\\[Ours]_$x$%#{}", "dapo": "~^&`a` ½ λ é"}
+    for name, label in labels.items():
+        monkeypatch.setattr(ALGORITHMS[name], "label", label)
+    params, runs = load(values), RunFiles(tmp_path / "runs")
+    runs.root.mkdir()
+    runs.write_all(params)
+    (runs.root / "tables.tex").write_text(render_tables(params, runs))
+    compile_latex(tmp_path, PLAIN)
 
 
 def damage_runs(params, runs):
@@ -235,17 +226,26 @@ def damage_runs(params, runs):
             shutil.rmtree(runs.root / run.folder, ignore_errors=True)  # base has none
 
 
-def compile_latex(folder: Path) -> str:
-    """Compile all tables below a folder with pdflatex and return its log."""
+def compile_latex(folder: Path, style: PaperStyle) -> str:
+    """Compile all tables below a folder with pdflatex, twice for references; return its log."""
     tables = sorted(path.relative_to(folder).with_suffix("") for path in folder.glob("*/*.tex"))
     body = [r"\begin{document}", *(rf"\input{{{path}}}\clearpage" for path in tables)]
-    (folder / "paper.tex").write_text("\n".join([PREAMBLE.lstrip(), *body, r"\end{document}"]))
-    result = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-    )
-    log = (folder / "paper.log").read_text(errors="replace")
-    assert result.returncode == 0, log[-2000:]
+    lengths = {"textwidth": style.text_width, "textheight": style.text_height}
+    if style.columns > 1:
+        lengths["columnsep"] = style.text_width - style.columns * style.column_width
+    preamble = PREAMBLE.lstrip() % {
+        "options": f"{style.type_size:g}pt" + ",twocolumn" * (style.columns > 1),
+        "page": ",".join(f"{name}={inches}in" for name, inches in lengths.items()),
+    }
+    (folder / "paper.tex").write_text("\n".join([preamble, *body, r"\end{document}"]))
+    for _ in range(2):
+        result = subprocess.run(
+            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        log = (folder / "paper.log").read_text(errors="replace")
+        assert result.returncode == 0, log[-2000:]
     return log

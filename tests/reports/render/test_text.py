@@ -42,6 +42,11 @@ def test_wide_table_is_split_into_panels_and_notes_are_wrapped():
     assert text.render([table]) == PRINTED
 
 
+def test_the_first_line_names_the_experiment():
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], [], [])
+    assert text.render([table], "mine") == f"Experiment: mine\n\n{text.render([table])}"
+
+
 def test_table_without_marks_has_no_legend_and_paths_are_not_broken():
     notes = ["x" * 71, "left-over", "/a-path" * 12]
     table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], notes, [])

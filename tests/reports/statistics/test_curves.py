@@ -44,7 +44,7 @@ def test_levels_lie_above_the_start_and_up_to_the_best_curve():
 
 
 def test_only_algorithms_with_snapshots_have_curves():
-    assert curves.kept(["pg", "pg,snapshots=2"]) == ["pg,snapshots=2"]
+    assert curves.with_snapshots(["pg", "pg,snapshots=2"]) == ["pg,snapshots=2"]
 
 
 def test_curve_runs_from_the_common_start_over_its_points_to_the_end_of_its_run(runs):

@@ -20,9 +20,11 @@ from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
 from reports.tables import arena
-from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, decide
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
+from tests.reports.html_rules import check_elements
+from tests.reports.plots.drawn import draw
 from tests.reports.statistics.rates import four_standard_errors
 
 SEEDS = range(1, 9)
@@ -86,9 +88,15 @@ def test_verdicts_follow_from_known_differences(params, complete):
     verdicts = [judged.verdict for judged in judged_claims]
     assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
     assert arena.summarize(measured, judged_claims) == (
-        "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
-        "Of 7 claims written down beforehand 3 hold, 2 fail and 2 are open."
+        "On MATH (made) RAPID (H=4) is number 1 of 5 by training time until 50% accuracy: 0.50 of "
+        "PG's. Of 7 preregistered claims 3 hold, 2 fail and 2 are open."
     )
+    assert arena.headlines(judged_claims) == [
+        Headline("Sooner on MATH (made)", [HOLDS, FAILS, OPEN]),
+        Headline("As good on MATH (made)", [HOLDS]),
+        Headline("Better on MATH (made)", [FAILS, OPEN]),
+        Headline("Better in equal time on MATH (made)", [HOLDS]),
+    ]
     without_runs = Measured.read(params, complete.root / "none", arena_runs(params))
     assert "number 1" not in arena.summarize(without_runs, [])
 
@@ -97,7 +105,7 @@ def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
     """RAPID and DAPO are equally fast; at equal completions RAPID is more accurate."""
     (outcomes,) = arena.fields(read_measured(params, complete))
     assert arena.order(outcomes) == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
-    place_text = "On MATH (made) PG is number 4 of 5 by seconds to 50%."
+    place_text = "On MATH (made) PG is number 4 of 5 by training time until 50% accuracy."
     assert arena.describe_place(outcomes, "pg") == place_text
     table = arena.standings(outcomes, 1)
     assert table.notes[0].startswith("Runs: 8 of each. ")
@@ -118,7 +126,7 @@ def test_detectable_value_of_an_equality_claim_is_a_margin(params, complete):
 
 
 def test_equal_runs_leave_a_claim_untested(params, complete):
-    """RAPID solves what PG with the same H solves, as if its weights never acted."""
+    """RAPID solves what PG with the same H solves, as if its weights had no effect."""
     for run in arena_runs(params):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
             complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
@@ -126,7 +134,7 @@ def test_equal_runs_leave_a_claim_untested(params, complete):
     measured = read_measured(params, complete)
     (verdict,) = arena.judge(measured)
     assert (verdict.verdict, verdict.detectable) == (UNTESTED, None)
-    assert "the part never acted" in verdict.estimate.reason
+    assert "no score differs" in verdict.estimate.reason
 
 
 @pytest.mark.parametrize(
@@ -214,7 +222,7 @@ def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
     reason = "fewer than two runs have a curve"
     assert [(cell.text, cell.reason) for cell in dapo] == [("—", reason)] * 9
     assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
-    place_text = "On MATH (made) DAPO is number 5 of 5 by seconds to 50%."
+    place_text = "On MATH (made) DAPO is number 5 of 5 by training time until 50% accuracy."
     assert arena.describe_place(outcomes, "dapo") == place_text
 
 
@@ -235,7 +243,7 @@ def test_algorithm_that_never_reaches_the_accuracy_is_drawn_at_the_edge(params, 
             complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
     measured = read_measured(params, complete)
     (outcomes,) = arena.fields(measured)
-    time_axes, _ = figures(measured)["arena-math"].draw().axes
+    time_axes, _ = draw(figures(measured)["arena-math"]).axes
     grpo_row = [arena.order(outcomes).index("grpo")]
     markers = [line.get_marker() for line in time_axes.lines if [*line.get_ydata()] == grpo_row]
     assert markers == [">"]
@@ -251,7 +259,8 @@ def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_pat
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
     assert main([*arguments, "--figures", str(out / "figures")]) == 0
     html, text = ((out / name).read_text() for name in ("report.html", "tables.txt"))
-    assert "Where H pays" in html and "nan" not in text.lower()
+    check_elements(html)
+    assert "Effect of H at each N_step" in html and "nan" not in text.lower()
     assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
     if missing != "nothing":
         verdicts = arena.judge(read_measured(params, complete))
@@ -296,10 +305,11 @@ def test_new_runs_are_ranked_among_recorded_ones(params, complete):
             expected = all_outcomes.compare(name, "pg", by).value
             assert outcomes.compare(name, "pg", by).value == pytest.approx(expected, abs=1e-9)
     content = contents.build_arena(read_measured(new_params, complete))
-    assert content.lead == (
-        "On MATH (made) RAPID (H=4) is number 1 of 5 by seconds to 50%: 0.50 of PG's. "
-        "Its learning rate was given, not tuned."
-    )
+    assert content.lead == [
+        "On MATH (made) RAPID (H=4) is number 1 of 5 by training time until 50% accuracy: 0.50 of "
+        "PG's. Its learning rate was set by the user, not tuned."
+    ]
+    assert content.headlines == []
 
     new_params = compare_with_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):

@@ -107,7 +107,7 @@ def test_holm_adjustment_is_applied_within_a_family_of_claims(params, runs):
     ]  # fmt: skip
     reasons = [row.cells[0][1].reason for row in table.rows]
     assert reasons == ["", "", claims.TOO_MANY, claims.TOO_MANY, "", claims.TOO_NOISY]
-    note = "Of 3 verdicts that hold or do not, 2 would stand if all 6 comparisons were adjusted"
+    note = "Of 3 claims that hold or fail, 2 would still do so if p were adjusted for all 6 comparisons"
     assert note in table.notes[0]
     assert table.listed == [(name, "rule") for name in "abcde"]
 
@@ -130,7 +130,7 @@ def test_limits_of_claims_are_the_papers_figures():
         assert (claim.above, claim.below) == pytest.approx(limits), claim.about
     assert {claim.about for claim in all_claims} == {*above, *below}
     rules = {claim.about: claim.rule for claim in all_claims}
-    assert rules["Saves 11%"].endswith("claims on MATH: the same ratio is at most 0.89.")
+    assert rules["Saves 11%"].endswith("claims on MATH: the ratio of runtimes is at most 0.89.")
     assert rules["5% clipped"].endswith("half and twice the paper's: 2.5% and 10.0%.")
 
 
@@ -236,7 +236,7 @@ def test_missing_h_is_replaced_by_the_smallest():
     contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE_PROBLEMS)
     assert claims.select_rapid(contest) == "rapid-H2"
     assert claims.select_rapid(contest, "rapid-H16") == "rapid-H16"
-    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid"  # has no runs
+    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid-H4"  # has no runs
 
 
 def test_claims_are_not_tested_without_runs(params, runs):
@@ -246,7 +246,26 @@ def test_claims_are_not_tested_without_runs(params, runs):
     assert all(reasons.values())
     assert reasons["Clipping crucial"].startswith("needs runs without clipping")
     content = contents.build_report(Measured.read(params, runs.root))
-    assert f"0 hold, 0 fail, 0 are open and {len(rows)} are not tested" in content.lead
+    assert f"0 hold, 0 fail, 0 are open and {len(rows)} are not tested" in content.lead[-1]
+    verdicts = [verdict for headline in content.headlines for verdict, _ in headline.counts]
+    assert {*verdicts} == {UNTESTED}
+
+
+def test_headlines_count_the_verdicts_of_all_rows_of_their_claims(params, runs):
+    for seed in (0, 1):
+        for name, seconds in (("pg", 60), ("naive-grpo", 60), ("rapid-H4", 30), ("rapid-H2", 40)):
+            runs.write_summary(make_run(name, seed), seconds=seconds + seed / 10)
+    table = claims.table(Measured.read(params, runs.root))
+    counts = {headline.text: headline.counts for headline in claims.headlines(table)}
+    assert counts["RAPID is faster than PG"] == [
+        (HOLDS, "1 holds"),
+        (UNTESTED, "3 not tested here"),
+    ]
+    assert counts["It saves 89% of naive GRPO's time"] == [
+        (FAILS, "1 fails"), (UNTESTED, "1 not tested here"),
+    ]  # fmt: skip
+    assert counts["Clipping the weights raises accuracy"] == [(UNTESTED, UNTESTED)]
+    assert claims.Headline("", [OPEN, HOLDS, HOLDS]).counts == [(HOLDS, "2 hold"), (OPEN, "1 open")]
 
 
 def test_every_claim_has_a_row_for_each_benchmark_and_model(params, runs):

@@ -45,7 +45,8 @@ def test_any_number_of_a_summary_can_be_a_column(table):
 
 def test_table_has_the_notes_of_its_columns(table):
     _, column_note, *_ = table.notes
-    reward_note, noise_note, unranked_note = column_note.split(". ")
+    reward_note, noise_note, rounding_note, unranked_note = column_note.split(". ")
     assert reward_note == "Reward: of the last tenth of the steps"
     assert noise_note.startswith("Within noise of the best")
-    assert unranked_note == "GRPO and Base take no part in the comparison of Reward."
+    assert rounding_note == "Marks are decided by the values before rounding"
+    assert unranked_note == "GRPO and Base are not ranked by Reward."

@@ -96,13 +96,13 @@ def test_accuracies_are_paired_by_problem_and_shown_with_the_papers_figure(table
 def test_notes_name_the_baseline_and_the_detectable_difference(table):
     """Only Pass@1 of RAPID (H=4) and PG with seed 1 has noise to compare with."""
     notes = " ".join(table.notes)
-    assert "PG was chosen before the runs" in notes
+    assert "PG was preregistered as the baseline" in notes
     points = []
     for benchmark in ("mbpp_plus", "math"):
         rapid, pg = (np.array([CORRECT[benchmark][name][1]]) for name in ("rapid-H4", "pg"))
         points.append(100 * detectable(crossed.estimate((rapid - pg) / 8, (-1, 1))))
     detectable_points = f"{points[0]:.1f} points on MBPP+ (made) and {points[1]:.1f} points on MATH (made) (median over H)."
-    assert f"would see in 80 % of cases: {detectable_points}" in notes
+    assert f"would detect in 80 % of cases: {detectable_points}" in notes
 
 
 def test_significant_comparisons_are_counted_with_and_without_adjustment(values, runs):
@@ -116,7 +116,7 @@ def test_significant_comparisons_are_counted_with_and_without_adjustment(values,
         for seed, value in zip(SEEDS, log_ratios, strict=True):
             runs.write_summary(make_run("pg", seed, benchmark), seconds=60)
             runs.write_summary(make_run(f"rapid-H{h}", seed, benchmark), seconds=60 * exp(value))
-    note_start = "Of 4 comparisons 3 have p of at most 0.05, and 2 after Holm's adjustment"
+    note_start = "Of 4 comparisons, 3 have p ≤ 0.05, and 2 have after Holm's adjustment"
     notes = intervals.comparisons(Measured.read(load(values), runs.root)).notes
     assert [note_start in note for note in notes].count(True) == 1
 
@@ -124,10 +124,13 @@ def test_significant_comparisons_are_counted_with_and_without_adjustment(values,
 def test_notes_and_cells_name_missing_runs(params, runs):
     table = intervals.comparisons(Measured.read(params, runs.root))
     reasons = [cell.reason for cell in row_cells(table, "H=4", "math")]
-    assert reasons == ["no seed has both with scores by problem", "no seed has both"]
+    assert reasons == [
+        "no seed has runs of both with scores by problem",
+        "no seed has runs of both",
+    ]
     assert table.notes[-2:] == [
-        "p: of no difference, for one comparison by itself.",
-        "What difference these runs can show is not known.",
+        "p: for the hypothesis of no difference, not adjusted for the number of comparisons.",
+        "The smallest difference that these runs can detect is not known.",
     ]
 
 

@@ -10,7 +10,7 @@ RUN = {
     "label": "MATH", "model": "m", "algorithm": "pg", "seed": 1, "samples": 8, "problems": 40, "temperature": 0.6,
     "top_p": 0.95, "no_summary": "", "hardware": "A", "commit": "b", "start": "base", "attempt": 1,
     "disturbed": False, "accepted": False, "unwalled": set(), "reasons": {},
-    "evaluation_reasons": {},
+    "evaluation_reasons": {}, "no_evaluation": "", "scores": {"p": (8, 4)},
 }  # fmt: skip
 
 
@@ -24,13 +24,14 @@ def test_notes_name_sample_counts_and_the_smallest_step_of_accuracy():
     """The smallest step is that of the fewest problems and completions, by benchmark."""
     sizes = [("MBPP+", 4, 12), ("MBPP+", 3, 11), ("MATH", 16, 11), ("MATH", None, None)]
     rows = [dict(zip(("label", "problems", "samples"), size, strict=True)) for size in sizes]
+    rows[-1]["no_evaluation"] = "gone"
     assert render_note("evaluation", *rows) == (
         "Pass@k: unbiased estimate from 11 or 12 completions per problem (temperature 0.6, top-p "
         "0.95) on the test problems: 3 or 4 of MBPP+ and 16 of MATH."
     )
     # 100 / 3 and 100 / 33; 100 / 16 and 100 / 176.
     resolution = render_note("resolution", *rows)
-    assert resolution.endswith(" points of one run: 33 of MBPP+ (3) and 6.2 of MATH (0.57).")
+    assert resolution.endswith(" percentage points: 33 on MBPP+ (3) and 6.2 on MATH (0.57).")
     assert render_note("evaluation", rows[-1]) == "Accuracy: no model has been evaluated."
 
 
@@ -44,7 +45,7 @@ def test_imitation_note_compares_means_over_seeds_with_the_baseline():
     gaps = [notes.imitation_facts(frame)["gaps"] for frame in (runs, runs[:3], runs[:2])]
     assert gaps == [["+60.0 on MATH (two)", "−20.0 on MATH (one)"], ["+60.0 on MATH"], []]
     (note,) = notes.render_notes(["imitation"], notes.imitation_facts(runs))
-    assert note.endswith(f"Here its Pass@1 less PG's, in points, is {join_words(gaps[0])}.")
+    assert note.endswith(f"minus PG's, in percentage points, is {join_words(gaps[0])}.")
 
 
 UNGRADED = {"passed": 90, "infrastructure": 2}
@@ -53,12 +54,12 @@ UNGRADED = {"passed": 90, "infrastructure": 2}
 @pytest.mark.parametrize(
     ("rows", "text"),
     [
-        ([{"attempt": 2}, {"attempt": 3, "disturbed": True}, {}], "2 of 3 runs were run again; of 1 the"),
-        ([{"disturbed": True}, {"disturbed": True}], "0 of 2 runs were run again; of 2 the"),
-        ([{"accepted": True}, {}, {"accepted": True}], "Accepted: 2 of 3 results"),
-        ([{"unwalled": {"y"}}, {}, {"unwalled": {"x"}}], "Unsafe: 2 of 3 runs"),
+        ([{"attempt": 2}, {"attempt": 3, "disturbed": True}, {}], "2 of 3 runs were repeated; 1 of 3 runs still"),
+        ([{"disturbed": True}, {"disturbed": True}], "0 of 2 runs were repeated; 2 of 2 runs still"),
+        ([{"accepted": True}, {}, {"accepted": True}], "that made 2 of 3 results"),
+        ([{"unwalled": {"y"}}, {}, {"unwalled": {"x"}}], "Unsafe: 2 of 3 jobs"),
         ([{"unwalled": {"y"}}, {"unwalled": {"x", "y"}}], "(grading.x and grading.y)"),
-        ([{"start": "sft"}, {"start": "sft"}], "the model that SFT made with the same seed"),
+        ([{"start": "sft"}, {"start": "sft"}], "the model that SFT trained with the same seed"),
         ([{"no_summary": "gone"}], "No model has been trained."),
         ([{}, {"hardware": ""}], "Hardware: A; not recorded. Runtimes on different"),
         ([{"commit": "b" * 40}, {"commit": ""}], f"Code: commits {'b' * 12} and not recorded."),

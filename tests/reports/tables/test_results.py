@@ -68,7 +68,7 @@ def test_start_run_of_rl_has_a_row_and_a_note(values, runs, start, rows):
     times = select_column(table, "MBPP+ (made)", "Runtime")
     assert list(times) == ["Base", *rows, "PG", "DAPO"]
     assert {label for label, cell in times.items() if cell.mark} == {"PG", "DAPO"}
-    note_start = f"Start: RL starts from the model that {start.upper()} made with the same seed"
+    note_start = f"Start: RL starts from the model that {start.upper()} trained with the same seed"
     assert [n.startswith(note_start) for n in table.notes if "Start" in n] == [True] * len(rows)
 
 
@@ -89,15 +89,70 @@ def test_best_is_the_highest_accuracy_and_the_lowest_runtime_without_base_and_sf
     assert not any(cell.mark for cell in select_column(table, "MATH (made)", "Pass@1").values())
     assert select_column(table, "MBPP+ (made)", "Runtime")["Base"].text == "N/A"
     notes = " ".join(table.notes)
-    assert "Base and SFT take no part in the comparison of runtimes. SFT imitates" in notes
-    assert "less PG's, in points, is +60.0 on MBPP+ (made)." in notes
+    assert "Base and SFT are not ranked by runtime. SFT imitates" in notes
+    assert "minus PG's, in percentage points, is +60.0 on MBPP+ (made)." in notes
 
 
-def test_means_that_print_alike_share_a_mark(params, runs):
+def test_marks_go_by_unrounded_means(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
         runs.write_accuracy(make_mbpp_run(name), score)
     cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
+    assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["runner-up", "best", ""]
+
+
+def test_equal_means_share_a_mark_whatever_the_order_of_summation(params, runs):
+    for name, seconds in {"grpo": (0.1, 0.2), "pg": (0.15, 0.15), "dapo": (1.0, 1.0)}.items():
+        for seed, value in enumerate(seconds):
+            runs.write_summary(make_mbpp_run(name, seed), seconds=value)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
     assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["best", "best", ""]
+
+
+def test_durations_of_a_column_have_one_unit(params, runs):
+    for name, seconds in {"grpo": 59.94, "pg": 61.0, "dapo": 599.0}.items():
+        runs.write_summary(make_mbpp_run(name), seconds=seconds)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert [cells[label].text for label in ("GRPO", "PG", "DAPO")] == ["59.9s", "61.0s", "599.0s"]
+
+
+def test_runtimes_on_different_hardware_are_not_ranked(params, runs):
+    for number, name in enumerate(("grpo", "pg", "dapo")):
+        runs.write_summary(make_mbpp_run(name), seconds=10.0 * (number + 1), hardware=f"cpu {name}")
+    table = build_main(params, runs)
+    cells = select_column(table, "MBPP+ (made)", "Runtime")
+    assert not any(cell.mark or cell.tied for cell in cells.values())
+    assert any("are not comparable and are not ranked" in note for note in table.notes)
+
+
+def test_a_mean_over_different_hardware_has_a_footnote(params, runs):
+    for seed in (0, 1):
+        runs.write_summary(make_mbpp_run("pg", seed), hardware=f"cpu {seed}")
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert cells["PG"].reason == "runs on 2 kinds of hardware"
+
+
+def test_disturbed_runtimes_are_marked_and_not_ranked(params, runs):
+    for name, seconds in {"grpo": 10.0, "pg": 20.0, "dapo": 30.0}.items():
+        for seed in (0, 1):
+            is_disturbed = name == "grpo" and seed == 1
+            runs.write_summary(make_mbpp_run(name, seed), seconds=seconds, disturbed=is_disturbed)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert "1 of 2 runs, which other programs disturbed" in cells["GRPO"].reason
+    assert [cells[label].mark for label in ("GRPO", "PG", "DAPO")] == ["", "best", "runner-up"]
+
+
+def test_a_single_run_among_several_seeds_says_so(params, runs):
+    runs.write_summary(make_mbpp_run("pg", 0), seconds=10.0)
+    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
+    assert cells["PG"].under == ("n = 1",)
+
+
+def test_one_seed_is_said_to_leave_runtimes_untested(values, runs):
+    values["tables"]["main"]["seeds"] = [0]
+    params = load(values)
+    runs.write_all(params)
+    notes = " ".join(build_main(params, runs).notes)
+    assert "With one seed runtimes are not tested." in notes
 
 
 def test_every_table_is_built_without_any_runs(params, runs):
@@ -158,7 +213,9 @@ def test_one_seed_has_no_deviation_and_a_note(params, runs):
     _, families, staleness, _ = build_results(params, runs)
     assert not any(cell.deviation for cell in families.cells())
     assert "over n = 2 runs (seeds 0 and 1)." in staleness.notes[0]
-    assert families.notes[0] == "One run a cell (n = 1, seed 0), and so no standard deviation."
+    assert (
+        families.notes[0] == "One run per cell (n = 1, seed 0), so there is no standard deviation."
+    )
     stale = select_column(staleness, "MBPP+ (made)", "Stale").values()
     assert all(cell.deviation and not cell.mark for cell in stale)  # staleness is not ranked
 
@@ -183,7 +240,8 @@ def test_runs_graded_without_sandbox_walls_have_a_note(values, runs):
     runs.write_manifest(load(values), make_mbpp_run("grpo"))
     tables = [*build_results(strict, runs), setup.versions(Measured.read(strict, runs.root))]
     notes_by_table = {
-        table.number: [n for n in table.notes if "without walls" in n] for table in tables
+        table.number: [n for n in table.notes if "without the whole sandbox" in n]
+        for table in tables
     }
     assert {number for number, table_notes in notes_by_table.items() if table_notes} == {1, 7}
     assert "1 of " in notes_by_table[1][0]
@@ -221,7 +279,7 @@ def test_runtimes_within_noise_are_decided_by_a_paired_t_test(params, runs):
         for seed, value in enumerate(pair):
             runs.write_summary(make_mbpp_run(name, seed), seconds=value)
     cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
-    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("1.8m", "0.1m")  # 105.5 s and 7.8 s
+    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("105.5s", "7.8s")
     for name, tied in (("dapo", True), ("grpo", False)):
         p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
         assert cells[name.upper()].tied == (p >= 0.05) == tied

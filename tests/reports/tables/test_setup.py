@@ -92,7 +92,7 @@ def test_start_and_made_demonstrations_are_named(params, values, runs):
     runs.write_manifest(params, make_run("pg"))
     cells = cells_by_label(params, runs)
     assert cells["Starts from"].text == "sft"
-    assert cells.keys() - default_cells.keys() >= {"Starts from", "sft Made demonstrations"}
+    assert cells.keys() - default_cells.keys() >= {"Starts from", "sft Generated demonstrations"}
     assert "sft Teacher model" in default_cells.keys() - cells.keys()
 
 
@@ -104,7 +104,7 @@ def test_runs_that_differ_show_every_value(params, runs):
     )
     cells = cells_by_label(params, runs)
     assert cells["Threads"].text == f"{params.compute.threads} or 64"
-    assert cells["Seconds a verdict may take"].text.endswith(" or long")
+    assert cells["Time limit of a verdict (seconds)"].text.endswith(" or long")
     notes = " ".join(build_tables(params, runs)[2].notes)
     assert "a test processor, 2 cores; another. Runtimes on different hardware" in notes
 
@@ -114,7 +114,7 @@ def test_cells_name_missing_manifests(params, runs):
     assert all(cell.text == "—" and cell.reason for table in (sft, rl) for cell in table.cells())
     assert versions.rows == []
     assert versions.notes == [
-        "From the manifests of 0 distillations, 0 training runs and 0 evaluations."
+        "Read from the manifests of 0 distillations, 0 training runs and 0 evaluations."
     ]
 
 

@@ -63,8 +63,8 @@ def test_row_labels_name_what_differs(params, complete):
         "RAPID (H=2)", "eta = 1", "eta = 4, clip = both", "clip = nowhere",
     ]  # fmt: skip
     assert [row.label for row in time.rows] == ["PG", "RAPID (H=2)"]
-    assert "All with epochs = 2 and snapshots = 2." in time.notes
-    assert not any("All with" in note for note in eta.notes)
+    assert "All variants have epochs = 2 and snapshots = 2." in time.notes
+    assert not any("All variants" in note for note in eta.notes)
     assert [table.number for table in build_tables(params, complete)] == [1, 2, 3, 4]
     weights = {row.label: [cell.text for cell in row.cells[0][3:5]] for row in time.rows}
     assert weights == {"PG": ["N/A", "N/A"], "RAPID (H=2)": ["0.10", "5.0%"]}
@@ -85,7 +85,7 @@ def test_start_of_the_runs_is_named(params, runs, start, description):
     training = params.training.model_copy(update={"start": start})
     measured = read_measured(params.model_copy(update={"training": training}), runs)
     time = studies.tables(measured)[2]
-    assert any(note.startswith(f"Accuracy is that of {description}, of") for note in time.notes)
+    assert any(f"problems was measured for {description}, for" in note for note in time.notes)
     assert (
         f"The dashed line is {description}, the" in plots.build("studies", measured)["eta"].caption
     )
@@ -149,6 +149,6 @@ def test_command_writes_all_outputs_that_the_workflow_declares(params, complete,
     assert written == {"figures", "manifest.json", "report.html", "tables.tex", "tables.txt"}
     assert {path.stem for path in (out / "figures").iterdir()} == {"eta", "time", "time-curves"}
     html = (out / "report.html").read_text()
-    assert "One thing changed at a time" in html
+    assert "Each variant changes one thing" in html
     for name in ("eta", "time", "time-reach", "studied-claims"):
         assert f'id="tab-{name}"' in html

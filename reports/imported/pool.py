@@ -1,0 +1,142 @@
+"""Collects runs of several sources: folders of results of this pipeline, and CSV files."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rapid.artifacts.files import BadFile
+from rapid.artifacts.layout import EVALUATION, RUN, parse_folder
+from rapid.artifacts.manifests import MANIFEST, Manifest
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.problem_source import ProblemSource, declared_source, read_source
+from rapid.config.params import Params
+from rapid.config.sections import BASE, Run
+from rapid.settings import not_allowed
+from reports.collect import collect_rows, of_evaluation
+from reports.contents import path
+from reports.imported.scope import name_run
+from reports.imported.table import read_table
+
+
+@dataclass(frozen=True)
+class StatedSource(ProblemSource):
+    """Problems of which only a name is stated, in a file; "" if it states none."""
+
+    file: str = ""
+
+    @property
+    def label(self) -> str:
+        """The benchmark, and what is stated: MBPP+ (published)."""
+        return f"{BENCHMARKS[self.benchmark].label} ({self.name or 'not stated'})"
+
+    def describe(self) -> str:
+        """Return the benchmark, what is stated, and where."""
+        stated = f"{self.name}, as stated in" if self.name else "problems not stated in"
+        return f"{BENCHMARKS[self.benchmark].label}: {stated} {self.file}"
+
+
+@dataclass
+class RunPool:
+    """The runs of all sources.
+
+    Args:
+        rows: of `collect`'s data frame.
+        places: where a run was found, for messages.
+        problems: of each benchmark; `stated_in` says where these were found.
+        folders: of results, among the sources.
+        errors: what cannot be in one report.
+    """
+
+    rows: dict[Run, dict[str, Any]] = field(default_factory=dict)
+    places: dict[Run, str] = field(default_factory=dict)
+    problems: dict[str, ProblemSource] = field(default_factory=dict)
+    stated_in: dict[str, str] = field(default_factory=dict)
+    folders: list[Path] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def add_folder(self, folder: Path, params: Params | None, needed: Sequence[Run]) -> None:
+        """Add the needed runs of a folder; without parameters all but variants, as studies have."""
+        finished = _list_finished(folder)
+        runs = [run for run in finished if (run in needed if params else "," not in run.algorithm)]
+        problems: dict[str, ProblemSource] = {}
+        for name in dict.fromkeys(run.benchmark for run in runs):
+            data = folder / "data" / name
+            if params or Manifest.read(data):
+                declared = params.benchmarks[name].source if params else "embedded"
+                problems[name] = read_source(name, data, declared)
+            else:
+                problems[name] = StatedSource(name, "folder", "", file=str(folder))
+            self._add_problems(problems[name], str(folder))
+        rows = collect_rows(runs, Path(), locate_in(folder), problems)
+        for run, row in zip(runs, rows, strict=True):
+            self._add_run(run, row, str(folder))
+        self.folders.append(folder)
+
+    def add_csv(self, file: Path) -> None:
+        """Add the runs in a CSV file."""
+        for line, values in read_table(file):
+            place, benchmark = f"{file}:{line}", values["benchmark"]
+            problems: ProblemSource = StatedSource(
+                benchmark, "file", values.pop("source", ""), file=file.name
+            )
+            if problems.name == "made":
+                problems = declared_source(benchmark, "embedded")
+            self._add_problems(problems, place)
+            run = name_run(*(values[name] for name in Run.model_fields))
+            (blank,) = collect_rows([run], Path(), locate_in(file), {benchmark: problems})
+            reason = f"not stated in {file.name}"
+            reasons = {
+                "no_evaluation": "" if any(map(of_evaluation, values)) else reason,
+                "no_summary": "" if "runtime" in values else reason,
+            }
+            self._add_run(run, blank | values | reasons | {"table": str(file)}, place)
+
+    def _add_run(self, run: Run, row: dict[str, Any], place: str) -> None:
+        """Add a run that no other source has.
+
+        A model before training may be in several folders, if its scores are the same.
+        """
+        first = self.rows.setdefault(run, row)
+        is_same = first is row or (run.algorithm == BASE and row["scores"] == first["scores"] != {})
+        if not is_same:
+            self.errors.append(f"{place}: {path(run)} is in {self.places[run]} too")
+        self.places.setdefault(run, place)
+
+    def _add_problems(self, problems: ProblemSource, place: str) -> None:
+        """Add the problems of a benchmark; in all sources they are the same, as far as is known."""
+        first = self.problems.setdefault(problems.benchmark, problems)
+        where = self.stated_in.setdefault(problems.benchmark, place)
+        if not is_same_source(problems, first):
+            allowed = f"{first.label!r}, the problems in {where}, or a report for each"
+            self.errors.append(f"{place}: {not_allowed('source', problems.label, allowed)}")
+        if problems.prepared and not first.prepared:
+            self.problems[problems.benchmark] = problems
+
+
+def is_same_source(first: ProblemSource, other: ProblemSource) -> bool:
+    """Return whether problems are the same, as far as that is known."""
+    if not (first.prepared and other.prepared):
+        return first.label == other.label
+    return all(first.part(name) == other.part(name) for name in ("train", "test"))
+
+
+def locate_in(folder: Path) -> Callable[[str], str]:
+    """Return a function that returns the folder of a job by its name."""
+    return lambda job: str(folder / job)
+
+
+def _list_finished(folder: Path) -> list[Run]:
+    """Return the runs in a folder that a finished job has trained or evaluated."""
+    runs: dict[Run, None] = {}
+    for template in (RUN, EVALUATION):
+        for manifest in sorted(folder.glob(f"{re.sub('{.*?}', '*', template)}/{MANIFEST}")):
+            try:
+                _, names = parse_folder(manifest.parent.relative_to(folder).as_posix())
+                runs[Run(**names | {"seed": int(names["seed"])})] = None
+            except ValueError as error:
+                raise BadFile(f"{manifest}: is of no run of this project: {error}") from None
+    if not runs:
+        raise BadFile(f"{folder}: has no finished job in runs/ or evaluations/")
+    return list(runs)

@@ -1,0 +1,141 @@
+"""What a report shows of runs that were made elsewhere: it follows from the runs themselves."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
+from rapid.algorithms.names import parse
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.params import Params
+from rapid.config.sections import (
+    BASE,
+    BenchmarkParams,
+    FamilyTable,
+    MainTable,
+    PlainName,
+    ReportParams,
+    Run,
+    Section,
+    StalenessTable,
+    Tables,
+    Training,
+)
+from reports.collect import of_evaluation
+
+Rows = Mapping[Run, Mapping[str, Any]]  # of `collect`'s data frame
+
+
+class PaperParams(Section):
+    """The keys of params.yaml that do not follow from runs."""
+
+    name: PlainName | None = None
+    report: ReportParams = ReportParams()
+
+
+class ImportedParams(Params):
+    """What reports read of params.yaml. Nothing else is set, and names may be unknown here."""
+
+    sft: Any
+
+    def algorithms(self, benchmark: str) -> list[str]:
+        return [*self.tables.main.algorithms, *self.tables.families.algorithms]
+
+    def list_runs(self) -> list[Run]:
+        """Return the runs that the tables show, of models before training too."""
+        main, families = self.tables.main, self.tables.families
+        entries = [(name, main.model, main) for name in self.benchmarks]
+        entries += [(families.benchmark, model, families) for model in families.models]
+        return [
+            name_run(benchmark, model, algorithm, seed)
+            for benchmark, model, table in entries
+            for algorithm in (BASE, *table.algorithms)
+            for seed in table.seeds
+        ]
+
+
+def name_run(benchmark: str, model: str, algorithm: str, seed: int) -> Run:
+    """Return the name of a run, however its model is called."""
+    return Run.model_construct(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
+
+
+def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> ImportedParams:
+    """Return the parameters of a report of these runs.
+
+    Table 1 has the model with the most benchmarks, and of such models the one with the most runs.
+    The others are in Table 2, with the benchmark on which they have the most runs.
+
+    Args:
+        demonstrations: that were made for imitation; 0 if a teacher wrote them.
+    """
+    by_model: dict[str, list[Run]] = {}
+    for run in rows:
+        by_model.setdefault(run.model, []).append(run)
+    model = max(by_model, key=lambda name: _count_benchmarks_and_runs(by_model[name]))
+    main = _list_algorithms_and_seeds(by_model[model])
+    others = [run for run in rows if run.model != model]
+    ((benchmark, _),) = Counter(run.benchmark for run in others or rows).most_common(1)
+    others = [run for run in others if run.benchmark == benchmark]
+    tables = Tables.model_construct(
+        main=MainTable.model_construct(model=model, **main),
+        families=FamilyTable.model_construct(
+            benchmark=benchmark,
+            models=list(dict.fromkeys(run.model for run in others)),
+            **_list_algorithms_and_seeds(others),
+        ),
+        staleness=StalenessTable.model_construct(
+            H=[h for name in main["algorithms"] if RAPID.at(h := parse_h(name)) == name]
+        ),
+    )
+    starts = (row["start"] for row in rows.values() if row["start"] != BASE)
+    return ImportedParams.model_construct(
+        **dict(paper),
+        tables=tables,
+        benchmarks={
+            name: BenchmarkParams.model_construct(pass_at=_list_ks(rows, name))
+            for name in BENCHMARKS
+            if any(run.benchmark == name for run in rows)
+        },
+        training=Training.model_construct(start=next(starts, BASE)),
+        sft=IMITATING.parameters.model_construct(demonstrations=demonstrations),
+    )
+
+
+def _count_benchmarks_and_runs(runs: Sequence[Run]) -> tuple[int, int]:
+    return len({run.benchmark for run in runs}), len(runs)
+
+
+def _list_algorithms_and_seeds(runs: Iterable[Run]) -> dict[str, list]:
+    """Return the fields `algorithms` and `seeds` of a table of these runs."""
+    names = dict.fromkeys(run.algorithm for run in runs if run.algorithm != BASE)
+    return {"algorithms": sort_algorithms(names), "seeds": sorted({run.seed for run in runs})}
+
+
+def sort_algorithms(names: Iterable[str]) -> list[str]:
+    """Return names in the order of tables: the project's baselines, other names, RAPID by H."""
+    registry = list(ALGORITHMS.values())
+
+    def place(name: str) -> tuple:
+        known = (n for n, algorithm in enumerate(registry) if algorithm.named(name))
+        position = next(known, registry.index(RAPID) - 0.5)
+        return position, parse_h(name)
+
+    return sorted(names, key=place)
+
+
+def parse_h(name: str) -> int:
+    """Return the H in the name of an algorithm; 1 if the project does not have the algorithm."""
+    is_known = any(algorithm.named(name) for algorithm in ALGORITHMS.values())
+    return parse(name).H if is_known else 1
+
+
+def _list_ks(rows: Rows, benchmark: str) -> list[int]:
+    """Return each k of which a run on this benchmark has pass@k; 1 where none has any."""
+    ks = {
+        int(name.removeprefix("pass@"))
+        for run, row in rows.items()
+        for name, value in row.items()
+        if run.benchmark == benchmark and of_evaluation(name) and math.isfinite(value)
+    }
+    return sorted(ks) or [1]

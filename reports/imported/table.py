@@ -1,0 +1,234 @@
+"""Runs in a CSV file, one a line: the columns, and what each may hold.
+
+All wrong values of a file are listed at once. Byte order marks and line ends of any system are
+read. A file with semicolons is refused, since its numbers may have decimal commas.
+"""
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rapid.algorithms import ALGORITHMS
+from rapid.algorithms.names import parse
+from rapid.artifacts.files import BadFile
+from rapid.benchmarks import BENCHMARKS
+from rapid.config.sections import BASE
+from rapid.settings import LARGEST, not_allowed
+from rapid.text import suggest_name
+from reports.render.tex import list_unprintable
+
+PASS_AT = re.compile(r"pass@([1-9][0-9]{0,5})")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+ERRORS = 20  # that are listed
+
+
+class Refused(ValueError):
+    """A column may not have this value. The message says what is allowed."""
+
+
+def _parse_number(
+    text: str, low: float = 0, high: float = math.inf, above: bool = False, whole: bool = False
+) -> float:
+    """Return a finite number from `low` to `high`; `above` leaves out `low`."""
+    value = float(text) if NUMBER.fullmatch(text) else math.nan
+    is_within = low < value <= high if above else low <= value <= high
+    if not is_within or math.isinf(value) or (whole and value % 1):
+        kind = "a whole number" if whole else "a number with a point as decimal mark"
+        upper = f" to {high:g}" if high < LARGEST else ""
+        raise Refused(f"{kind} {'above' if above else 'from'} {low:g}{upper}")
+    return int(value) if whole else value
+
+
+def _parse_share(text: str) -> float:
+    try:
+        return _parse_number(text, high=1)
+    except Refused as error:
+        percent = text.removesuffix("%").strip()
+        if NUMBER.fullmatch(percent) and 1 < float(percent) <= 100:
+            raise Refused(f"{error}; did you mean {float(percent) / 100:.12g}?") from None
+        raise
+
+
+def _parse_text(text: str, longest: int = 100) -> str:
+    """Return a text that all formats of a report can print."""
+    if unprintable := list_unprintable(text):
+        raise Refused(f"a text without {' '.join(unprintable)}, which TeX's fonts lack")
+    if len(text) > longest:
+        raise Refused(f"at most {longest} characters")
+    return text
+
+
+def _parse_benchmark(text: str) -> str:
+    if text not in BENCHMARKS:
+        raise Refused(f"{', '.join(BENCHMARKS)}{suggest_name(text, BENCHMARKS)}")
+    return text
+
+
+def _parse_algorithm(text: str) -> str:
+    """Return the project's name of an algorithm, or a name that is no other spelling of one."""
+    spelling, *known = (
+        re.sub(r"[\W_]", "", name).lower()
+        for name in (text, BASE, *(n for a in ALGORITHMS.values() for n in (a.name, a.label)))
+    )
+    is_known = re.fullmatch(rf"({'|'.join(known)})(h\d+)?", spelling)
+    if is_known or any(algorithm.named(text) for algorithm in ALGORITHMS.values()):
+        try:
+            return text if text == BASE else parse(text).name
+        except ValueError as error:
+            raise Refused(f"{BASE}, {error}; or a name unlike these") from None
+    return _parse_text(text)
+
+
+class CsvColumn(NamedTuple):
+    """What the values of a column are, and the function that reads one."""
+
+    about: str
+    parse: Callable[[str], Any]
+
+
+_count = partial(_parse_number, low=1, whole=True)
+ACCURACY = CsvColumn("accuracy, a share from 0 to 1", _parse_share)
+COLUMNS = {
+    "benchmark": CsvColumn(", ".join(BENCHMARKS), _parse_benchmark),
+    "model": CsvColumn("as tables print it", _parse_text),
+    "algorithm": CsvColumn(
+        f"as in params.yaml; {BASE} is the model before training; any other name is its own label",
+        _parse_algorithm,
+    ),
+    "seed": CsvColumn("a whole number", partial(_parse_number, high=LARGEST, whole=True)),
+    "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, above=True)),
+    "pass@1": ACCURACY,
+    "staleness": CsvColumn("mean |log min(w, eta)| in nats", _parse_number),
+    "clip_fraction": CsvColumn("share of clipped weights, from 0 to 1", _parse_share),
+    "peak_memory_mb": CsvColumn("of training, in 1e6 bytes", _parse_number),
+    "completion_length": CsvColumn("mean tokens per completion, in training", _parse_number),
+    "hardware": CsvColumn("GPUs and their number", _parse_text),
+    "commit": CsvColumn("of the code", _parse_text),
+    "source": CsvColumn(
+        "what the problems are, in a word or two: made, hub, published",
+        partial(_parse_text, longest=40),
+    ),
+    "problems": CsvColumn("test problems", _count),
+    "samples": CsvColumn("completions per test problem", _count),
+    "temperature": CsvColumn("of their sampling", _parse_number),
+    "top_p": CsvColumn("of their sampling", partial(_parse_number, high=1, above=True)),
+}
+NAMES = ("benchmark", "model", "algorithm", "seed")  # of a run; never empty
+REQUIRED = (*NAMES, "runtime")  # columns, with one of pass@k
+SETTINGS = ("problems", "samples", "temperature", "top_p")  # of the evaluation: all or none
+
+
+class CsvRun(NamedTuple):
+    """A line of the file, and its values that are not empty."""
+
+    line: int
+    values: Mapping[str, Any]
+
+
+def describe_columns() -> str:
+    """Return all columns, with what they are, as a sentence."""
+    columns = [f"{name} ({column.about})" for name, column in COLUMNS.items()]
+    needed = len(REQUIRED)
+    return (
+        f"A CSV has a line for each run and the columns {', '.join(columns[:needed])}, and one or "
+        f"more of {columns[needed]}, pass@8, ... It may have {', '.join(columns[needed + 1 :])}."
+    )
+
+
+def read_table(file: Path) -> list[CsvRun]:
+    """Return the runs in a CSV file.
+
+    Raises:
+        BadFile: with a line for each wrong value: file, line, column, value, and what is allowed.
+    """
+    lines = _split_lines(file)
+    number, header = next(lines, (1, [""]))
+    runs, errors = [], [f"{file}:{number}: {problem}" for problem in _check_header(header)]
+    for number, cells in lines if not errors else ():
+        values, problems = _read_values(header, cells)
+        runs.append(CsvRun(number, values))
+        errors += [f"{file}:{number}: {problem}" for problem in problems]
+    raise_errors(errors)
+    if not runs:
+        raise BadFile(f"{file}: has no runs below the names of the columns")
+    return runs
+
+
+def raise_errors(errors: list[str]) -> None:
+    """Raise a BadFile with the first of these, and how many more there are, if there are any."""
+    errors = list(dict.fromkeys(errors))
+    if errors:
+        more = [f"... and {len(errors) - ERRORS} more"] if len(errors) > ERRORS else []
+        raise BadFile("\n".join([*errors[:ERRORS], *more]))
+
+
+def _split_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the numbers and the cells of lines that are not empty."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{file}: is not UTF-8, as which CSV is read: {error}") from None
+    except OSError as error:
+        raise BadFile(f"{file}: cannot be read: {error.strerror}") from None
+    reader, number = csv.reader(io.StringIO(text, newline=""), strict=True), 1
+    try:
+        for cells in reader:
+            if any(map(str.strip, cells)):
+                yield number, list(map(str.strip, cells))
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise BadFile(f"{file}:{number}: is not CSV: {error}") from None
+
+
+def _check_header(header: list[str]) -> Iterator[str]:
+    """Yield what is wrong with the names of the columns."""
+    if header == [""]:
+        yield "is empty; allowed: a line with the names of columns, and a line for each run"
+    elif len(header) == 1 and re.search(r"[;\t]", header[0]):
+        yield "columns are not separated by commas; allowed: commas, and points as decimal marks"
+    else:
+        for position, name in enumerate(header):
+            if name not in COLUMNS and not PASS_AT.fullmatch(name):
+                allowed = f"{', '.join(COLUMNS)}, pass@8, ...{suggest_name(name, COLUMNS)}"
+                yield not_allowed("name of a column", name, allowed)
+            elif name in header[:position]:
+                yield not_allowed("name of a column", name, "each once")
+        yield from (f"{name}: is missing" for name in REQUIRED if name not in header)
+        if not any(map(PASS_AT.fullmatch, header)):
+            yield "pass@1: is missing, or another pass@k"
+
+
+def _read_values(header: list[str], cells: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of a line by their columns, and what is wrong with them."""
+    if len(cells) != len(header):
+        return {}, [f"has {len(cells)} values for {len(header)} columns"]
+    values, problems = {}, []
+    for name, text in zip(header, cells, strict=True):
+        column = COLUMNS.get(name, ACCURACY)
+        if not text:
+            problems += [f"{name}: is empty; allowed: {column.about}"] if name in NAMES else []
+            continue
+        try:
+            values[name] = column.parse(text)
+        except Refused as error:
+            problems.append(not_allowed(name, text, str(error)))
+    return values, problems or list(_check_together(values))
+
+
+def _check_together(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the values of a line beside each other."""
+    ks = [int(match[1]) for match in map(PASS_AT.fullmatch, values) if match]
+    if values["algorithm"] == BASE and "runtime" in values:
+        yield not_allowed("runtime", values["runtime"], f"nothing: {BASE} is not trained")
+    if not ks and "runtime" not in values:
+        yield "runtime: is empty, and so is pass@k; allowed: a value in one of them"
+    unset = [name for name in SETTINGS if name not in values]
+    if 0 < len(unset) < len(SETTINGS):
+        yield f"{unset[0]}: is empty; allowed: {', '.join(SETTINGS)}, all or none of them"
+    if not unset and ks and max(ks) > values["samples"]:
+        yield not_allowed("samples", values["samples"], f"at least {max(ks)} with pass@{max(ks)}")

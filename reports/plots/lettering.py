@@ -1,0 +1,55 @@
+"""Prepares text for figures: replaces characters that the font lacks, and breaks lines to fit."""
+
+import textwrap
+import unicodedata
+from itertools import groupby
+
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.ft2font import LoadFlags
+
+from rapid.text import CONTROL_CATEGORIES
+
+POINTS_PER_INCH = 72  # matplotlib's points
+FREETYPE_UNITS = 64  # per point, in which FreeType measures text
+
+
+def printable(text: str, font: FontProperties) -> str:
+    """Return a text with the code, such as U+4E2D, of each character that the font cannot print.
+
+    Control characters are replaced too, but for line breaks. Codes of neighbouring characters are
+    separated by spaces.
+    """
+    glyphs = get_font(findfont(font)).get_charmap()
+
+    def is_missing(char: str) -> bool:
+        is_control = unicodedata.category(char) in CONTROL_CATEGORIES
+        return char != "\n" and (is_control or ord(char) not in glyphs)
+
+    return "".join(
+        " ".join(f"U+{ord(char):04X}" for char in run) if missing else "".join(run)
+        for missing, run in groupby(text, is_missing)
+    )
+
+
+def measure(text: str, font: FontProperties) -> float:
+    """Return the width of the widest line of a text, in inches."""
+    face = get_font(findfont(font))
+    face.set_size(font.get_size_in_points(), POINTS_PER_INCH)
+    widths = []
+    for line in text.split("\n"):
+        face.set_text(line, 0.0, LoadFlags.NO_HINTING)
+        widths.append(face.get_width_height()[0])
+    return max(widths) / FREETYPE_UNITS / POINTS_PER_INCH
+
+
+def fit(text: str, width: float, font: FontProperties) -> str:
+    """Return a printable text in lines of at most this width (inches).
+
+    Lines break between words, or within a word that is wider.
+    """
+    text = lines = printable(text, font)
+    columns = len(text)
+    while columns > 1 and measure(lines, font) > width:
+        columns -= 1
+        lines = textwrap.fill(text, columns, break_on_hyphens=False)
+    return lines

@@ -1,0 +1,170 @@
+"""Lays out tables on the pages of a paper: chooses width and size of type, splits tall tables.
+
+LaTeX does not split a float that is too large for a page, and only warns in its log. So the size of
+a table is estimated here from its texts. The estimate is generous: a character is about half as
+wide as the size of type, and a line 1.2 times as high.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from reports.paper_style import POINTS_PER_INCH, PaperStyle
+from reports.render import split_columns
+from reports.tables.table import Cell, Row, Table
+
+CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, per size of type
+GAP = 8.0  # points between two columns: twice the \tabcolsep that the template sets
+SMALLER = 0.8  # size of the further lines of a cell, relative to the table's size of type
+RULES = 16.0  # points for the horizontal lines of a tabular and the space around them
+# LaTeX's size command -> size relative to the text's, for tables, largest first.
+SIZES = {"small": 0.9, "footnotesize": 0.8}
+LEGEND = " " * 90  # stands for the explanation of marks that the template adds to a caption
+FILLED = 0.85  # largest share of a page's height that a float may take
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A tabular with some groups of columns (by position) and some rows of a table."""
+
+    groups: list[int]
+    rows: list[Row]
+
+
+@dataclass(frozen=True)
+class Note:
+    """A paragraph below a table: a footnote with a key, or a note, which may have a name."""
+
+    text: str
+    key: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Float:
+    """A piece of a table that fits one page.
+
+    Args:
+        environment: table, or table* across both columns of text.
+        size: LaTeX's command for the size of type, without its backslash.
+        is_first: whether it is the first piece of its table, which has the caption.
+    """
+
+    environment: str
+    size: str
+    panels: list[Panel] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    is_first: bool = True
+
+
+def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Float]:
+    """Return the pieces of a table, each of which fits a page.
+
+    A group of columns is never split. Groups that do not fit beside each other are put below each
+    other, and rows that do not fit the page continue in the next piece. So do the notes.
+
+    Args:
+        notes: the paragraphs below the table.
+    """
+    environment, size, points, width = _choose_width(table, style)
+    line = LINE * style.type_size
+    floats = [Float(environment, size)]
+    page = FILLED * style.text_height * POINTS_PER_INCH
+    caption = [table.full_caption, LEGEND, *(table.notes if style.notes == "caption" else [])]
+    room = page - _measure_paragraph(" ".join(caption), style.type_size, width)
+
+    def turn_page() -> float:
+        """Begin a new piece; return the height left on its page below "Table 1, continued."."""
+        floats.append(Float(environment, size, is_first=False))
+        return page - line
+
+    columns = [_measure_group(table, position, points) for position in range(len(table.groups))]
+    head = RULES + 2 * LINE * points
+    for groups in split_columns(columns, width - _measure_labels(table, points)):
+        rows = list(table.rows)
+        while rows:
+            heights = [_measure_row(row, groups, points) for row in rows]
+            count = _count_fitting(heights, room - head)
+            if not count and floats[-1].panels:
+                room = turn_page()
+                continue
+            count = max(1, count)  # a row taller than a page gets a page of its own
+            floats[-1].panels.append(Panel(groups, rows[:count]))
+            room -= head + sum(heights[:count])
+            rows = rows[count:]
+    for note in notes:
+        height = _measure_paragraph(
+            note.name + note.text, SIZES["footnotesize"] * style.type_size, width
+        )
+        if height > room and (floats[-1].panels or floats[-1].notes):
+            room = turn_page()
+        floats[-1].notes.append(note)
+        room -= height
+    return floats
+
+
+def _choose_width(table: Table, style: PaperStyle) -> tuple[str, str, float, float]:
+    """Return environment, size command, size of type and width of a table, the last two in points.
+
+    The narrowest environment in which all columns fit beside each other is chosen, with the largest
+    type that fits. If the columns fit in none, it is the widest environment with the smallest type.
+    """
+    widths = {"table": style.column_width} | (
+        {"table*": style.text_width} if style.columns > 1 else {}
+    )
+    for environment, inches in widths.items():
+        for size, share in SIZES.items():
+            points, width = share * style.type_size, inches * POINTS_PER_INCH
+            groups = (_measure_group(table, group, points) for group in range(len(table.groups)))
+            if _measure_labels(table, points) + sum(groups) <= width:
+                return environment, size, points, width
+    return environment, size, points, width
+
+
+def _measure_labels(table: Table, points: float) -> float:
+    """Return the width in points of the column of row labels, at a size of type in points."""
+    longest = max(map(len, [table.stub, *(row.label for row in table.rows)]))
+    return GAP + CHARACTER * points * longest
+
+
+def _measure_group(table: Table, position: int, points: float) -> float:
+    """Return the width in points of a group of columns, or of its title if that is wider."""
+    group = table.groups[position]
+    widths = [
+        max(
+            [
+                len(title) * points,
+                *(_cell_width(row.cells[position][c], points) for row in table.rows),
+            ]
+        )
+        for c, title in enumerate(group.columns)
+    ]
+    body = sum(GAP + CHARACTER * width for width in widths)
+    return max(body, GAP + CHARACTER * len(group.title) * points)
+
+
+def _cell_width(cell: Cell, points: float) -> float:
+    """Return the width of a cell, as its number of characters times their size in points."""
+    return max([len(cell.text) * points, *(len(line) * SMALLER * points for line in cell.lines)])
+
+
+def _measure_row(row: Row, groups: Sequence[int], points: float) -> float:
+    """Return the height in points of a row, with these groups of columns."""
+    lines = max(len(cell.lines) for group in groups for cell in row.cells[group])
+    return LINE * points * (1 + SMALLER * lines) + (GAP if lines or row.section else 0)
+
+
+def _measure_paragraph(text: str, points: float, width: float) -> float:
+    """Return the height in points of a paragraph of this width."""
+    return LINE * points * math.ceil(CHARACTER * points * len(text) / width)
+
+
+def _count_fitting(heights: Sequence[float], room: float) -> int:
+    """Return how many of these heights, from the first on, fit into the room."""
+    count = 0
+    for height in heights:
+        room -= height
+        if room < 0:
+            break
+        count += 1
+    return count

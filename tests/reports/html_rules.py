@@ -1,0 +1,54 @@
+"""Rules of HTML that pages keep; the Nu HTML checker finds no error in those that do."""
+
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+
+VOID = ("meta", "img", "br", "link")
+PHRASING = {  # elements in paragraphs, buttons and captions that the page has
+    "a", "b", "button", "code", "i", "img", "small", "span", "strong", "sup", "u",
+}  # fmt: skip
+
+
+class Tree(HTMLParser):
+    """Collects every element as its tag and the tags of its children."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.elements = [("page", [])]
+        self.open = [self.elements[0]]
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        element = (tag, [])
+        self.open[-1][1].append(tag)
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag):
+        self.open.pop()
+
+    def children_of(self, *tags: str) -> list[list[str]]:
+        return [children for tag, children in self.elements if tag in tags]
+
+
+def check_elements(page: str) -> None:
+    """Check that elements stand only where they may, and that headings skip no level."""
+    tree = Tree(page)
+    for children in tree.children_of("figure"):
+        assert "figcaption" not in children[1:-1]
+    for children in tree.children_of("details"):
+        assert children[0] == "summary"
+        assert "summary" not in children[1:]
+    for children in tree.children_of("p", "button", "figcaption", "summary", "h1", "h2", "dt"):
+        assert {*children} <= PHRASING
+    for children in tree.children_of("ul"):
+        assert {*children} == {"li"}
+    for children in tree.children_of("a", "button"):
+        assert not {"a", "button"} & {*children}
+    levels = [int(tag[1]) for tag, _ in tree.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in pairwise(levels))
+    assert len(tree.children_of("script")) == 1

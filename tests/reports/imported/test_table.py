@@ -1,0 +1,129 @@
+"""A CSV file of runs: what is read, and which values are refused by name."""
+
+import pytest
+
+from rapid.artifacts.files import BadFile
+from reports.imported import table
+from tests.checkout import ROOT
+from tests.reports.imported.conftest import LINE
+
+SETTINGS = {"problems": "40", "samples": "8", "temperature": "0.7", "top_p": "1"}
+
+
+def refuse(file) -> list[str]:
+    """Return the lines of the error, without the name of the file."""
+    with pytest.raises(BadFile) as error:
+        table.read_table(file)
+    return [line.removeprefix(f"{file}:") for line in str(error.value).splitlines()]
+
+
+def test_values_are_numbers_and_texts_and_empty_ones_are_left_out(write_csv):
+    line = {"pass@16": "1e-1", "staleness": ".5", "hardware": "4 x H100", "commit": "", **SETTINGS}
+    ((number, values),) = table.read_table(write_csv(line | {"samples": "16"}))
+    assert number == 2
+    assert values == {
+        "benchmark": "math", "model": "m", "algorithm": "pg", "seed": 1, "runtime": 60.0,
+        "pass@1": 0.5, "pass@16": 0.1, "staleness": 0.5, "hardware": "4 x H100", "problems": 40,
+        "samples": 16, "temperature": 0.7, "top_p": 1.0,
+    }  # fmt: skip
+
+
+def test_files_of_spreadsheets_are_read(tmp_path):
+    """With a byte order mark, line ends of any system, spaces, and lines without values."""
+    lines = [",".join(LINE), "", " , ,,,,", ", ".join(LINE.values()), ""]
+    for end in ("\n", "\r\n", "\r"):
+        file = tmp_path / "excel.csv"
+        file.write_bytes(b"\xef\xbb\xbf" + end.join(lines).encode())
+        assert [(line, values["seed"]) for line, values in table.read_table(file)] == [(4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"benchmark": "maths"}, "benchmark: 'maths' is not allowed; allowed: mbpp_plus, math, minif2f; did you mean math?"),
+        ({"benchmark": ""}, "benchmark: is empty; allowed: mbpp_plus, math, minif2f"),
+        ({"model": "模"}, "model: '模' is not allowed; allowed: a text without 模, which TeX's fonts lack"),
+        ({"model": "m" * 101}, "allowed: at most 100 characters"),
+        ({"algorithm": "GRPO"}, "did you mean grpo?; or a name unlike these"),
+        ({"algorithm": "RAPID (H=4)"}, "algorithm: 'RAPID (H=4)' is not allowed; allowed: base, one of sft"),
+        ({"algorithm": "rapid"}, "did you mean rapid-H4?"),
+        ({"algorithm": "rapid-H4,etas=4"}, "did you mean eta?"),
+        ({"algorithm": "Base"}, "algorithm: 'Base' is not allowed; allowed: base, "),
+        ({"seed": "1.5"}, "seed: '1.5' is not allowed; allowed: a whole number from 0"),
+        ({"seed": "-1"}, "seed: '-1' is not allowed"),
+        ({"runtime": "-3"}, "runtime: '-3' is not allowed; allowed: a number with a point as decimal mark above 0"),
+        ({"runtime": "12 min"}, "runtime: '12 min' is not allowed"),
+        ({"runtime": "1_000"}, "runtime: '1_000' is not allowed"),
+        ({"runtime": "1,5"}, "runtime: '1,5' is not allowed"),
+        ({"runtime": "NaN"}, "runtime: 'NaN' is not allowed"),
+        ({"runtime": "1e999"}, "runtime: '1e999' is not allowed"),
+        ({"runtime": "", "pass@1": ""}, "runtime: is empty, and so is pass@k; allowed: a value in one of them"),
+        ({"algorithm": "base"}, "runtime: 60.0 is not allowed; allowed: nothing: base is not trained"),
+        ({"pass@1": "93.4"}, "pass@1: '93.4' is not allowed; allowed: a number with a point as decimal mark from 0 to 1; did you mean 0.934?"),
+        ({"pass@1": "93.4%"}, "did you mean 0.934?"),
+        ({"pass@8": "120"}, "pass@8: '120' is not allowed; allowed: a number with a point as decimal mark from 0 to 1"),
+        ({"clip_fraction": "5"}, "did you mean 0.05?"),
+        ({"staleness": "-0.1"}, "staleness: '-0.1' is not allowed"),
+        ({"source": "s" * 41}, "source: "),
+        ({"problems": "0", "samples": "8", "temperature": "1", "top_p": "1"}, "problems: '0' is not allowed; allowed: a whole number from 1"),
+        ({"problems": "40", "samples": "8"}, "temperature: is empty; allowed: problems, samples, temperature, top_p, all or none of them"),
+        (SETTINGS | {"pass@16": "0.5"}, "samples: 8 is not allowed; allowed: at least 16 with pass@16"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_named_with_its_line_and_what_is_allowed(write_csv, change, message):
+    good = {"seed": "7"} | ({"pass@16": ""} if "pass@16" in change else {})
+    (line,) = refuse(write_csv(good, change))
+    assert line.startswith("3: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["1: is empty; allowed: a line with the names of columns, and a line for each run"]),
+        (",".join(LINE), [" has no runs below the names of the columns"]),
+        ("a;b;c\n1;2;3", ["1: columns are not separated by commas; allowed: commas, and points as decimal marks"]),
+        ("benchmark,seeds,seed,seed,runtime,algorithm", [
+            "1: name of a column: 'seeds' is not allowed; allowed: benchmark, ", "1: name of a column: 'seed' is not allowed; allowed: each once",
+            "1: model: is missing", "1: pass@1: is missing, or another pass@k",
+        ]),
+        (f"{','.join(LINE)}\nmath,m", ["2: has 2 values for 6 columns"]),
+        (f'{",".join(LINE)}\n"math', ["2: is not CSV: unexpected end of data"]),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_such_table_is_refused(tmp_path, text, messages):
+    file = tmp_path / "runs.csv"
+    file.write_text(text)
+    lines = refuse(file)
+    assert len(lines) == len(messages)
+    assert all(line.startswith(message) for line, message in zip(lines, messages, strict=True))
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    latin = tmp_path / "latin.csv"
+    latin.write_bytes("é".encode("latin-1"))
+    assert " is not UTF-8" in refuse(latin)[0]
+    assert refuse(tmp_path / "nowhere.csv")[0].endswith("cannot be read: No such file or directory")
+
+
+def test_all_wrong_values_are_listed_up_to_twenty(write_csv):
+    lines = refuse(write_csv(*({"seed": "x", "runtime": "y"} for _ in range(12))))
+    assert [line.split(":")[:2] for line in lines[:2]] == [["2", " seed"], ["2", " runtime"]]
+    assert (len(lines), lines[-1]) == (21, "... and 4 more")
+
+
+def test_other_algorithms_and_variants_are_allowed(write_csv):
+    names = ["base", "rapid-H4,eta=4", "Ours", "our GRPO, lr 1e-4", "[Ours] 50 % $x_1$", "grpo2"]
+    lines = ({"algorithm": name, "runtime": "" if name == "base" else "1"} for name in names)
+    read = table.read_table(write_csv(*lines))
+    assert [values["algorithm"] for _, values in read] == names
+
+
+def test_the_help_names_every_column():
+    assert all(f"{name} (" in table.describe_columns() for name in table.COLUMNS)
+
+
+def test_the_page_has_every_column():
+    page = (ROOT / "docs/report.md").read_text(encoding="utf-8")
+    rows = [f"| `{name}` | {column.about} |" for name, column in table.COLUMNS.items()]
+    assert not [row for row in rows if row not in page.replace("\\|", "|")]
