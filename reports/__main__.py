@@ -127,11 +127,11 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
     style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
     results, appendix = content.results, content.appendix
     paths = []
-    for path, tables, others in (
+    for path, tables, other_tables in (
         (output, results, appendix), (output.with_name("appendix.tex"), appendix, results),
     ):  # fmt: skip
         if tables or path == output:
-            write_text(path, latex.render(tables, style, prefix, others))
+            write_text(path, latex.render(tables, style, prefix, other_tables))
             write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not measured.params.arena.tuning:

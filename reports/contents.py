@@ -72,10 +72,12 @@ class Content:
         tables = {table.label: table for table in [*self.results, *self.appendix]}
         items = tables | {name: name for name in figures if name != self.figure}
         named = {item for section in self.sections for item in section.items}
-        more = ReportSection("more", "More", "", [name for name in items if name not in named])
+        last_section = ReportSection(
+            "more", "More", "", [name for name in items if name not in named]
+        )
         sections = [
             replace(section, items=[items[item] for item in section.items if item in items])
-            for section in [*self.sections, more]
+            for section in [*self.sections, last_section]
         ]
         return [section for section in sections if section.items]
 

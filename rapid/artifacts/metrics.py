@@ -24,7 +24,7 @@ from rapid.artifacts.files import Count, Record, Seconds, Share
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is logged, labelled and summarized; its name and description are the field's.
+    """Logging, label and summary of a metric; its name and description are the field's.
 
     Args:
         over: what the value at a step is averaged over: the whole mini-batch, or the micro-batches

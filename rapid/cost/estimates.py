@@ -52,7 +52,7 @@ LARGEST_H = 16  # the largest H in the paper; larger ones are tried only if para
 
 @dataclass(frozen=True)
 class Estimator:
-    """What estimates depend on: the parameters, the machine, and the user's expectations."""
+    """The input of estimates: the parameters, the machine, and the user's expectations."""
 
     params: Params
     machine: Machine
@@ -62,7 +62,7 @@ class Estimator:
 
     @property
     def on_gpus(self) -> bool:
-        """Whether jobs are counted by GPUs; otherwise by cores."""
+        """Return whether jobs are counted by GPUs; otherwise they are by cores."""
         return self.params.compute.device == "gpu"
 
     @property

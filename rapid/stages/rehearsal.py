@@ -1,4 +1,4 @@
-"""What the fork server (`rapid.processes.fork_server`) does before it forks jobs.
+"""Work that the fork server (`rapid.processes.fork_server`) does before it forks jobs.
 
 It imports the stages, so that jobs need not, and lends idle processes of graders to jobs.
 """

@@ -115,11 +115,11 @@ class RunPool:
             self.problems[problems.benchmark] = problems
 
 
-def is_same_source(first: ProblemSource, other: ProblemSource) -> bool:
+def is_same_source(first: ProblemSource, second: ProblemSource) -> bool:
     """Return whether problems are the same, as far as that is known."""
-    if not (first.prepared and other.prepared):
-        return first.label == other.label
-    return all(first.part(name) == other.part(name) for name in ("train", "test"))
+    if not (first.prepared and second.prepared):
+        return first.label == second.label
+    return all(first.part(name) == second.part(name) for name in ("train", "test"))
 
 
 def locate_in(folder: Path) -> Callable[[str], str]:

@@ -1,4 +1,4 @@
-"""What a report shows of runs that were made elsewhere: it follows from the runs themselves."""
+"""Select what a report shows of runs that were made elsewhere, from the runs themselves."""
 
 import math
 from collections import Counter
@@ -35,7 +35,7 @@ class PaperParams(Section):
 
 
 class ImportedParams(Params):
-    """What reports read of params.yaml. Nothing else is set, and names may be unknown here."""
+    """The part of params.yaml that reports read. Nothing else is set; names may be unknown here."""
 
     sft: Any
 
@@ -74,15 +74,16 @@ def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> Import
         by_model.setdefault(run.model, []).append(run)
     model = max(by_model, key=lambda name: _count_benchmarks_and_runs(by_model[name]))
     main = _list_algorithms_and_seeds(by_model[model])
-    others = [run for run in rows if run.model != model]
-    ((benchmark, _),) = Counter(run.benchmark for run in others or rows).most_common(1)
-    others = [run for run in others if run.benchmark == benchmark]
+    of_families = [run for run in rows if run.model != model]
+    benchmarks = Counter(run.benchmark for run in of_families or rows)
+    ((benchmark, _),) = benchmarks.most_common(1)
+    of_families = [run for run in of_families if run.benchmark == benchmark]
     tables = Tables.model_construct(
         main=MainTable.model_construct(model=model, **main),
         families=FamilyTable.model_construct(
             benchmark=benchmark,
-            models=list(dict.fromkeys(run.model for run in others)),
-            **_list_algorithms_and_seeds(others),
+            models=list(dict.fromkeys(run.model for run in of_families)),
+            **_list_algorithms_and_seeds(of_families),
         ),
         staleness=StalenessTable.model_construct(
             H=[h for name in main["algorithms"] if RAPID.at(h := parse_h(name)) == name]
@@ -117,8 +118,8 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
     registry = list(ALGORITHMS.values())
 
     def place(name: str) -> tuple:
-        known = (n for n, algorithm in enumerate(registry) if algorithm.named(name))
-        position = next(known, registry.index(RAPID) - 0.5)
+        positions = (n for n, algorithm in enumerate(registry) if algorithm.named(name))
+        position = next(positions, registry.index(RAPID) - 0.5)
         return position, parse_h(name)
 
     return sorted(names, key=place)

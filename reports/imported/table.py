@@ -32,16 +32,16 @@ class Refused(ValueError):
 
 
 def _parse_number(
-    text: str, low: float = 0, high: float = math.inf, above: bool = False, whole: bool = False
+    text: str, low: float = 0, high: float = math.inf, above: bool = False, is_integer: bool = False
 ) -> float:
     """Return a finite number from `low` to `high`; `above` leaves out `low`."""
     value = float(text) if NUMBER.fullmatch(text) else math.nan
     is_within = low < value <= high if above else low <= value <= high
-    if not is_within or math.isinf(value) or (whole and value % 1):
-        kind = "a whole number" if whole else "a number with a point as decimal mark"
+    if not is_within or math.isinf(value) or (is_integer and value % 1):
+        kind = "a whole number" if is_integer else "a number with a point as decimal mark"
         upper = f" to {high:g}" if high < LARGEST else ""
         raise Refused(f"{kind} {'above' if above else 'from'} {low:g}{upper}")
-    return int(value) if whole else value
+    return int(value) if is_integer else value
 
 
 def _parse_share(text: str) -> float:
@@ -71,11 +71,11 @@ def _parse_benchmark(text: str) -> str:
 
 def _parse_algorithm(text: str) -> str:
     """Return the project's name of an algorithm, or a name that is no other spelling of one."""
-    spelling, *known = (
+    spelling, *spellings = (
         re.sub(r"[\W_]", "", name).lower()
         for name in (text, BASE, *(n for a in ALGORITHMS.values() for n in (a.name, a.label)))
     )
-    is_known = re.fullmatch(rf"({'|'.join(known)})(h\d+)?", spelling)
+    is_known = re.fullmatch(rf"({'|'.join(spellings)})(h\d+)?", spelling)
     if is_known or any(algorithm.named(text) for algorithm in ALGORITHMS.values()):
         try:
             return text if text == BASE else parse(text).name
@@ -85,13 +85,13 @@ def _parse_algorithm(text: str) -> str:
 
 
 class CsvColumn(NamedTuple):
-    """What the values of a column are, and the function that reads one."""
+    """A column: its values in words, and the function that reads one."""
 
     about: str
     parse: Callable[[str], Any]
 
 
-_count = partial(_parse_number, low=1, whole=True)
+_count = partial(_parse_number, low=1, is_integer=True)
 ACCURACY = CsvColumn("accuracy, a share from 0 to 1", _parse_share)
 COLUMNS = {
     "benchmark": CsvColumn(", ".join(BENCHMARKS), _parse_benchmark),
@@ -100,7 +100,7 @@ COLUMNS = {
         f"as in params.yaml; {BASE} is the model before training; any other name is its own label",
         _parse_algorithm,
     ),
-    "seed": CsvColumn("a whole number", partial(_parse_number, high=LARGEST, whole=True)),
+    "seed": CsvColumn("a whole number", partial(_parse_number, high=LARGEST, is_integer=True)),
     "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, above=True)),
     "pass@1": ACCURACY,
     "staleness": CsvColumn("mean |log min(w, eta)| in nats", _parse_number),
@@ -163,8 +163,8 @@ def raise_errors(errors: list[str]) -> None:
     """Raise a BadFile with the first of these, and how many more there are, if there are any."""
     errors = list(dict.fromkeys(errors))
     if errors:
-        more = [f"... and {len(errors) - ERRORS} more"] if len(errors) > ERRORS else []
-        raise BadFile("\n".join([*errors[:ERRORS], *more]))
+        rest = [f"... and {len(errors) - ERRORS} more"] if len(errors) > ERRORS else []
+        raise BadFile("\n".join([*errors[:ERRORS], *rest]))
 
 
 def _split_lines(file: Path) -> Iterator[tuple[int, list[str]]]:

@@ -31,7 +31,7 @@ DASHES: list[tuple[float, ...]] = [
     *((4, 2, 1, 2, 1, 2), (9, 2, 4, 2, 1, 2), (12, 2, 12, 2, 1, 2)),
     *((4, 1, 1, 1, 1, 1, 1, 1), (9, 1, 1, 1, 1, 1, 1, 1)),
 ]
-ALIKE = 1.5  # lengths of dashes or gaps with a smaller ratio look alike
+LIKE_RATIO = 1.5  # lengths of dashes or gaps with a smaller ratio look alike
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SeriesLook:
 
     @property
     def hollow(self) -> bool:
-        """Whether the marker is not filled."""
+        """Return whether the marker is not filled."""
         return self.marker[1]
 
     @property
@@ -87,34 +87,35 @@ def assign_looks(names: Iterable[str]) -> dict[str, SeriesLook]:
     own_markers = {name: (look.marker, False) for name, look in declared.items()}
     own_dashes = {name: _to_dash(look.line) for name, look in declared.items()}
     looks: dict[str, SeriesLook] = {}
-    for name, own in declared.items():
+    for name, look in declared.items():
         taken = looks.values()
-        shades = sum(declared[other].color == own.color for other in looks)
+        shades = sum(declared[earlier].color == look.color for earlier in looks)
         looks[name] = SeriesLook(
-            _shade(own.color, shades),
-            _choose(own_markers[name], MARKERS, [look.marker for look in taken], own_markers, eq),
-            _choose(own_dashes[name], DASHES, [look.dash for look in taken], own_dashes, is_alike),
+            _shade(look.color, shades),
+            _choose(own_markers[name], MARKERS, [used.marker for used in taken], own_markers, eq),
+            _choose(own_dashes[name], DASHES, [used.dash for used in taken], own_dashes, is_alike),
         )
     return looks
 
 
-def _choose(own, spares: Sequence, taken: Sequence, declared: dict, alike: Callable):
+def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equal: Callable):
     """Return the marker or dash of an algorithm: its own if that is free, else a spare one.
 
     Args:
-        own: as the algorithm declares it.
+        preferred: as the algorithm declares it.
         spares: further ones.
         taken: by algorithms before it.
         declared: by name, as all algorithms declare them. A spare one that another algorithm
             declares is avoided.
-        alike: returns whether two look alike.
+        is_equal: returns whether two look alike.
     """
 
     def cost(choice) -> tuple[int, bool]:
-        is_declared = any(alike(choice, other) for other in declared.values())
-        return sum(alike(choice, other) for other in taken), choice is not own and is_declared
+        is_declared = any(is_equal(choice, look) for look in declared.values())
+        is_spare = choice is not preferred
+        return sum(is_equal(choice, look) for look in taken), is_spare and is_declared
 
-    return min([own, *spares], key=cost)
+    return min([preferred, *spares], key=cost)
 
 
 def _to_dash(line: str | tuple) -> tuple[float, ...]:
@@ -122,10 +123,10 @@ def _to_dash(line: str | tuple) -> tuple[float, ...]:
     return () if line == "-" else line[1]
 
 
-def is_alike(dash: Sequence[float], other: Sequence[float]) -> bool:
+def is_alike(dash: Sequence[float], second_dash: Sequence[float]) -> bool:
     """Return whether two dashes look alike: equally many parts, each of about the same length."""
-    return len(dash) == len(other) and all(
-        max(lengths) < ALIKE * min(lengths) for lengths in zip(dash, other, strict=True)
+    return len(dash) == len(second_dash) and all(
+        max(lengths) < LIKE_RATIO * min(lengths) for lengths in zip(dash, second_dash, strict=True)
     )
 
 
@@ -136,5 +137,5 @@ def _shade(color: str, number: int) -> str:
         number: of the shade; 0 is the colour itself.
     """
     channels, share = to_rgb(color), DARKEST * (number * GOLDEN % 1)
-    other = 0.0 if np.dot(LUMA, channels) > 0.4 else 1.0
-    return to_hex([(1 - share) * channel + share * other for channel in channels]).upper()
+    mixed_in = 0.0 if np.dot(LUMA, channels) > 0.4 else 1.0
+    return to_hex([(1 - share) * channel + share * mixed_in for channel in channels]).upper()

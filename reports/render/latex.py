@@ -19,7 +19,7 @@ def render(
     tables: Sequence[Table],
     style: PaperStyle = PLAIN,
     prefix: str = DEFAULT,
-    others: Sequence[Table] = (),
+    other_tables: Sequence[Table] = (),
 ) -> str:
     """Return the text of tables.tex.
 
@@ -28,7 +28,7 @@ def render(
         prefix: stands before each label, followed by a colon: the name of the experiment.
         others: tables in other files of the experiment, which notes may refer to.
     """
-    labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *others]}
+    labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *other_tables]}
     filters = {
         "tex": tex.escape,
         "symbols": tex.symbols,

@@ -132,13 +132,13 @@ class Evidence:
 
     @property
     def reason(self) -> str:
-        """Why the claim is untested or open; "" for a claim that holds or fails."""
+        """The reason why the claim is untested or open; "" for a claim that holds or fails."""
         if not self.tests:
             return self.estimate.reason or TOO_FEW
         ((p, _),) = self.tests
         return {OPEN: TOO_NOISY if p > 1 - LEVEL else TOO_MANY}.get(self.verdict, "")
 
-    def here(self) -> Cell:
+    def measured_cell(self) -> Cell:
         """Return a cell with the estimate and its interval."""
         if self.estimate.value is None:
             return Cell(MISSING, reason=self.reason)
@@ -314,7 +314,7 @@ def claims_table(
     ps = [p for row in judged for p, _ in row.tests]
     columns = {
         "Verdict": lambda row: Cell(row.verdict),
-        "Here": Evidence.here,
+        "Here": Evidence.measured_cell,
         "p": lambda row: p_cell(row.p),
         "Paper": lambda row: Cell(MISSING if row.printed is None else row.show(row.printed)),
     }

@@ -31,7 +31,7 @@ from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, i
 
 @dataclass(frozen=True)
 class Pairing:
-    """How two algorithms are compared in a metric.
+    """The comparison of two algorithms in a metric.
 
     Args:
         of_runs: returns the comparison of the first runs with the second ones, in a metric.

@@ -22,7 +22,7 @@ class Clause(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """What the elements of the tasks are."""
+    """The kind of the elements of a task's lists."""
 
     elements: str  # in the description of the task
     argument: str  # name of the function's argument

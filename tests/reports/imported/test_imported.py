@@ -153,7 +153,10 @@ def test_accuracies_without_scores_are_not_tested_and_have_no_interval(write_csv
     cells = list(intervals.intervals(measured).cells())
     assert {(cell.reason, cell.interval) for cell in cells} == {(intervals.NO_SCORES, "")}
     accuracy, runtime = intervals.comparisons(measured).rows[0].cells[0]
-    assert (accuracy.text, accuracy.reason) == ("—", "no seed has runs of both with scores by problem")
+    assert (accuracy.text, accuracy.reason) == (
+        "—",
+        "no seed has runs of both with scores by problem",
+    )
     assert runtime.text == "1.00"
 
 
