@@ -26,7 +26,7 @@ def render(
     Args:
         style: the page layout.
         prefix: stands before each label, followed by a colon: the name of the experiment.
-        others: tables in other files of the experiment, which notes may refer to.
+        other_tables: those in other files of the experiment, which notes may refer to.
     """
     labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *other_tables]}
     filters = {
