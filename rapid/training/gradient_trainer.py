@@ -75,7 +75,7 @@ class GradientTrainer(SamplingTrainer):
         if not loss.isfinite():
             raise FloatingPointError(
                 f"step {self.state.global_step + 1}: the loss is {loss}: rewards or "
-                "weights are too large"
+                "importance weights are too large"
             )
         return loss
 
