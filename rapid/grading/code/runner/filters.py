@@ -5,11 +5,11 @@
   writing.
 - `Files` (Landlock) refuses to read any file but those of Python.
 
-How a sandbox isolates completions is called its layer: "bwrap" (bubblewrap), "namespaces" or
-"filters", by what the machine permits. The first two use namespaces of the kernel, so that these
-filters are a second line of defence. In the layer "filters" nothing else isolates a completion,
-which may run as the grader's own user. seccomp refuses what Landlock does not cover: signals,
-tracing, sockets, changing a file's size.
+`rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
+"bwrap" (bubblewrap) and "namespaces" use namespaces of the kernel, and these filters are a second
+line of defence. In the layer "filters" nothing else isolates a completion, which may run as the
+grader's own user. seccomp refuses what Landlock does not cover: signals, tracing, sockets, changing
+a file's size.
 """
 
 import ctypes
