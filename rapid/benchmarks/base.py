@@ -21,7 +21,7 @@ PROMPT, LESSON = "prompt.txt.j2", "pretrain.txt.j2"
 class Problem(Record, ABC):
     """A problem of a benchmark, with the fields of the published dataset.
 
-    Problems that are made from a seed (`rapid.benchmarks.made`) have the same fields.
+    Problems that are made (generated) from a seed have the same fields: `rapid.benchmarks.made`.
     """
 
     # An input of MBPP+ is infinity, which pydantic would write as null.
@@ -109,7 +109,8 @@ class Benchmark:
         Args:
             timeout: seconds of wall-clock time for a verdict.
             workers: number of graders, and of threads that can get verdicts at the same time.
-            policy: the walls that may be missing; by default none.
+            policy: the walls (what separates a completion from the machine) that may be missing; by
+                default none.
         """
         raise NotImplementedError
 

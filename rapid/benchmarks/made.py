@@ -1,4 +1,4 @@
-"""Problems made from a seed, for a model small enough to train on a laptop.
+"""Problems made (generated) from a seed, for a model small enough to train on a laptop.
 
 "Made" problems have the fields of a published benchmark and are graded by its grader. Each comes as
 an `Exercise`: the problem, a correct completion, and completions with one common mistake each. The
@@ -15,7 +15,7 @@ import random
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark, Exercise
 
-DRAWS_PER_EXERCISE = 200  # after so many duplicates in a row there are no more different problems
+DRAWS_PER_EXERCISE = 200  # duplicates in a row after which no further exercise is looked for
 
 
 def draw_exercises(

@@ -120,8 +120,9 @@ def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bo
 def trim_padding(batch: Batch) -> Batch:
     """Return a batch without the columns that are padding in all of its rows.
 
-    At least two columns of completions stay. With shared prompts, completions of one token need one
-    call of the model instead of two, and with DDP all processes have to make equally many calls.
+    At least two columns of completions stay, also if all completions have one token. If a prompt is
+    computed once for its group, such completions need one call of the model and longer ones need
+    two, and with DDP all processes have to make equally many calls.
     """
     prompt = int(batch["prompt_mask"].sum(1).max())
     completion = max(2, int(batch["completion_mask"].sum(1).max()))

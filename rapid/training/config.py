@@ -123,8 +123,8 @@ class RapidConfig(GRPOConfig):
         NaiveGrpoSection,
         "sampling_batch",
         None,
-        note="Each process samples so many; None samples the whole inference batch at "
-        "once. With vLLM it is a multiple of num_generations.",
+        note="It is a number per process; None samples the whole inference batch at once. "
+        "With vLLM it is a multiple of num_generations.",
     )
     grading_workers: int = option(
         0,
@@ -141,16 +141,16 @@ class RapidConfig(GRPOConfig):
     pack: bool = option(
         True,
         "Fill a micro-batch with completions of similar length, up to token_budget, and "
-        "cut it to its longest. False takes micro_batch_size completions in order, as "
-        "wide as the inference batch.",
+        "pad them to the longest of them only. False takes micro_batch_size completions "
+        "in order, padded to the longest completion of the inference batch.",
     )
     token_budget: int | str | None = option(
         None,
         "Largest number of tokens in a micro-batch, with prompts and padding; a single "
-        "completion may have more. None is what micro_batch_size of the longest "
-        'completions in the inference batch take. "auto" is as many as memory allows: '
-        "micro-batches of the longest possible completions are tried before the first "
-        "step.",
+        "completion may have more. None is micro_batch_size times the tokens of the "
+        "longest prompt and the longest completion in the inference batch. "
+        '"auto" is as many as memory allows: micro-batches of the longest possible '
+        "completions are tried before the first step.",
     )
     reuse_logp: bool = option(
         True,

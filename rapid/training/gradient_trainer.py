@@ -75,7 +75,7 @@ class GradientTrainer(SamplingTrainer):
         if not loss.isfinite():
             raise FloatingPointError(
                 f"step {self.state.global_step + 1}: the loss is {loss}: rewards or "
-                "weights are too large"
+                "importance weights are too large"
             )
         return loss
 
@@ -188,8 +188,9 @@ class GradientTrainer(SamplingTrainer):
         if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
         groups = self.args.n_step // self.num_generations
-        part = size_shard(groups, self.num_generations, self.accelerator.num_processes)
-        fits = (n for n in range(part, 1, -1) if part % n == 0 and limit.allows(n, width))
+        rows = size_shard(groups, self.num_generations, self.accelerator.num_processes)
+        # The largest number that divides the completions of a process and is within the limit.
+        fits = (n for n in range(rows, 1, -1) if rows % n == 0 and limit.allows(n, width))
         return next(fits, 1)
 
     def _find_micro_batch_limit(self, batch: Batch) -> None:
@@ -316,9 +317,9 @@ class GradientTrainer(SamplingTrainer):
         # for a single row per prompt. But processes have to make equally many calls, and if a chunk
         # is split, another process may have several rows of a prompt in its micro-batch.
         is_free = "is_last" not in micro_batch or self.accelerator.num_processes == 1
-        share = self._shares_prompts and not (is_free and per_prompt == 1)
+        shares_prompt = self._shares_prompts and not (is_free and per_prompt == 1)
         with self.accelerator.autocast():
-            return self._completion_logp(model, local, per_prompt, share)
+            return self._completion_logp(model, local, per_prompt, shares_prompt)
 
     @property
     def _shares_prompts(self) -> bool:
@@ -328,7 +329,12 @@ class GradientTrainer(SamplingTrainer):
         """
         return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
 
-    def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, share: bool):
+    def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool):
         return completion_logp(
-            model, batch, rows_per_prompt, self.temperature, share, self.args.uses_trl_loss
+            model,
+            batch,
+            rows_per_prompt,
+            self.temperature,
+            shares_prompt,
+            self.args.uses_trl_loss,
         )

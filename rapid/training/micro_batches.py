@@ -108,9 +108,10 @@ def make_chunks(
         shards = shard_chunk(make_chunk(groups, 1), part, processes, limit)
         chunks_by_process = [[micro_batches] for micro_batches in shards]
     else:
-        shares = assign_groups(groups, costs, processes)
+        groups_by_process = assign_groups(groups, costs, processes)
         plans = [
-            plan_chunks(share, widths, group_size, limit, same_prompt_length) for share in shares
+            plan_chunks(its_groups, widths, group_size, limit, same_prompt_length)
+            for its_groups in groups_by_process
         ]
         chunks_by_process = [
             [split_chunk(make_chunk(chunk_groups, processes), limit) for chunk_groups in plan]

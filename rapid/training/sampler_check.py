@@ -79,7 +79,7 @@ class SamplerCheck:
         mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
-            # Group size 1, prompts not shared: the simplest computation.
+            # The simplest computation: groups of 1, each prompt computed with its completion.
             scored, _ = completion_logp(trainer.model, micro_batch, 1, trainer.temperature, False)
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)

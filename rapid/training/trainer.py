@@ -287,10 +287,10 @@ class RapidTrainer(GradientTrainer):
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log the metrics of an optimizer step: means over micro-batches, and of its mini-batch."""
-        run = self._log_means()  # share of the mini-batch that was run
+        run_share = self._log_means()  # share of the mini-batch that was run
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
-        metrics["run"] = run
+        metrics["run"] = run_share
         # `accuracy` is the mean reward of the first function, which is named if there are others.
         if len(self.reward_func_names) > 1 and "accuracy" in metrics:
             metrics[f"accuracy/{self.reward_func_names[0]}"] = metrics.pop("accuracy")
@@ -304,10 +304,10 @@ class RapidTrainer(GradientTrainer):
             The share of the mini-batch that was run: below 1 if groups were skipped. It is a share
             of completions or tokens, by the objective's `metrics_over`.
         """
-        means, run = self._means.take()
+        means, run_share = self._means.take()
         means |= self._token_means.take()[0]
         trl_metrics = to_trl_metrics(means)
         if not self.args.beta:
             trl_metrics.pop("kl", None)  # there is no reference policy
         self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | trl_metrics)
-        return run
+        return run_share

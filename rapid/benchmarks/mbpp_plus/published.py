@@ -56,7 +56,7 @@ def _find_tested_call(program: ast.Module) -> tuple[str, float]:
                 args=[ast.Call(func=ast.Name(name), args=[ast.Starred()]), _, ast.Constant(atol)],
             ):
                 return name, float(atol)
-    raise ValueError("its test program asserts no call")
+    raise ValueError("its test program has no call `assertion(f(*inp), expected, tolerance)`")
 
 
 class _ConstantReplacer(ast.NodeTransformer):

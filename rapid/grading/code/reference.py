@@ -44,14 +44,15 @@ class Reference:
     def time_limit(self, timeout: float) -> float:
         """Return the wall-clock seconds that a completion may take.
 
-        `timeout`, or a multiple of the reference solution's time if that is more.
+        This is `timeout`, or `CODE_SLOWNESS` times the reference solution's time if that is more.
+        The multiple counts up to `CODE_SLOW_SECONDS` only.
         """
         seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
         return max(timeout, seconds)
 
 
 class References:
-    """The references of a run. Each is computed once, in the sandbox of the grader that asks first.
+    """The references of problems, each computed once, in the sandbox of the grader that asks first.
 
     Safe to share between threads. Threads that ask for the same reference wait for the first.
     """
@@ -84,6 +85,7 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
     lines: list[bytes] = []
 
     def collect(line: bytes) -> bool:
+        """Keep a line of output; return whether to read another one."""
         lines.append(line)
         return len(lines) < len(inputs)
 

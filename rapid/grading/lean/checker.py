@@ -87,7 +87,7 @@ class LeanChecker:
 
     @property
     def answered(self) -> int:
-        """Return how many proofs each process has checked for earlier jobs, at least."""
+        """Return how many proofs a process has checked for earlier jobs: the lower of both."""
         return min(process.answered for process in self._processes.values())
 
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:

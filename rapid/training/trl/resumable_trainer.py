@@ -2,7 +2,7 @@
 
 Trainer's checkpoints hold weights, optimizer, schedule, logs and the states of random generators.
 This adds what else the next inference batch depends on: position in the data, counts, settings and
-the state of the training loop.
+the state of the training loop. Terms (inference batch, H, n_step): see `rapid.training`.
 """
 
 import json
@@ -25,8 +25,9 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     """GRPOTrainer whose checkpoints hold everything that the next inference batch depends on.
 
     Attributes:
-        completions_sampled: by this process, in training.
-        verdicts: how often the grader of this process gave each verdict, if the grader counts them.
+        completions_sampled: number of completions that this process has sampled for training.
+        verdicts: number of completions by the reason of their verdict (`rapid.grading.verdicts`).
+            Empty, unless the caller sets it to the counter of this process's grader.
     """
 
     args: GRPOConfig

@@ -73,7 +73,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         bound = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *arguments, **named)
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
-        cache_package_lookups()  # before accelerate unwraps a model for the first time
+        cache_package_lookups()  # else accelerate repeats them whenever it unwraps a model
         with match_engine_to_policy(args.seed):
             super().__init__(model, reward_funcs, args, *arguments, **named)
         self.reward_func_names = distinct_names(self.reward_func_names)
@@ -82,10 +82,10 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
             remove_dropout(self.model)
         self._examples: list[dict] = []  # dataset rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # log mu, (T,), of each completion of that batch
-        self._sampler_check = SamplerCheck()
-        self._streamed: StreamedRewards | None = None
+        self._sampler_check = SamplerCheck()  # that completions are sampled from the policy
+        self._early_grading: StreamedRewards | None = None  # grades while others are sampled
         if args.grading_workers:
-            self._streamed = StreamedRewards(
+            self._early_grading = StreamedRewards(
                 self.reward_funcs,
                 args.grading_workers,
                 lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
@@ -103,7 +103,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     @cached_property
     def clock(self) -> PhaseClock:
-        """The clock of phases. Created on first use, so that it exists without `__init__` too."""
+        """The clock of the training loop's phases, created on first use."""
         return PhaseClock()
 
     @property
@@ -116,7 +116,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     @property
     def group_size(self) -> int:
-        """N_group: completions per prompt, of training or evaluation by the model's mode."""
+        """N_group: completions per prompt in training or evaluation, as the model's mode says."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
     def add_metrics(self, values: dict[str, float]) -> None:
@@ -140,8 +140,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         """Return a dataloader whose batches are this process's part of an inference batch.
 
         TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
-        not a multiple of the number of processes. TRL also decodes the same rows again in each of
-        the H steps and moves them to the device. Here rows are cached, and moved for sampling only.
+        not a multiple of the number of processes. In each of the H steps TRL also reads the same
+        rows again and moves them to the device. Here rows are cached, and moved once, for sampling.
         """
         if is_training:
             size = self.args.H * self.args.n_step
@@ -171,7 +171,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
         Only evaluation calls this: `training_step` samples without TRL's shuffled buffer. The rows
         of a process may end within a group, and losses other than TRL's need whole groups. Then
-        each process gets all completions and computes the loss of all, but runs only its own rows.
+        each process gets all completions for the loss, but runs the model on its own rows only.
         """
         batch = super()._prepare_inputs(generation_batch)
         if not self.args.uses_trl_loss:
@@ -215,8 +215,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         # TRL writes a rollout_func's columns into rows, which the completions of a group share.
         inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
         self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
-        if self._streamed:
-            self._streamed.forget()
+        if self._early_grading:
+            self._early_grading.forget()
         args = self.args
         # TRL makes forward passes for log mu, unless these two settings are equal, and for the
         # reference, if beta is not 0. They are made later, and only where they are needed.
@@ -234,9 +234,9 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         if self.rollout_func is not None:
             # A rollout_func may sample from another policy, or return zeros to satisfy TRL.
             batch.pop("sampler_logp", None)
-        if self._sampled_logp:  # cut to the width of ids: the sampler may go on beyond the ends
+        if self._sampled_logp:  # wider than ids where TRL cut completions at their end token
             logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
-            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))
+            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # negative pad: cuts
         rewards = self._rewards_per_func  # (N, reward functions), rows of all processes
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
         weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
@@ -254,7 +254,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
         `rewards` (N,) are of all processes. The advantages of a group without rewards are 0.
         """
-        columns = {"rewards": rewards, "accuracy": rewards}
+        columns = {"rewards": rewards, "accuracy": rewards}  # `mark_graded` reads both
         graded = batches.mark_graded(columns, self.group_size)
         advantages = self.args.algorithm.advantages(
             self.args.settings, graded["rewards"], self.group_size
@@ -342,7 +342,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
             record=early and self.args.H > 1 and self.use_sampler_logps(),
-            on_end=on_end if early and self._streamed else None,
+            on_end=on_end if early and self._early_grading else None,
         )
         model = self.accelerator.unwrap_model(self.model)
         return decoding(model, decoder, self._sampler_check.collect(self))
@@ -355,7 +355,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
 
     def _grade_early(self, row: int, ids: list[int]) -> None:
         """Start to grade an ended completion, decoded as TRL does it, while others are sampled."""
-        if not self._streamed or not self.model.training or self.tools:
+        if not self._early_grading or not self.model.training or self.tools:
             return
         example = self._examples[row]
         text = self.processing_class.decode(ids, skip_special_tokens=True)
@@ -363,14 +363,14 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
             if getattr(self._tokenizer, "response_template", None) is not None:
                 return  # TRL parses the response by this template: graded after sampling
             text = [{"role": "assistant", "content": text}]
-        self._streamed.submit(row, example, text, ids)
+        self._early_grading.submit(row, example, text, ids)
 
     @override
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Return rewards, (N, functions), and keep them: TRL's caller returns advantages only."""
         with self.clock.phase("grading"):
-            if self._streamed and self.model.training:
-                rewards = self._streamed.collect(inputs, completions, completion_ids_list)
+            if self._early_grading and self.model.training:
+                rewards = self._early_grading.collect(inputs, completions, completion_ids_list)
                 rewards = self.accelerator.gather(rewards.to(self.accelerator.device))
             else:
                 rewards = super()._calculate_rewards(

@@ -203,7 +203,7 @@ def _publish(written: Path, checkpoint: Path) -> None:
     write_json(written / DIGESTS, digest_files(written))
     for path in (*written.rglob("*"), written):
         _flush(path)
-    shutil.rmtree(checkpoint, ignore_errors=True)  # one of this step, from before a resume
+    shutil.rmtree(checkpoint, ignore_errors=True)  # of the same step, if the run was resumed
     written.rename(checkpoint)
     written.parent.rmdir()
     for folder in checkpoint.parent.glob("checkpoint-*"):

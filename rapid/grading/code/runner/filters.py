@@ -5,9 +5,11 @@
   writing.
 - `Files` (Landlock) refuses to read any file but those of Python.
 
-With namespaces (layers "bwrap" and "namespaces") the filters are a second line of defence. In the
-layer "filters" they are all that isolates a completion, which may run as the grader's own user.
-What Landlock does not cover (signals, tracing, sockets, changing a file's size) seccomp refuses.
+`rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
+"bwrap" (bubblewrap) and "namespaces" use namespaces of the kernel, and these filters are a second
+line of defence. In the layer "filters" nothing else isolates a completion, which may run as the
+grader's own user. seccomp refuses what Landlock does not cover: signals, tracing, sockets, changing
+a file's size.
 """
 
 import ctypes
@@ -84,10 +86,14 @@ RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # number of access rights by version; 16 
 
 
 class Files:
-    """A Landlock ruleset, shared by all children. `works` is whether this kernel supports it."""
+    """A Landlock ruleset, made once in the runner and put on each child that runs a completion.
+
+    `works` is whether this kernel supports it.
+    """
 
     def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
+        # `is_permitted` tries this in a child process, whose ruleset ends with it.
         self.works = is_permitted(lambda: self._prepare(paths, hidden).restrict())
         if self.works:
             self._prepare(paths, hidden)

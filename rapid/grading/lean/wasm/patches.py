@@ -69,7 +69,10 @@ def patch_lean_js(source: str) -> str:
     source = drop_unused_exports(source)
     for patch in PATCHES:
         if (count := source.count(patch.old)) != 1:
-            raise PatchFailed(f"lean.js has {count} places instead of one for: {patch.why}")
+            raise PatchFailed(
+                f"lean.js has the text that a patch replaces {count} times, not once; why it is "
+                f"replaced: {patch.why}"
+            )
         source = source.replace(patch.old, patch.new)
     return source
 

@@ -1,7 +1,8 @@
 """The form of a formula: which operations are not carried out, its shape, and if it is simplest.
 
 An operation is "undone" if it is written and not carried out: 34+57 equals 91, but leaves a sum
-undone. So the form is determined from the tree, before anything is evaluated.
+undone. So the form is determined from the tree that `formula` has parsed, before it is evaluated.
+`factors` lists the factors of a formula as (1, factor) or (-1, divisor).
 """
 
 import re
@@ -33,14 +34,14 @@ def number_style(formula: Formula) -> str:
     """
     if is_negated(formula):
         term = formula.children[1]
-        # Not two signs in a row, and not a sum in brackets.
+        # -(-5) and -(2 + 3) are not single numbers.
         return "" if "-" in tokens(term)[:1] or kind(term) == "sum" else number_style(term)
     if kind(formula) == "NUMBER":
         return "integer" if is_integer(formula) else "decimal"
     match factors(formula):
         case [(1, above), (-1, below)] if is_integer(drop_sign(above)) and is_integer(below):
             return "fraction"
-        case [(1, number), (1, ten)] if kind(ten) == "power" and ten.children[0] == "10":
+        case [(1, number), (1, ten)] if kind(ten) == "power" and ten.children[0] == "10":  # 4*10^5
             is_scientific = kind(number) == "NUMBER" and number_style(ten.children[1]) == "integer"
             return "scientific" if is_scientific else ""
     return {"REPEATING": "repeating", "MIXED": "mixed"}.get(kind(formula), "")
@@ -71,8 +72,8 @@ def has_sum(formula: Formula) -> bool:
 def find_undone(formula: Formula) -> set[str]:
     """Return names for the operations that a formula leaves undone, such as "sum of numbers".
 
-    The names of its functions, roots and letters are included. An answer may leave undone only what
-    the known answer leaves undone too.
+    Letters and functions count too, by their names, and roots as "root". An answer may leave undone
+    only what the known answer leaves undone too.
     """
     if number_style(formula):
         return set(undone_in_number(drop_sign(formula)))
@@ -118,6 +119,7 @@ def undone_at_top(formula: Formula) -> Iterator[str]:
         case "absolute":
             yield "signs" if is_negated(formula.children[0]) else rule
         case "applied":
+            # exp(x) counts like e^x, in which "e" is found as a letter.
             yield {"\\exp": "e"}.get(formula.children[0], str(formula.children[0]))
         case _:
             yield rule
@@ -125,12 +127,12 @@ def undone_at_top(formula: Formula) -> Iterator[str]:
 
 def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
     """Yield what a sum leaves undone: like terms, zeros, constants, two signs in a row."""
-    # Each term as a number times the rest: like terms have the same rest.
+    # Each term as a number times a symbolic part: like terms have the same symbolic part.
     values = [value(term).as_coeff_Mul() for _, term in parts]
-    if len({rest for _, rest in values}) < len(values) or any(c == 0 for c, _ in values):  # x + 0
-        yield "sum of numbers"
+    if len({symbolic for _, symbolic in values}) < len(values) or any(c == 0 for c, _ in values):
+        yield "sum of numbers"  # 2x + 3x, x + 0
     # 1 + pi: no letters, so a number that is not worked out.
-    if len(parts) > 1 and not any(rest.free_symbols for _, rest in values):
+    if len(parts) > 1 and not any(symbolic.free_symbols for _, symbolic in values):
         yield "sum of constants"
     if any(is_negated(term) for _, term in parts):
         yield "signs"
@@ -138,27 +140,29 @@ def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
 
 def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
     """Yield what a power leaves undone: powers of numbers, of powers, and of products."""
-    power, number = value(exponent), value(base)
+    exponent_value, base_value = value(exponent), value(base)
     is_letter = kind(base) == "NAME" and base != "i"
-    if not power.is_Rational:
+    if not exponent_value.is_Rational:
         yield "exponential"
-    elif not power.is_Integer:
+    elif not exponent_value.is_Integer:
         yield "root"
     elif (  # (x^2)^3, x^1, 2^3
-        kind(base) in ("power", "root") or power in (0, 1) or not (number.free_symbols or is_letter)
+        kind(base) in ("power", "root")
+        or exponent_value in (0, 1)
+        or not (base_value.free_symbols or is_letter)
     ):
         yield "power of numbers"
     # (-x)^2, (xy)^2, (2x + 2)^2
     if is_negated(base) or kind(base) in PRODUCTS or (has_sum(base) and content(base) != 1):
         yield "power of a product"
-    if power.is_negative and number.free_symbols:
+    if exponent_value.is_negative and base_value.free_symbols:
         yield "denominator"
 
 
 def undone_in_product(formula: Formula) -> Iterator[str]:
     """Yield what a product or fraction leaves undone: factors to multiply, cancel or combine."""
     parts = factors(formula)
-    above, below, over, under = split_quotient(formula)
+    above, below, number_above, number_below = split_quotient(formula)
     for side, divisors in ((above, below), (below, [])):
         bases = [base_of(part) for part in side if not number_style(part)]
         numbers = [part for part in side if number_style(part) or is_power_of_numbers(part)]
@@ -169,8 +173,10 @@ def undone_in_product(formula: Formula) -> Iterator[str]:
             yield "product of numbers"
     if set(map(base_of, above)) & set(map(base_of, below)):  # x/x, x^2/x
         yield "product of numbers"
-    # A number divided by a number: a fraction over or under the line, or a quotient without rest.
-    if under != 1 and (over.q > 1 or under.q > 1 or over % under == 0):
+    # A number divided by a number: one of them is a fraction, or they divide without remainder.
+    if number_below != 1 and (
+        number_above.q > 1 or number_below.q > 1 or number_above % number_below == 0
+    ):
         yield "product of numbers"
     # Two roots that could be one: on the same side, or on both sides with a common factor.
     surds = [[value(part) for part in side if is_surd(part)] for side in (above, below)]
@@ -192,12 +198,14 @@ def split_quotient(formula: Formula) -> tuple[list[Formula], list[Formula], Rati
     """Split a product or fraction at its fraction line.
 
     Returns:
-        The factors above the line, the factors below it, and the product of the numbers in each
-        (`content`).
+        The factors above the line, the factors below it, and for each side the product of the
+        numbers (`content`) of its factors.
     """
     above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
-    over, under = (prod(map(content, side), start=sympy.Integer(1)) for side in (above, below))
-    return above, below, over, under
+    number_above, number_below = (
+        prod(map(content, side), start=sympy.Integer(1)) for side in (above, below)
+    )
+    return above, below, number_above, number_below
 
 
 def is_surd(factor: Formula) -> bool:
@@ -273,9 +281,11 @@ def is_simplest(formula: Formula) -> bool:
         return mixed(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
     if isinstance(formula, Token):
         return True
-    above, below, over, under = split_quotient(formula)
+    above, below, number_above, number_below = split_quotient(formula)
     # A number that could be cancelled, or a root in the denominator.
-    if gcd(over.p, over.q * under.p) != 1 or any("root" in find_undone(part) for part in below):
+    if gcd(number_above.p, number_above.q * number_below.p) != 1 or any(
+        "root" in find_undone(part) for part in below
+    ):
         return False
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
         return False
@@ -294,14 +304,15 @@ def is_simplest(formula: Formula) -> bool:
 
 def is_simplified_root(surd: Formula) -> bool:
     """Return whether no factor can be taken out of a root, and its index cannot be smaller."""
-    # sympy takes out what can be taken out: `number`, or a smaller index in the exponent of `rest`.
-    number, rest = value(surd).as_coeff_Mul()
+    # sympy simplifies a root: it takes out a factor, `number`, or writes the `root` that is left
+    # with a smaller index, which is the denominator of its exponent.
+    number, root = value(surd).as_coeff_Mul()
     index = 2  # of a square root
     if kind(surd) == "power" or len(surd.children) == 2:
         # Child 1 of a power is its exponent, child 0 of a root with an index is the index.
         index = value(surd.children[kind(surd) == "power"])
         index = index.q if kind(surd) == "power" else index
-    exponent = rest.as_base_exp()[1]
+    exponent = root.as_base_exp()[1]
     return number == 1 and (not exponent.is_Rational or exponent.q == index)
 
 

@@ -16,7 +16,8 @@ MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
 MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
 # Kinds of intervals. The index has two bits: 2 if the left end is closed, 1 if the right end is.
 INTERVALS = ("open", "left_open", "right_open", "closed")
-# Kinds of formulas with parts. "items" is a list without brackets.
+# Kinds of formulas that have parts: only in those of SORTED the order of the parts matters. "items"
+# is a list without brackets.
 UNORDERED = {"items", "set", "union"}
 SORTED = {"tuple", "matrix", "row", *INTERVALS}
 SEQUENCES = UNORDERED | SORTED
