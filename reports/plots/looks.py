@@ -1,9 +1,10 @@
 """Assigns a look (colour, marker, dash) to each algorithm and variant in the figures of a report.
 
-No two have the same marker or dash, so that they can be told apart in greyscale. An algorithm
-declares its look for each H. If another one already has that look, which happens for two H with
-one look, for variants of an algorithm, and for similar algorithms, it gets the next free marker and
-dash, and a shade of its colour.
+No two lines of a report have the same marker or dash, so that they can be told apart in greyscale.
+An algorithm declares its look for each H (number of optimizer steps per inference batch). If an
+earlier line already has this look, the line gets the next free marker and dash, and a shade of its
+colour. This happens if an algorithm declares one look for two H, for variants of an algorithm, and
+for similar algorithms.
 """
 
 from collections.abc import Callable, Iterable, Sequence
