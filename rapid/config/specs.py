@@ -1,8 +1,8 @@
 """Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-These parameters are the spec of a job. Each stage has a class of specs, such as `TrainSpec`, and a
-function that fills it in, such as `train_spec`. A job receives only its spec. If a value or the code
-changes, jobs whose specs have the value or the code's digest run again (`rapid.artifacts.code`).
+These parameters are a job's spec. Each stage has a class, such as `TrainSpec`, and a function that
+fills it in, such as `train_spec`. A job receives only its spec and writes it into its manifest. If
+a value or the code changes, jobs whose specs have the value or the digest of the code run again.
 """
 
 from collections.abc import Iterable
