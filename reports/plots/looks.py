@@ -103,12 +103,12 @@ def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equ
     """Return the marker or dash of an algorithm: its own if that is free, else a spare one.
 
     Args:
-        preferred: as the algorithm declares it.
-        spares: further ones.
-        taken: by algorithms before it.
-        declared: by name, as all algorithms declare them. A spare one that another algorithm
-            declares is avoided.
-        is_equal: returns whether two look alike.
+        preferred: the marker or dash that the algorithm declares.
+        spares: spare markers or dashes.
+        taken: the markers or dashes that earlier algorithms have got.
+        declared: the declared marker or dash of each algorithm, by name. A spare marker or dash
+            that another algorithm declares is avoided.
+        is_equal: returns whether two markers or dashes look alike.
     """
 
     def cost(choice) -> tuple[int, bool]:
@@ -135,7 +135,7 @@ def _shade(color: str, number: int) -> str:
     """Return a shade of a colour, mixed with black if it is light and with white if it is dark.
 
     Args:
-        number: of the shade; 0 is the colour itself.
+        number: number of the shade; 0 is the colour itself.
     """
     channels, share = to_rgb(color), DARKEST * (number * GOLDEN % 1)
     mixed_in = 0.0 if np.dot(LUMA, channels) > 0.4 else 1.0
