@@ -1,15 +1,18 @@
 """Reports: reads the result files of runs, computes statistics, and writes tables and figures.
 
-`python -m reports` writes tables.tex, report.html and figures. The steps from files to text:
+`python -m reports` writes tables.tex, report.html and figures. There are three reports: the main
+one, with the paper's tables, one on the studies (ablations, docs/studies.md) and one on the arena
+(a preregistered comparison of algorithms with tuned learning rates, docs/arena.md). The steps from
+files to text:
 
 1. `collect`, `manifests`    result files -> a data frame with a row for each run; manifests
-   `imported`                the same of runs that were made elsewhere: folders, CSV files
+   `imported`                the same for runs that were made elsewhere: folders, CSV files
    `measured`                what all later steps read: parameters, data frame, manifests
-   `outcomes`                the end points of the arena's runs
+   `outcomes`                what the arena compares: times to an accuracy, and accuracies
 2. `statistics`              values -> means, ranks and confidence intervals
 3. `formats`, `labels`       numbers and names -> short texts: 12.3%, RAPID (H=8)
 4. `tables`                  runs -> tables as plain data; `tables.columns` declares the columns
-   `tuning`                  trials of learning rates -> the rates of the arena
+   `tuning`                  trials of learning rates -> the learning rates of the arena
 5. `paper`, paper.yaml       the paper's own numbers, for the comparison with it
 6. `plots`                   runs -> figures; `plots.figures` has a module for each
    `paper_style`             the page layout that tables and figures are made for

@@ -75,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _read_runs(options: argparse.Namespace) -> Measured:
-    """Read the runs that the options are about."""
+    """Read the runs of --from, or else those that the parameters in --config need."""
     if options.sources:
         measured = imported.read_sources(options.sources, options.config)
         if unused := measured.unused:
@@ -92,8 +92,7 @@ def _input_digests(measured: Measured, kind: str) -> dict[str, str]:
     """Return the SHA-256 of each file that the report may read, by path.
 
     Args:
-        of_run: names of files in the folder of each training run.
-        of_evaluation: names of files in the folder of each evaluation.
+        kind: a key of `KINDS`, which has the names of the files in the folders of runs.
     """
     _, of_run, of_evaluation = KINDS[kind]
     is_in_table = measured.frame.table != ""

@@ -56,10 +56,12 @@ def collect(
         reasons, evaluation_reasons: reason of a verdict -> number of verdicts, in training and in
             the evaluation;
         no_evaluation, no_summary: why evaluation.json or summary.json has no values, else "";
-        unwalled: keys of the sandbox layers that the training or evaluation was allowed to lack;
+        unwalled: the sandbox layers that training or evaluation was allowed to do without, as keys
+            of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from, or BASE;
         accepted: whether `rapid accept` declared one of its jobs current after a change of code.
-        table: the CSV file that has the run's figures; "" where they are in files of its jobs.
+        table: the CSV file that has the run's results (see `reports.imported`); "" if they are in
+            the files of its jobs.
 
     Raises:
         BadFile: a file differs from what its job wrote, contradicts itself, belongs to another run,
@@ -82,7 +84,7 @@ def collect_rows(
 
     Args:
         place: returns the folder of a job, below the root, by the job's name.
-        ks: that have a column whatever the evaluations have.
+        ks: values of k for which there is a column pass@k even if no evaluation has pass@k.
     """
     manifests = read_manifests(root, map(place, _job_names(runs)))
     check_chain(manifests)
@@ -165,7 +167,7 @@ def _row(
 
 
 def _asked_for(run: Run, manifests: dict[str, JobManifest], evaluation: str, data: str) -> dict:
-    """Return the values that fields of evaluation.json must have, by the specs of the jobs.
+    """Return the values that evaluation.json must have by the specs of its jobs: field -> value.
 
     Args:
         evaluation, data: the folders of the evaluation and of the benchmark's problems.
@@ -178,7 +180,7 @@ def _asked_for(run: Run, manifests: dict[str, JobManifest], evaluation: str, dat
 
 
 def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSummary | None:
-    """Return the record in a file, or None without a file of a finished job.
+    """Return the record in a result file; None if no finished job has written the file.
 
     Raises:
         BadFile: a field differs from `asked_for`.
@@ -187,9 +189,7 @@ def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSum
     for name, expected in asked_for.items() if record else ():
         value = getattr(record, name, expected)
         if value != expected and (name in Run.model_fields or record.status == "ok"):
-            raise BadFile(
-                f"{path}: {name}: {value!r} is not what its job was asked for, {expected!r}"
-            )
+            raise BadFile(f"{path}: {name} is {value!r}, but the job's parameters say {expected!r}")
     return record
 
 

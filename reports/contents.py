@@ -1,6 +1,11 @@
 """The contents of each kind of report, as contents.yaml orders them: a first screen, then sections.
 
-Figures and tables that no section names are put into a last section.
+Figures and tables that no section names are put into a last section. Besides the main report, with
+the paper's tables, there are reports on:
+
+studies   ablations: each study compares variants of an algorithm on one benchmark (docs/studies.md)
+arena     a preregistered comparison of many algorithms with tuned learning rates (docs/arena.md)
+tuning    the trials that choose the arena's learning rates
 """
 
 from collections.abc import Sequence
@@ -121,11 +126,15 @@ def build_arena(measured: Measured) -> Content:
     spec = measured.params.arena
     if spec.tuning:
         return _arrange("tuning", measured, tuning.tables(measured))
+    # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
+    # and no claim is tested.
     verdicts = [] if spec.only else arena.judge(measured)
     tables = arena.claims(measured, verdicts)
-    for outcomes in fields(measured):
+    for outcomes in fields(measured):  # a field has the algorithms compared on one benchmark
         tables.append(arena.standings(outcomes, len(tables) + 1))
+    # The trials of learning rates, read from a file that `reports.tuning` wrote.
     tables += tuning.recorded(measured, len(tables) + 1)
+    # "Places" are the ranks of algorithms.
     summary = arena.summarize(measured, verdicts) if verdicts else arena.describe_places(measured)
     headlines = arena.headlines(verdicts)
     return _arrange("arena", measured, tables, headlines=headlines, summary=summary)
@@ -184,6 +193,7 @@ def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
     """Return the reasons for missing results, each with the names of its runs."""
     by_reason: dict[str, list[str]] = {}
     for _, run in frame.iterrows():
+        # These columns have the reason why a result is missing, or "" if it exists.
         reasons = [run.no_evaluation] + ([run.no_summary] if run.algorithm != BASE else [])
         for reason in filter(None, reasons):
             by_reason.setdefault(reason, []).append(path(run))

@@ -23,8 +23,8 @@ from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
 
-# What metrics.json has beside pass@k: columns of the data frame of `collect`.
-FIGURES = ("runtime", *(name for name in COMPARED if METRICS[name].summary == "mean"))
+# The values in metrics.json besides pass@k: columns of the data frame of `collect`.
+REPORTED = ("runtime", *(name for name in COMPARED if METRICS[name].summary == "mean"))
 CURVES = [*COMPARED, *PHASES]
 
 
@@ -68,15 +68,15 @@ def mean_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
     """
     ks = params.benchmarks[params.experiment.benchmark].pass_at
     means = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
-    means |= {name: frame[name].mean() for name in FIGURES}
+    means |= {name: frame[name].mean() for name in REPORTED}
     return {name: float(value) for name, value in means.items() if math.isfinite(value)}
 
 
 def mean_curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
     """Return the means over runs at each optimizer step: a row for each step.
 
-    A run that has ended, or does not define a metric at a step, is left out of the mean; without
-    any run the mean is NaN.
+    A run that has ended before a step, or has no value of a metric at it, is left out of the mean.
+    If this leaves no run, the mean is NaN.
     """
     steps = [step.model_dump() for run in runs for step in run]
     rows = pd.DataFrame(steps, columns=["step", *CURVES])

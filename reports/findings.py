@@ -23,9 +23,10 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def compare_with_baseline(measured: Measured) -> dict[str, Any]:
-    """Return the facts of the main report's lead: RAPID compared with the baseline.
+    """Return the facts of the main report's first paragraphs: RAPID compared with the baseline.
 
-    On each benchmark RAPID has the H with which the paper's RAPID is fastest.
+    H is the number of optimizer steps that RAPID takes on one inference batch. On each benchmark,
+    RAPID is compared at the H at which it is fastest in the paper.
     """
     pairs = [(contest, select_rapid(contest)) for contest in measured.contests.values()]
     runtimes = [Comparison(contest, RUNTIME, rapid) for contest, rapid in pairs]
@@ -50,7 +51,10 @@ def compare_with_baseline(measured: Measured) -> dict[str, Any]:
 
 
 def compare_variants(measured: Measured) -> dict[str, Any]:
-    """Return the facts of the studies' lead: each variant compared with the first of its study."""
+    """Return the facts of the first paragraphs of the report on the studies (ablations).
+
+    Each variant of a study is compared with the study's first variant.
+    """
     comparisons = {
         (study.title, study.label(variant)): Comparison(
             study.contest,

@@ -44,7 +44,7 @@ def benchmark(name: str) -> str:
 def algorithm(name: str) -> str:
     """Return the label of an algorithm: rapid-H8,eta=4 -> RAPID (H=8), eta = 4.
 
-    An algorithm that the project does not have is called by its name.
+    The label of an algorithm that the project does not have is its name.
     """
     plain, *changes = name.split(",")
     try:
@@ -60,7 +60,7 @@ def model_of(name: str) -> str:
 
 
 def ratio(name: str) -> str:
-    """Return a label for a RAPID among several, its H and changed parameters: rapid-H4 -> H=4."""
+    """Return a short label of RAPID where only RAPID is compared: rapid-H4 -> H=4."""
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"
 
 

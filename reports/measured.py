@@ -1,4 +1,13 @@
-"""The input of all tables and figures: parameters, the data frame of runs, and manifests."""
+"""The input of all tables and figures: parameters, the data frame of runs, and manifests.
+
+H is the number of optimizer steps that RAPID takes on one inference batch (the completions that are
+sampled at once). Tables 1 to 4 are the paper's:
+
+Table 1   all algorithms on all benchmarks, with the main model
+Table 2   several models, of different families, on one benchmark
+Table 3   RAPID at several H
+Table 4   correlations of H with accuracy, runtime and staleness, over the runs of Table 3
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +26,7 @@ from reports import labels
 from reports.collect import collect, problem_sources
 from reports.manifests import JobManifest, read_manifests
 
+# Names of the algorithms that train on demonstrations in place of RL: SFT, which is `IMITATING`.
 IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates)
 # Algorithms whose runtime is shown but not ranked: the model before training, which has no training
 # time, and imitation, which does no RL.
@@ -33,16 +43,16 @@ class Contest:
     runs: pd.DataFrame
     algorithms: list[str]
     problems: ProblemSource
-    family: bool = False  # whether the model is one of Table 2, not the main model
+    family: bool = False  # whether the model is one of those in Table 2, not the main model
 
     @property
     def label(self) -> str:
-        """The benchmark and the kind of its problems, such as MBPP+ (made): generated ones."""
+        """The benchmark and the kind of its problems: "MBPP+ (made)" if they are generated."""
         return self.problems.label
 
     @property
     def rapids(self) -> list[str]:
-        """The names of RAPID at each H."""
+        """The algorithms that are RAPID at some H: rapid-H1, rapid-H4, ..."""
         return [name for name in self.algorithms if RAPID.named(name)]
 
     def of(self, *algorithms: str) -> pd.DataFrame:
@@ -70,12 +80,16 @@ class Measured:
     def read(
         cls, params: Params, root: Path | str = ".", trained: list[Run] | None = None
     ) -> "Measured":
-        """Read the result files of these training runs, by default of those that tables need."""
+        """Read the result files of training runs.
+
+        Args:
+            trained: the training runs; by default those that the tables of the main report need.
+        """
         return cls(params, collect(params, root, trained), Path(root))
 
     @cached_property
     def algorithms(self) -> list[str]:
-        """The baselines of Table 1, followed by RAPID at each H of Tables 1 and 3."""
+        """The baselines of Table 1, then RAPID at each H of Tables 1 and 3 (all as names)."""
         tables = self.params.tables
         baselines = [name for name in tables.main.algorithms if not RAPID.named(name)]
         rapids = set(tables.main.algorithms) - set(baselines)
@@ -124,7 +138,7 @@ class Measured:
         """Return the runs of these algorithms.
 
         Args:
-            family: a model of Table 2; by default the main model is taken.
+            family: name of a model in Table 2; "" stands for the main model.
         """
         frame, model = self.frame, family or self.params.tables.main.model
         rows = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
@@ -137,7 +151,7 @@ class Measured:
         return problem_sources(self.params, self.root)
 
     def label(self, benchmark: str) -> str:
-        """Return a benchmark with the kind of its problems, such as MBPP+ (made)."""
+        """Return a benchmark with the kind of its problems, such as "MBPP+ (made)"."""
         return self.problems[benchmark].label
 
     @cached_property
@@ -155,5 +169,5 @@ class Measured:
 
     @property
     def places(self) -> list[Callable[[str], str]]:
-        """For each folder of results, what returns the folder of a job in it by the job's name."""
+        """A function for each folder of results: from a job's name it returns the job's folder."""
         return [build_plan(self.params, self.root).folder]

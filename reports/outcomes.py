@@ -1,8 +1,11 @@
 """The end points that the arena compares, for each algorithm, benchmark and seed.
 
-The end points are the training time until a target accuracy (`reach`), the accuracy after equally
-many completions, and the accuracy after equal training time. The arena compares its algorithms on
-several benchmarks; a benchmark with its algorithms is a field.
+The arena is a preregistered comparison of algorithms on several benchmarks, each algorithm with a
+tuned learning rate (docs/arena.md). A field of the arena has the algorithms that are compared on
+one benchmark. The end points are the training time until a target accuracy (`reach`), the accuracy
+after equally many completions, and the accuracy after equal training time. The accuracy during
+training is that of snapshots of the model, which the runs save. PG (`PLAIN`) is policy gradient,
+the baseline.
 """
 
 import math
@@ -23,7 +26,8 @@ from reports.statistics.estimates import Estimate
 METRIC = "pass@1"
 RESULTS = "results.csv"  # the file of the table that `record` returns
 SHARE = 0.5  # accuracy in equal time is read after this share of PG's mean training time
-# Value of a comparison without a difference: a ratio of seconds, a difference of accuracies.
+# The value of a comparison if both algorithms are equal: 1 for a ratio of seconds, 0 for a
+# difference of accuracies.
 EQUAL = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}
 
 
@@ -47,11 +51,11 @@ class Outcome:
 
 
 def on_record(rows: pd.DataFrame, scale: float) -> Outcome:
-    """Return the end points that an earlier arena recorded.
+    """Return the end points of an algorithm, from the record of an earlier arena.
 
     Args:
-        rows: rows of `record` for one algorithm, with the seed as index.
-        scale: factor for recorded seconds, to the speed of this machine.
+        rows: rows of `record` for the algorithm, with the seed as index.
+        scale: factor that converts recorded seconds to seconds on this machine.
     """
     runs = rows.assign(runtime=rows.runtime * scale).reset_index()
     accuracies = [_in_one_column(rows[name]) for name in ("accuracy", "accuracy_in_time")]
@@ -117,7 +121,8 @@ class FieldOutcomes:
             by_seed = pd.Series(curves.read(runs, before, METRIC, self.measured.root), dtype=object)
             until = by_seed.map(lambda curve: curve.reaches(self.field.reach)).astype(float)
             accuracy = pairs.scores(runs, METRIC)
-            if (runs.completions > completions).any():  # DAPO: read it from the curve of each run
+            # DAPO samples more completions than PG, so its accuracy is read from each run's curve.
+            if (runs.completions > completions).any():
                 accuracy = _in_one_column(by_seed.map(lambda curve: curve.after(completions)))
             in_time = _in_one_column(by_seed.map(lambda curve: curve.within(seconds)))
             outcomes[name] = Outcome(runs, until.fillna(math.inf), accuracy, in_time)
@@ -129,14 +134,16 @@ class FieldOutcomes:
         return self.measured.contest(self.benchmark, [algorithm], seeds).runs
 
     def compare(self, ours: str, reference: str, by: Measure) -> Estimate:
-        """Return the comparison of two algorithms, see the function `compare`."""
+        """Return the comparison of two algorithms by an end point, see the function `compare`."""
         return compare(self.outcomes[ours], self.outcomes[reference], by)
 
     def compute_detectable(self, claim: Claim, estimate: Estimate, alpha: float) -> float | None:
         """Return the smallest effect that the test of a claim detects with a power of 80 %.
 
-        It is a difference in accuracy, or a ratio of seconds below 1. For a claim of equivalence it
-        is the smallest margin that the test shows if there is no difference. None if it is unknown.
+        The effect is a difference in accuracy, or a ratio of seconds below 1. For a claim of
+        equivalence, the smallest margin is returned within which the test shows two equal
+        algorithms to be equivalent. None if the estimate has no standard error, or too few runs
+        reach the accuracy.
 
         Args:
             alpha: the two-sided level of the test.
@@ -150,10 +157,11 @@ class FieldOutcomes:
 
 
 def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
-    """Return the comparison of ours with the reference, paired by seed.
+    """Compare two algorithms by an end point, paired by seed.
 
-    It is a ratio of seconds, ours divided by the reference's, or a difference of accuracies, ours
-    minus the reference's.
+    Returns:
+        The ratio of seconds, ours divided by the reference's, or the difference of accuracies, ours
+        minus the reference's.
     """
     first, second = getattr(ours, by), getattr(reference, by)
     seeds = first.index.intersection(second.index)

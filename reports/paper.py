@@ -38,6 +38,9 @@ def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
     """Return a mean of the paper's Table 1, or of Table 3 for an H of RAPID that only it has.
 
     None if the paper has no such number.
+
+    Args:
+        metric: a key in paper.yaml, such as runtime.
     """
     document = load()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)

@@ -1,11 +1,13 @@
 """`python -m reports.tuning`: choose the arena's learning rates and write them into its parameters.
 
-It reads the runs of the tuning, writes a record with a row for each trial, and replaces the rates
-and target accuracies in experiments/arena.yaml. An algorithm gets the rate with the highest mean
-accuracy over seeds, after averaging with the neighbouring rates by weights of 1, 2 and 1. The
-averaging avoids a rate that is next to one at which training fails, and reduces the influence of
-chance. The target accuracy (`reach`) lies three quarters of the way from the accuracy before
-training to the accuracy of PG with its chosen rate.
+The arena is a preregistered comparison of algorithms (docs/arena.md). A trial is a run of an
+algorithm with one of the learning rates to choose from. This command reads the trials, writes a
+record with a row for each of them, and replaces the learning rates and target accuracies in
+experiments/arena.yaml. An algorithm gets the rate with the highest mean accuracy over seeds, after
+averaging with the neighbouring rates by weights of 1, 2 and 1. The averaging avoids a rate that is
+next to one at which training fails, and reduces the influence of chance. The target accuracy
+(`reach`) lies three quarters of the way from the accuracy before training to the accuracy of PG
+with its chosen rate.
 """
 
 import re
@@ -101,7 +103,7 @@ def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[
     """Return the chosen rate of an algorithm.
 
     Args:
-        borrowed: H -> another H, whose trials choose the rate.
+        borrowed: H of RAPID without trials -> another H, whose trials choose the rate.
 
     Raises:
         ValueError: the algorithm has no trials.
@@ -117,17 +119,18 @@ def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[
 def compute_reach(record: pd.DataFrame, benchmark: str) -> float:
     """Return the target accuracy of a benchmark."""
     record = record[record.benchmark == benchmark]
-    tuned = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {})
+    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {})
     before = record[record.algorithm == BASE].accuracy.mean()
-    plain = record[(record.algorithm == PLAIN.name) & tuned].accuracy.mean()
+    plain = record[(record.algorithm == PLAIN.name) & has_chosen_rate].accuracy.mean()
     return float(before + WAY * (plain - before))
 
 
 def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
-    """Return the text of the arena's parameters with new rates and target accuracies.
+    """Return the text of the arena's parameters with new learning rates and target accuracies.
 
-    The text is edited in place of being written anew, which keeps its comments.
+    Only the numbers are replaced, so that the comments of the YAML file stay.
     """
+    # `parts`: the text before the first field, and the text of each field (a benchmark's section).
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):

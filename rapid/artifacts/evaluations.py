@@ -12,9 +12,9 @@ PASSED = "passed"  # the reason in the verdict on a correct completion
 
 
 class CurvePoint(Record):
-    """curve.jsonl: a snapshot of the model taken during training, and its accuracy.
+    """A row of curve.jsonl: the accuracy of a model that was saved during training (a snapshot).
 
-    The accuracy is that on the test problems.
+    The accuracy is measured on the test problems.
     """
 
     step: Count = Field(description="number of the optimizer step")

@@ -94,7 +94,7 @@ def get_versions() -> dict[str, str]:
 def peak_memory_mb() -> float:
     """Return the peak memory of this process in 1e6 bytes.
 
-    Memory that torch reserved on the GPU, or on a CPU the peak resident set size.
+    On a GPU it is the memory that torch reserved, on a CPU the peak resident set size.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

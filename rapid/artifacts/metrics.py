@@ -35,8 +35,8 @@ class Metric:
         summary: statistic in summary.json: "mean" over the steps; "ends", which are NAME_first and
             NAME_last, the means over the first and the last tenth of the steps; or "" for none.
         compared: whether `dvc exp show` lists the metric and `dvc plots` draws its curve.
-        log: name in the trainer's logs; "" for rapid/NAME. A suffix that starts with a slash is
-            ignored, so that LOG/anything is found too.
+        log: name in the trainer's logs; "" stands for rapid/NAME. A suffix after a slash in the
+            logs is ignored, so that LOG/SUFFIX is found too.
     """
 
     over: Literal["mini-batch", "micro-batches"]

@@ -1,5 +1,7 @@
 """The section `arena` of params.yaml: the algorithms to compare, and preregistered claims.
 
+docs/arena.md describes the arena and its report.
+
 N_step is the number of completions of an optimizer step, H the number of optimizer steps that are
 taken on one inference batch, which therefore has H x N_step completions, sampled at once. PG
 (`PLAIN`) is policy gradient.
@@ -34,7 +36,7 @@ def first_seeds(count: int) -> list[Seed]:
 
 
 class Claim(Section):
-    """A preregistered claim: algorithm `ours` is better than algorithm `theirs`, or as good."""
+    """A preregistered claim: algorithm `ours` is better than `theirs`, or as good as `theirs`."""
 
     ours: AlgorithmName
     theirs: AlgorithmName
@@ -160,7 +162,7 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
-        """Give maps without a learning rate that of policy gradient in the benchmark's field."""
+        """Set the learning rate of maps that have none to that of policy gradient in the field."""
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
@@ -189,7 +191,7 @@ class Arena(Section):
         for benchmark, field in self.fields.items():
             for name in self.list_algorithms(field):
                 if self.tuning is None:
-                    # With `only`, `more_seeds` does not apply.
+                    # With `only`, each algorithm has the number of seeds of the field.
                     seeds = first_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
                 elif parse(name).H not in self.borrowed:  # a borrowed rate is not tuned

@@ -47,7 +47,7 @@ from rapid.grading.policy import STRICT, Grading
 from rapid.text import suggest_name
 
 S = TypeVar("S", bound=Section)
-CHECKPOINT_SECONDS = 600.0  # of training between checkpoints, by default
+CHECKPOINT_SECONDS = 600.0  # default seconds of training between two checkpoints
 # Environment variables for settings that change no result. They are not in a job's spec, so that a
 # change reruns no job.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"

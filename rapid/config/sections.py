@@ -274,7 +274,7 @@ class Study(Section):
 
 
 class Studies(Section):
-    """Ablations, with the main table's model."""
+    """Ablations (docs/studies.md), with the main table's model."""
 
     seeds: list[Seed] = Field(
         default_factory=list, min_length=1, description="by default those of the main table"

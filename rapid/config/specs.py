@@ -1,8 +1,8 @@
 """Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-Each stage has a class, such as TrainSpec, and a function that fills it in (train_spec). A job
-receives only its spec, and writes it into its manifest. A change of a value, or of code, reruns the
-jobs whose specs have the value, or the code's digest (`rapid.artifacts.code`).
+These parameters are a job's spec. Each stage has a class, such as `TrainSpec`, and a function that
+fills it in, such as `train_spec`. A job receives only its spec and writes it into its manifest. If
+a value or the code changes, jobs whose specs have the value or the digest of the code run again.
 """
 
 from collections.abc import Iterable
@@ -232,7 +232,7 @@ def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> l
 
 
 def add_base_runs(trained: list[Run]) -> list[Run]:
-    """Return the runs to evaluate: the models before training, as runs of `BASE`, then the runs."""
+    """Return the runs to evaluate: the models before training (runs of `BASE`), then `trained`."""
     bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
     return list(dict.fromkeys([*bases, *trained]))
 
@@ -248,7 +248,7 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 
 def _count_lessons(params: Params, benchmark: str) -> int:
-    """Return on how many generated problems of a benchmark the needed models are pre-trained."""
+    """Return how many problems to generate for pre-training; 0 if no needed model learns them."""
     models = [params.models[name] for name in needed_models(params) if is_made(params, name)]
     is_learnt = any(benchmark in model.benchmarks for model in models)
     return params.pretraining.demonstrations if is_learnt else 0
@@ -278,7 +278,7 @@ def list_source_files(spec: Spec) -> list[str]:
 
 
 def _list_files(folder: Path, *patterns: str) -> list[str]:
-    """List the files of a folder to hash; not manifests, hidden files and names with braces."""
+    """List the files of a folder to hash, except manifests, hidden files and names with braces."""
     files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})
     return sorted(str(file) for file in kept_files if "/." not in f"/{file.relative_to(folder)}")

@@ -1,6 +1,7 @@
 """`rapid plan`: render the estimated cost of all jobs as text, with advice on H.
 
-H is the number of optimizer steps that RAPID takes on one batch of sampled completions.
+H is the number of optimizer steps that RAPID takes on one inference batch, the completions that are
+sampled at once.
 """
 
 import argparse

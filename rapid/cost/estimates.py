@@ -218,12 +218,15 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
 
 
 def too_large(params: Params, memory: float) -> dict[str, str]:
-    """Return the training jobs that do not fit into memory: what is needed and advice, by name.
+    """Return, for each kind of training job that does not fit into memory, why and what helps.
 
     Jobs with models whose size is not known are left out.
 
     Args:
         memory: bytes of a GPU.
+
+    Returns:
+        "model, algorithm" -> the reason and advice, in words.
     """
     shapes = {}
     for name in params.models:
@@ -280,7 +283,7 @@ def rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int
 
 
 def best_ratio(runtimes: Mapping[int, float]) -> int:
-    """Return the H to advise: H is doubled as long as that saves a tenth of the runtime.
+    """Return the H to advise: H is doubled as long as this saves at least a tenth of the runtime.
 
     Args:
         runtimes: seconds by H, as `rapid_runtimes` returns them.

@@ -31,7 +31,7 @@ class Expected:
     spread: float = 1.0  # standard deviation of lengths over their mean
     prompt: float = 150.0  # mean length of prompts
     signal: float = 0.5  # share of groups whose rewards differ
-    rewarded: float = 0.75  # share of groups with any reward; at least `signal`
+    rewarded: float = 0.75  # share of groups with at least one reward; not less than `signal`
     kept: float = 0.5  # share of the teacher's completions that are correct
 
     def longest(self, completions: float) -> float:
@@ -47,12 +47,13 @@ class Expected:
 def expect(limit: int, seen: Mapping[str, float], user: Mapping[str, float]) -> Expected:
     """Return the expectations about completions of at most `limit` tokens.
 
-    Unless `rewarded` is given, half of the groups without a signal are assumed to have the reward
-    for all completions, and the other half for none.
+    Unless `rewarded` is given, it is assumed that in half of the groups without a signal all
+    completions are rewarded, and in the other half none.
 
     Args:
         seen: fields of `Expected` that were measured in runs.
-        user: fields of `Expected` that the user sets; `length` as a share of the limit.
+        user: fields of `Expected` that the user sets and that replace those in `seen`. Here
+            `length` is a share of the limit.
 
     Raises:
         BadInput: the share of groups with a reward is less than that of groups with a signal.
@@ -63,8 +64,9 @@ def expect(limit: int, seen: Mapping[str, float], user: Mapping[str, float]) -> 
     rewarded = values.setdefault("rewarded", (1 + values["signal"]) / 2)
     if rewarded < user.get("signal", 0.0):
         raise BadInput(
-            f"--rewarded {rewarded:g} is less than --signal {user['signal']:g}, but every "
-            "group whose rewards differ has a reward: raise --rewarded"
+            f"--rewarded {rewarded:g} (share of groups with a reward) is less than --signal "
+            f"{user['signal']:g} (share of groups whose rewards differ), which is impossible, "
+            "because a group whose rewards differ has a reward: raise --rewarded"
         )
     values["signal"] = min(values["signal"], rewarded)
     return Expected(limit, **values)

@@ -28,8 +28,8 @@ from rapid.cost.work import Work, job_work, processes, subject, train_work
 
 # The phases that get a factor. Grading does not: seconds of a verdict are measured instead.
 SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
-FAR_RATIO = 2  # a model this many times larger than all measured ones gets a warning
-# Fields of `Expected` that a run's records show, and those that they do not show.
+FAR_RATIO = 2  # a model with this many times the weights of the largest measured one gets a warning
+# Fields of `Expected` that can be computed from a run's result files, and those that cannot.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
 
 
@@ -81,7 +81,9 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     if spec.passes.micro_batch == "auto":
         spec = with_passes(spec, max(1, summary.pass_completions))
     algorithm = parse(summary.algorithm).algorithm
-    # Dynamic sampling replaces groups without a signal, so the `signal` of its steps means nothing.
+    # `signal` is the share of groups whose rewards differ. Dynamic sampling (DAPO) replaces all
+    # other groups, so the share in its steps does not show how many of the sampled groups had a
+    # signal.
     kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
     # For SFT, the share of kept demonstrations follows from the number of steps: with all
@@ -106,7 +108,7 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
     Args:
         runs: rows of `read_runs`.
         shapes: sizes of models, by name.
-        user: see `rapid.cost.expected.expect`; used for the fields that runs do not show.
+        user: see `rapid.cost.expected.expect`; only its `UNMEASURED_FIELDS` are used.
 
     Raises:
         BadInput: there is no RL run.

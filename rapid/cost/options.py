@@ -23,7 +23,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         help="folder of the runs to take rates from (default: experiments/NAME/runs, or runs)",
     )  # fmt: skip
     rates.add_argument(
-        "--gpu", help="take rates from a GPU's published figures, such as a6000 or h100"
+        "--gpu", help="take rates from the published data of a GPU, such as a6000 or h100"
     )
     add(
         "--report", choices=["studies", "arena"], default="",
@@ -37,7 +37,7 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         help="number of CPU cores (default: this machine's)",
     )
     add("--memory", type=positive(float), help="GB of memory of a GPU, or of a process on CPUs")
-    # Expectations: `dest` is a field of `rapid.cost.expected.Expected`.
+    # Expectations about completions: each option sets a field of `rapid.cost.expected.Expected`.
     shares = {
         "--completion-length": ("length", "mean length of completions, as a share of the limit"),
         "--length-spread": ("spread", "standard deviation of lengths over their mean"),

@@ -86,7 +86,7 @@ class Machine:
     efficiency: Mapping[str, float]  # of efficiency.yaml
     shapes: Mapping[str, Shape]  # sizes of models, by name
     verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)  # seconds by benchmark
-    base_memory: float = CUDA_CONTEXT  # bytes of a process in addition to those for its model
+    base_memory: float = CUDA_CONTEXT  # bytes of a process besides its model, such as libraries
     # (model, whether the run imitates demonstrations) -> phase -> ratio of measured to computed
     # seconds. "" as the model stands for all models.
     scale: Mapping[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)

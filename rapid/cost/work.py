@@ -5,7 +5,7 @@ they are expected values.
 
 An inference batch has the completions of H optimizer steps, sampled at once. A step's completions
 are processed in micro-batches, with a forward and a backward pass each. A group has the completions
-of one prompt.
+of one prompt. It has a signal if the rewards of its completions differ.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpe
 from rapid.cost.expected import Expected
 
 BYTES = {"bfloat16": 2, "float32": 4}  # of a number, by precision
-AT_A_TIME = 256  # completions that rapid.sampling samples in one batch with transformers
+AT_A_TIME = 256  # completions that `rapid.sampling` samples in one batch with transformers
 IN_FLIGHT = 256  # sequences that vLLM processes at the same time
 FORWARD_SHARE = 1 / 3  # a forward pass's share of the time of a forward and backward pass
 
@@ -33,13 +33,15 @@ class Work:
     expected: Expected
     loads: int = 1  # number of times that a model is loaded
     # Sampling.
-    completions: float = 0.0  # sampled and graded
-    decoding_steps: float = 0.0  # of all calls of the sampler together
+    completions: float = 0.0  # completions that are sampled and graded
+    decoding_steps: float = 0.0  # summed over the calls of the sampler
     rows: float = 0.0  # sequences that a decoding step computes, summed over the steps
-    batches: float = 0.0  # inference batches
+    batches: float = 0.0  # sampled batches: inference batches times their sampling rounds
     # Training. A forward pass without a backward pass counts `FORWARD_SHARE`.
     steps: float = 0.0  # optimizer steps
-    passes: float = 0.0  # forward and backward passes of a micro-batch
+    # Forward and backward passes of micro-batches. (`passes` of a spec is something else: the
+    # section with the settings of these passes, such as `micro_batch`.)
+    passes: float = 0.0
     tokens: float = 0.0  # tokens in all passes, with prompts and padding
 
     @property
@@ -56,7 +58,7 @@ class Work:
 
 
 def subject(spec: BaseModel) -> tuple[str, str]:
-    """Return the benchmark and the model of a job; "" for one that it does not have."""
+    """Return the benchmark and the model of a job; "" if it has no benchmark, or no model."""
     match spec:
         case DistillSpec():
             return spec.benchmark, spec.teacher
@@ -94,7 +96,8 @@ def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expec
             batch, steps = spec.pretraining.batch, spec.params.steps * len(learned)
             tokens = spec.params.steps * batch * sum(e.prompt + e.length for e in learned)
             return Work(spec, expected, steps=steps, passes=steps, tokens=tokens)
-        case TrainSpec(training=None):
+        case TrainSpec(training=None):  # imitation (SFT), which has no RL settings
+            # Of the teacher's completions, only the correct ones are kept as demonstrations.
             sampled = sizes.train * spec.objective.samples * expected.kept
             demonstrations = spec.objective.demonstrations or sampled
             steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
@@ -118,21 +121,22 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
 
     Args:
         steps: number of optimizer steps.
-        run: share of completions that were trained on, if it is known. By default `run_share`.
+        run: share of completions that were trained on, if it was measured. By default it is
+            estimated by `run_share`.
     """
     count, micro_batch = processes(spec), spec.passes.micro_batch
     if spec.training is None:
-        share = spec.objective.batch / count
-        passes = steps * max(1.0, share / micro_batch)
-        tokens = steps * share * (expected.prompt + expected.longest(micro_batch))
+        demonstrations = spec.objective.batch / count  # of a step, in one process
+        passes = steps * max(1.0, demonstrations / micro_batch)
+        tokens = steps * demonstrations * (expected.prompt + expected.longest(micro_batch))
         return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
-    run = run_share(spec, expected) if run is None else run
-    share = run * spec.n_step / count  # completions of a step that one process trains on
+    trained_share = run_share(spec, expected) if run is None else run
+    trained = trained_share * spec.n_step / count  # completions of a step, in one process
     padded = min(group, micro_batch)  # completions that are padded to the longest of them
     # The prompt is computed once for the completions of a group in a micro-batch.
-    prompts = share / min(padded, spec.n_step / count)
-    tokens = prompts * expected.prompt + share * expected.longest(padded)
+    prompts = trained / min(padded, spec.n_step / count)
+    tokens = prompts * expected.prompt + trained * expected.longest(padded)
     rounds, drawn = sampling_rounds(spec, expected)
     batches, completions = steps / spec.H * rounds, steps / spec.H * drawn * group / count
     # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
@@ -145,7 +149,7 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
         **_sampling(spec, completions, batch, expected, count),
         batches=batches,
         steps=steps,
-        passes=share / min(micro_batch, spec.n_step / count) * scale,
+        passes=trained / min(micro_batch, spec.n_step / count) * scale,
         tokens=tokens * scale,
     )
 
@@ -170,19 +174,21 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
 def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
     """Return the mean numbers of sampling rounds and of groups drawn for an inference batch.
 
-    Only dynamic sampling has more than one round. Each further round replaces the groups that have
-    no signal, until all groups have one or the rounds are used up.
+    Only dynamic sampling (DAPO) has more than one round. Each further round replaces the groups
+    without a signal (all rewards are equal), until all groups have a signal or the rounds are used
+    up.
     """
     rounds = range(parse(spec.run.algorithm).algorithm.rounds(spec.objective))
     groups = spec.H * spec.n_step / spec.training.group_size
-    # Share of groups that still have no signal before each round; all of them before the first.
-    unsolved = [(1 - expected.signal) ** number for number in rounds]
-    # A round takes place if at least one group has no signal, and draws each such group again.
-    return sum(1 - (1 - share) ** groups for share in unsolved), groups * sum(unsolved)
+    # Share of groups that a round has to draw: all groups in the first round, later those that
+    # still have no signal.
+    missing_shares = [(1 - expected.signal) ** number for number in rounds]
+    # A round takes place if at least one group is to be drawn.
+    return sum(1 - (1 - share) ** groups for share in missing_shares), groups * sum(missing_shares)
 
 
 def run_share(spec: TrainSpec, expected: Expected) -> float:
-    """Return the mean share of groups trained on; groups without a gradient are skipped."""
+    """Return the mean share of groups trained on. Groups without a gradient are skipped."""
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
@@ -206,8 +212,9 @@ def _sampling(
     """
     vllm = spec.compute.sampler == "vllm"
     in_flight = min(batch, IN_FLIGHT) if vllm else batch
-    # Decoding steps of a call in which all places are taken, since more completions wait; then the
-    # last completions end.
+    # A call has two parts. As long as completions wait to be started, all `in_flight` places are
+    # taken (`refilled` decoding steps). Then the last `in_flight` completions run until the longest
+    # ends.
     refilled = (batch - in_flight) / in_flight * expected.length
     steps = completions / batch * (refilled + expected.longest(in_flight * waiting))
     rows = completions * expected.length if vllm else batch * steps

@@ -1,6 +1,7 @@
 """The demonstration stage: generate problems with completions to imitate, for SFT.
 
-It takes the place of a teacher (`rapid.stages.distill`). A share of the completions has a mistake.
+The generated completions replace those of a teacher model (`rapid.stages.distill`). A share of them
+has a deliberate mistake.
 """
 
 import random

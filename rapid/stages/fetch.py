@@ -150,7 +150,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
         todo = "Check the name and the network, or set the source to a folder with a copy"
         why = f"{name} at {revision} cannot be downloaded: {why.rstrip('.')}. {todo}"
         raise BadModel(spec, why) from None
-    remove_path(folder / ".cache")  # records of the download, which nothing needs
+    remove_path(folder / ".cache")  # records of the download, which no job reads
     return {"hub": f"{name}@{revision}"}
 
 
@@ -235,7 +235,7 @@ def _check_finite(file: Path) -> None:
         for name in tensors.keys():  # noqa: SIM118
             tensor = tensors.get_tensor(name)
             if tensor.is_floating_point() and tensor.numel():
-                # aminmax is not implemented for 8-bit floats.
+                # torch does not implement aminmax for 8-bit floats, so they are converted first.
                 wide = tensor if tensor.itemsize > 1 else tensor.float()
                 if not all(map(math.isfinite, wide.aminmax())):
                     raise ValueError(f"{name} has weights that are infinite or NaN")

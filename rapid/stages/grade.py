@@ -49,7 +49,7 @@ class Submission(Record):
 class Graded(NamedTuple):
     """Result of `grade`: a verdict for each submission in order, and reasons by problem id.
 
-    `bad_problems` says of each problem at fault why its completions cannot be graded.
+    `bad_problems` has, for each problem that is itself at fault, why it cannot be graded.
     """
 
     verdicts: list[Verdict]

@@ -203,7 +203,7 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
     def padded(examples: list[list[dict]]) -> dict:
         """Collate a batch; limit the logits to the positions from its first label on.
 
-        Logits of prompts are not needed. Without them there are about half as many.
+        The logits of the prompts, about half of all logits, are not needed.
         """
         inputs = pad(examples[0])
         first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])

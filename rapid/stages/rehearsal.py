@@ -19,7 +19,7 @@ def rehearse() -> None:
     # manifests. The call comes before the imports: if a file is edited in between, the digest is
     # that of the old file, and the job counts as stale. Hashing after the imports could give the
     # edited file's digest to jobs that run the old code.
-    # Modules of the algorithms and benchmarks, whose code decides results too.
+    # `plug_ins`: the modules of the algorithms and benchmarks, whose code also decides results.
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }

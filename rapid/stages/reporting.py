@@ -75,8 +75,8 @@ class TensorBoardEvents(TensorBoardCallback):
     When a run resumes from a checkpoint, events of later steps, which will be repeated, are purged.
 
     Args:
-        folder: of the events.
-        problems: description of the training problems, shown among TensorBoard's texts.
+        folder: folder of the files with events.
+        problems: description of the training problems, shown on TensorBoard's page of texts.
     """
 
     def __init__(self, folder: Path, problems: str):
@@ -95,8 +95,8 @@ class TensorBoardEvents(TensorBoardCallback):
 class Wandb(WandbCallback):
     """Reports to W&B, and finishes W&B's run at the end of training.
 
-    By itself W&B finishes a run in an exit handler of Python, but jobs that are forked by the fork
-    server end with os._exit, which calls no handlers.
+    W&B normally finishes a run in an exit handler of Python. Jobs that the fork server
+    (`rapid.processes.fork_server`) forks end with os._exit, which calls no exit handlers.
     """
 
     @override
@@ -159,7 +159,7 @@ def build_report_callbacks(
         spec: the run's spec.
         problems: the source of the training problems.
         recorder: see `ReportingCallback`.
-        main: whether this process reports; of several training processes one does.
+        main: whether this process reports. Of the processes of a job only the main one does.
 
     Returns:
         The callback in a list; [] if no service is chosen.

@@ -120,7 +120,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     used = recorder.used
     if clock:
-        # While the job grades, its own graders may have the core, which is no disturbance.
+        # While the job grades, its own graders may have the core. This is no disturbance.
         used = used._replace(waited=used.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
@@ -143,7 +143,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
 
 def _explain_nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
-    """Return why SFT has nothing to imitate, for the summary; "" if it has."""
+    """Return why SFT has no demonstrations, for the summary; "" if it has some, or for RL."""
     empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
     return "the teacher solved none of the training problems" if empty else ""
 

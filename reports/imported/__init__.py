@@ -1,8 +1,9 @@
 """Runs that were made elsewhere, as the source of a report: folders of results, and CSV files.
 
-A folder has runs/ and evaluations/ of this pipeline, as another server left them; a CSV file has
-runs as lines (`table`). They become one data frame (`pool`), as `collect` makes it of the jobs in
-this folder. What the report shows follows from them (`scope`), or from params.yaml.
+A folder has the runs/ and evaluations/ that this pipeline wrote on another server. A CSV file has a
+line for each run (`table`). The runs become one data frame (`pool`), like the one that
+`reports.collect` makes of the jobs in the working folder. Which tables and columns the report has
+follows from the runs (`scope`), or from params.yaml if it is given.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,8 @@ from reports.tables.table import MISSING, NOT_APPLICABLE, Table
 
 __all__ = ["ImportSpec", "describe_columns", "leave_out_empty", "list_undrawable", "read_sources"]
 NO_SOURCE = "no source has this run"
-# Figures of columns of the data frame that a CSV may lack. Others are drawn from files of runs.
+# Figure -> the column of the data frame that it is drawn from, and that a CSV file may lack. All
+# other figures are drawn from files in the folders of runs.
 DRAWN_FROM = {
     "clipped": "clip_fraction",
     "length-and-time": "completion_length",
@@ -50,7 +52,13 @@ class ImportSpec(Spec):
 
 @dataclass(frozen=True)
 class ImportedRuns(Measured):
-    """`Measured` of runs that were made elsewhere. `unused` are those that the report lacks."""
+    """`Measured` for runs that were made elsewhere.
+
+    Args:
+        folders: the folders among the sources.
+        problem_sources: the source of the problems of each benchmark.
+        unused: runs that the sources have, and that no table or figure shows.
+    """
 
     folders: Sequence[Path]
     problem_sources: dict[str, ProblemSource]
@@ -74,11 +82,12 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     """Read the runs of these folders and CSV files.
 
     Args:
-        config: files that decide what is shown, as params.yaml does, or have only `PaperParams`.
+        config: parameter files. With all parameters, like params.yaml, they decide which runs are
+            shown. With keys of `PaperParams` only, the runs themselves decide.
 
     Raises:
-        BadFile: a file is damaged or has wrong values, or two sources have the same run, or other
-            problems for a benchmark.
+        BadFile: a file is damaged or has wrong values, or two sources have the same run, or
+            different problems for the same benchmark.
         BadParams: as `load_files`.
     """
     settings, pool = read(*config), RunPool()
@@ -121,11 +130,11 @@ def _count_demonstrations(pool: RunPool) -> int:
     return max((manifest.value("demonstrations", 0) for manifest in manifests), default=0)
 
 
-# What there is nothing for ------------------------------------------------------------------------
+# Tables and figures without data ------------------------------------------------------------------
 
 
 def leave_out_empty(content: Content) -> Content:
-    """Return the contents without the tables that have no figure."""
+    """Return the contents without the tables that have no values."""
 
     def has_figure(table: Table) -> bool:
         return any(cell.text not in (MISSING, NOT_APPLICABLE) for cell in table.cells())
@@ -137,7 +146,7 @@ def leave_out_empty(content: Content) -> Content:
 
 
 def list_undrawable(figures: dict[str, Any], frame: pd.DataFrame) -> dict[str, str]:
-    """Return the figures that these runs have nothing for, by name, with the reason."""
+    """Return the figures that cannot be drawn from these runs: name -> reason."""
     reasons = {}
     for name, figure in figures.items():
         column = DRAWN_FROM.get(name)

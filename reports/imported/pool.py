@@ -22,7 +22,7 @@ from reports.imported.table import read_table
 
 @dataclass(frozen=True)
 class StatedSource(ProblemSource):
-    """Problems of which only a name is stated, in a file; "" if it states none."""
+    """Problems of which a file or folder states only a short name (`source`), or "" for no name."""
 
     file: str = ""
 
@@ -42,11 +42,12 @@ class RunPool:
     """The runs of all sources.
 
     Args:
-        rows: of `collect`'s data frame.
-        places: where a run was found, for messages.
-        problems: of each benchmark; `stated_in` says where these were found.
-        folders: of results, among the sources.
-        errors: what cannot be in one report.
+        rows: the row of each run in the data frame of `reports.collect`.
+        places: where each run was found (folder, or file and line), for messages.
+        problems: the source of the problems of each benchmark.
+        stated_in: where the source of the problems of each benchmark was found.
+        folders: the folders of results among the sources.
+        errors: messages on runs or problems that contradict each other.
     """
 
     rows: dict[Run, dict[str, Any]] = field(default_factory=dict)
@@ -57,7 +58,12 @@ class RunPool:
     errors: list[str] = field(default_factory=list)
 
     def add_folder(self, folder: Path, params: Params | None, needed: Sequence[Run]) -> None:
-        """Add the needed runs of a folder; without parameters all but variants, as studies have."""
+        """Add the runs of a folder.
+
+        Args:
+            params: if given, only the `needed` runs are added. Otherwise all runs are, except those
+                of variants with changed parameters (their names have a comma).
+        """
         finished = _list_finished(folder)
         runs = [run for run in finished if (run in needed if params else "," not in run.algorithm)]
         problems: dict[str, ProblemSource] = {}
@@ -96,7 +102,8 @@ class RunPool:
     def _add_run(self, run: Run, row: dict[str, Any], place: str) -> None:
         """Add a run that no other source has.
 
-        A model before training may be in several folders, if its scores are the same.
+        The evaluation of the model before training may be in several folders, if its scores are the
+        same there.
         """
         first = self.rows.setdefault(run, row)
         is_same = first is row or (run.algorithm == BASE and row["scores"] == first["scores"] != {})
@@ -105,7 +112,7 @@ class RunPool:
         self.places.setdefault(run, place)
 
     def _add_problems(self, problems: ProblemSource, place: str) -> None:
-        """Add the problems of a benchmark; in all sources they are the same, as far as is known."""
+        """Add a benchmark's problems; note an error if another source has different problems."""
         first = self.problems.setdefault(problems.benchmark, problems)
         where = self.stated_in.setdefault(problems.benchmark, place)
         if not is_same_source(problems, first):
@@ -116,14 +123,14 @@ class RunPool:
 
 
 def is_same_source(first: ProblemSource, second: ProblemSource) -> bool:
-    """Return whether problems are the same, as far as that is known."""
+    """Return whether problems are the same: by digest, or by label if a source has no digest."""
     if not (first.prepared and second.prepared):
         return first.label == second.label
     return all(first.part(name) == second.part(name) for name in ("train", "test"))
 
 
 def locate_in(folder: Path) -> Callable[[str], str]:
-    """Return a function that returns the folder of a job by its name."""
+    """Return a function from the name of a job to the job's folder."""
     return lambda job: str(folder / job)
 
 

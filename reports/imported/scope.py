@@ -1,4 +1,4 @@
-"""Select what a report shows of runs that were made elsewhere, from the runs themselves."""
+"""Derives the parameters of a report (models, algorithms and seeds of tables) from its runs."""
 
 import math
 from collections import Counter
@@ -24,18 +24,21 @@ from rapid.config.sections import (
 )
 from reports.collect import of_evaluation
 
-Rows = Mapping[Run, Mapping[str, Any]]  # of `collect`'s data frame
+Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `collect`
 
 
 class PaperParams(Section):
-    """The keys of params.yaml that do not follow from runs."""
+    """The keys of params.yaml that cannot be derived from runs."""
 
     name: PlainName | None = None
     report: ReportParams = ReportParams()
 
 
 class ImportedParams(Params):
-    """The part of params.yaml that reports read. Nothing else is set; names may be unknown here."""
+    """The part of params.yaml that reports read.
+
+    No other field is set. Models and algorithms may have names that the project does not know.
+    """
 
     sft: Any
 
@@ -43,7 +46,7 @@ class ImportedParams(Params):
         return [*self.tables.main.algorithms, *self.tables.families.algorithms]
 
     def list_runs(self) -> list[Run]:
-        """Return the runs that the tables show, of models before training too."""
+        """Return the runs that the tables show, including the models before training (`BASE`)."""
         main, families = self.tables.main, self.tables.families
         entries = [(name, main.model, main) for name in self.benchmarks]
         entries += [(families.benchmark, model, families) for model in families.models]
@@ -56,18 +59,19 @@ class ImportedParams(Params):
 
 
 def name_run(benchmark: str, model: str, algorithm: str, seed: int) -> Run:
-    """Return the name of a run, however its model is called."""
+    """Return a `Run` without checking its names, because models may have any name here."""
     return Run.model_construct(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
 
 
 def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> ImportedParams:
     """Return the parameters of a report of these runs.
 
-    Table 1 has the model with the most benchmarks, and of such models the one with the most runs.
-    The others are in Table 2, with the benchmark on which they have the most runs.
+    Table 1 (all algorithms on all benchmarks) has the model with the most benchmarks, and among
+    equals the one with the most runs. Table 2 has the other models, on the one benchmark on which
+    they have the most runs.
 
     Args:
-        demonstrations: that were made for imitation; 0 if a teacher wrote them.
+        demonstrations: number of demonstrations generated for SFT; 0 if a teacher model wrote them.
     """
     by_model: dict[str, list[Run]] = {}
     for run in rows:
@@ -132,7 +136,7 @@ def parse_h(name: str) -> int:
 
 
 def _list_ks(rows: Rows, benchmark: str) -> list[int]:
-    """Return each k of which a run on this benchmark has pass@k; 1 where none has any."""
+    """Return each k for which a run on this benchmark has pass@k; [1] if no run has any."""
     ks = {
         int(name.removeprefix("pass@"))
         for run, row in rows.items()

@@ -1,7 +1,7 @@
-"""Runs in a CSV file, one a line: the columns, and what each may hold.
+"""Reads runs from a CSV file with a line for each run, and declares its columns.
 
-All wrong values of a file are listed at once. Byte order marks and line ends of any system are
-read. A file with semicolons is refused, since its numbers may have decimal commas.
+All wrong values of a file are listed at once. A byte order mark and the line ends of any system are
+accepted. A file with semicolons is refused, because its numbers may have decimal commas.
 """
 
 import csv
@@ -24,7 +24,7 @@ from reports.render.tex import list_unprintable
 
 PASS_AT = re.compile(r"pass@([1-9][0-9]{0,5})")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-ERRORS = 20  # that are listed
+ERRORS = 20  # number of errors that a message lists at most
 
 
 class Refused(ValueError):
@@ -70,7 +70,10 @@ def _parse_benchmark(text: str) -> str:
 
 
 def _parse_algorithm(text: str) -> str:
-    """Return the project's name of an algorithm, or a name that is no other spelling of one."""
+    """Return the project's name of an algorithm, or any other name.
+
+    A different spelling of a name in the project, such as "Rapid_H4", is refused.
+    """
     spelling, *spellings = (
         re.sub(r"[\W_]", "", name).lower()
         for name in (text, BASE, *(n for a in ALGORITHMS.values() for n in (a.name, a.label)))
@@ -85,7 +88,7 @@ def _parse_algorithm(text: str) -> str:
 
 
 class CsvColumn(NamedTuple):
-    """A column: its values in words, and the function that reads one."""
+    """A column: a description of its values, and the function that parses a value."""
 
     about: str
     parse: Callable[[str], Any]
@@ -124,14 +127,14 @@ SETTINGS = ("problems", "samples", "temperature", "top_p")  # of the evaluation:
 
 
 class CsvRun(NamedTuple):
-    """A line of the file, and its values that are not empty."""
+    """The number of a line in the file, and its values that are not empty, by column."""
 
     line: int
     values: Mapping[str, Any]
 
 
 def describe_columns() -> str:
-    """Return all columns, with what they are, as a sentence."""
+    """Return a sentence that names and explains all columns, for the command's help."""
     columns = [f"{name} ({column.about})" for name, column in COLUMNS.items()]
     needed = len(REQUIRED)
     return (
@@ -160,7 +163,7 @@ def read_table(file: Path) -> list[CsvRun]:
 
 
 def raise_errors(errors: list[str]) -> None:
-    """Raise a BadFile with the first of these, and how many more there are, if there are any."""
+    """Raise a BadFile with the first `ERRORS` errors and the number of the others; none if []."""
     errors = list(dict.fromkeys(errors))
     if errors:
         rest = [f"... and {len(errors) - ERRORS} more"] if len(errors) > ERRORS else []
@@ -221,7 +224,7 @@ def _read_values(header: list[str], cells: list[str]) -> tuple[dict[str, Any], l
 
 
 def _check_together(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the values of a line beside each other."""
+    """Yield what is wrong with the combination of the values in a line."""
     ks = [int(match[1]) for match in map(PASS_AT.fullmatch, values) if match]
     if values["algorithm"] == BASE and "runtime" in values:
         yield not_allowed("runtime", values["runtime"], f"nothing: {BASE} is not trained")

@@ -1,7 +1,9 @@
 """Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
 
-N_step is the number of completions per optimizer step (mini-batch), H the number of optimizer steps
-per inference batch.
+The arena is a preregistered comparison of algorithms with tuned learning rates (docs/arena.md); a
+field of the arena has the algorithms that are compared on one benchmark. PG (`PLAIN`) is policy
+gradient. N_step is the number of completions per optimizer step (mini-batch), H the number of
+optimizer steps per inference batch.
 """
 
 from collections.abc import Callable
@@ -97,7 +99,8 @@ def _draw_interval(
     """Draw an estimate with its interval in a row, cut off at the edges of the panel.
 
     Args:
-        edges: smallest and largest value that is drawn; a value beyond becomes a triangle there.
+        edges: smallest and largest value that is drawn; a triangle at an edge stands for a value
+            outside of them.
         scale: factor of the drawn values, such as 100 for percentage points.
     """
     if estimate.value is None:
@@ -161,13 +164,13 @@ def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str
 
 
 def _saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the share of time that runs save, and its text; None without a common seed."""
+    """Return the share of time that runs save, and its text; None if no seed has both."""
     time = pairs.ratio(runs, reference, "runtime")
     return time and (1 - time.value, f"{1 - time.value:.0%}")
 
 
 def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the accuracy that runs gain, and its text; None without a common seed."""
+    """Return the accuracy that runs gain, and its text; None if no seed has both."""
     gain = pairs.difference(runs, reference, METRIC)
     if gain is None:
         return None
@@ -180,7 +183,7 @@ def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
 
     Args:
         changes: (N_step, H) -> value and text, or None.
-        limit: absolute value at which colours end.
+        limit: absolute value from which on the colour does not change.
     """
     values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")

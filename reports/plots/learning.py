@@ -12,7 +12,7 @@ from reports.plots.looks import SeriesLook, looks_of_report
 from reports.plots.panels import panel_figure
 from reports.plots.style import Entries, Figure
 
-POINTS = 120  # of a mean curve, if its runs have different x
+POINTS = 120  # number of points of a mean curve, if its runs have different x
 Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both of shape (steps,)
 
 
@@ -20,7 +20,8 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
     """Return the figure of rewards by a field of steps.jsonl, "step" or "seconds".
 
     Args:
-        label: of the x-axis.
+        x: the field that is on the x-axis.
+        label: label of the x-axis.
     """
     curves: dict[tuple[str, str], list[Curve]] = {}  # by benchmark and algorithm
     missing, sources = [], []
@@ -28,7 +29,7 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
         (contest, name, run)
         for contest in measured.contests.values()
         for name in measured.params.tables.main.algorithms
-        if name not in IMITATIONS  # they have no reward
+        if name not in IMITATIONS  # SFT has no reward
         for _, run in contest.of(name).iterrows()
     ]
     for contest, name, run in runs:
@@ -80,7 +81,7 @@ def _draw_mean(axes: Axes, look: SeriesLook, runs: list[Curve], unit: float) -> 
     """Draw the mean of runs and a band of one standard deviation; return the line.
 
     Args:
-        unit: by which x is divided.
+        unit: x is divided by it, such as 60 for minutes if x is in seconds.
     """
     x, mean, deviation = average_curves(runs)
     return style.draw_line(axes, look, x / unit, mean, deviation, max(1, len(x) // 6))

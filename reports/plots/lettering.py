@@ -10,13 +10,13 @@ from matplotlib.ft2font import LoadFlags
 from rapid.text import CONTROL_CATEGORIES
 
 POINTS_PER_INCH = 72  # matplotlib's points
-FREETYPE_UNITS = 64  # per point, in which FreeType measures text
+FREETYPE_UNITS = 64  # units per point: FreeType measures text in 1/64 points
 
 
 def printable(text: str, font: FontProperties) -> str:
     """Return a text with the code, such as U+4E2D, of each character that the font cannot print.
 
-    Control characters are replaced too, but for line breaks. Codes of neighbouring characters are
+    Control characters other than line breaks are replaced too. Codes of neighbouring characters are
     separated by spaces.
     """
     glyphs = get_font(findfont(font)).get_charmap()
@@ -45,7 +45,7 @@ def measure(text: str, font: FontProperties) -> float:
 def fit(text: str, width: float, font: FontProperties) -> str:
     """Return a printable text in lines of at most this width (inches).
 
-    Lines break between words, or within a word that is wider.
+    Lines break between words, or within a word that is wider than a line.
     """
     text = lines = printable(text, font)
     columns = len(text)

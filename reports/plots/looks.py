@@ -1,9 +1,10 @@
 """Assigns a look (colour, marker, dash) to each algorithm and variant in the figures of a report.
 
-No two have the same marker or dash, so that they can be told apart in greyscale. An algorithm
-declares its look for each H. If another one already has that look, which happens for two H with
-one look, for variants of an algorithm, and for similar algorithms, it gets the next free marker and
-dash, and a shade of its colour.
+No two lines of a report have the same marker or dash, so that they can be told apart in greyscale.
+An algorithm declares its look for each H (number of optimizer steps per inference batch). If an
+earlier line already has this look, the line gets the next free marker and dash, and a shade of its
+colour. This happens if an algorithm declares one look for two H, for variants of an algorithm, and
+for similar algorithms.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -102,12 +103,12 @@ def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equ
     """Return the marker or dash of an algorithm: its own if that is free, else a spare one.
 
     Args:
-        preferred: as the algorithm declares it.
-        spares: further ones.
-        taken: by algorithms before it.
-        declared: by name, as all algorithms declare them. A spare one that another algorithm
-            declares is avoided.
-        is_equal: returns whether two look alike.
+        preferred: the marker or dash that the algorithm declares.
+        spares: spare markers or dashes.
+        taken: the markers or dashes that earlier algorithms have got.
+        declared: the declared marker or dash of each algorithm, by name. A spare marker or dash
+            that another algorithm declares is avoided.
+        is_equal: returns whether two markers or dashes look alike.
     """
 
     def cost(choice) -> tuple[int, bool]:
@@ -134,7 +135,7 @@ def _shade(color: str, number: int) -> str:
     """Return a shade of a colour, mixed with black if it is light and with white if it is dark.
 
     Args:
-        number: of the shade; 0 is the colour itself.
+        number: number of the shade; 0 is the colour itself.
     """
     channels, share = to_rgb(color), DARKEST * (number * GOLDEN % 1)
     mixed_in = 0.0 if np.dot(LUMA, channels) > 0.4 else 1.0

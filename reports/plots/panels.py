@@ -1,7 +1,8 @@
 """Figures with a column of panels for each benchmark.
 
 `panel_figure` lays out the panels, and derives from the runs that a figure shows which runs are
-missing and which files it is made from. `by_h` makes a whole figure of metrics by H.
+missing and which files it is made from. `by_h` makes a whole figure of metrics by H, the number of
+optimizer steps per inference batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from reports.tables.columns import missing_reasons
 
 
 class Series(NamedTuple):
-    """Runs that a figure shows under one label, and the metrics that are drawn of them."""
+    """Runs that a figure shows under one label, and the metrics of these runs that it draws."""
 
     label: str
     runs: pd.DataFrame
@@ -42,7 +43,7 @@ def panel_figure(
         draw_rows: functions that draw a benchmark into a panel and return entries of the legend.
         series: the runs and metrics that the figure shows.
         share_y: whether all panels have the same y-axis.
-        height: of a row, in inches.
+        height: height of a row, in inches.
         fields: further fields of `Figure`, or replacements of the derived ones.
     """
     contests = list(measured.contests.values())
@@ -87,9 +88,10 @@ class Quantity:
     """A metric on a y-axis.
 
     Args:
-        metric: column of the data frame of `collect`.
-        scale: factor from the metric to the drawn values.
-        seconds: whether it is a duration, drawn in the unit of time that suits its largest value.
+        metric: column of the data frame of `collect`. scale: factor from the metric to the drawn
+        values. seconds: whether the metric is a duration. A duration is drawn in the unit of time
+        that suits
+            its largest value.
     """
 
     metric: str
@@ -99,7 +101,7 @@ class Quantity:
 
 
 def by_h(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
-    """Return a figure of metrics by RAPID's H, with a row for each, over the runs of Table 3."""
+    """Return a figure with a row for each metric, by RAPID's H, over the runs of Table 3."""
     series = [
         Series(f"{measured.label(name)}, {quantity.label}", runs, [quantity.metric])
         for name, runs in measured.sweeps.items()

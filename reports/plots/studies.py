@@ -1,4 +1,9 @@
-"""Figures of the studies: accuracy of each variant, and accuracy by training time."""
+"""Figures of the studies: accuracy of each variant, and accuracy by training time.
+
+A study is an ablation: it compares variants of an algorithm on one benchmark with the first of
+these variants (docs/studies.md). Curves are of runs that saved snapshots of the model during
+training.
+"""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,7 +19,7 @@ from reports.statistics.curves import AccuracyCurve
 from reports.tables.columns import missing_reasons
 from reports.tables.studies import StudyRuns, studies
 
-POINTS = 200  # of a curve
+POINTS = 200  # number of points of a drawn curve
 
 
 def figures(measured: Measured) -> dict[str, Figure]:

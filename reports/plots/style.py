@@ -29,7 +29,7 @@ from reports.plots.looks import SeriesLook
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 GREY = "#555555"
-HEIGHT = 2.05  # inches of a row of panels, without the head above and the legend below
+HEIGHT = 2.05  # height in inches of a row of panels, without the head above and the legend below
 SMALLEST = 8.0, 7.0  # smallest size of type in points: of labels, and of numbers and notes
 ROOM = 0.08  # free share of an x-axis beyond the largest value, so that its marker is not cut
 ROW = 0.15  # smallest height of a named row, in inches
@@ -69,10 +69,10 @@ class Figure:
 
     Args:
         draw: draws the figure, given its width in inches.
-        problems: sources of the problems that it is about, named in caption and drawing.
-        missing: runs that it does not show, and why.
-        sources: files that it is made from, below the root.
-        wide: whether it is as wide as the text, not as a column.
+        problems: sources of the problems that the figure is about, named in caption and drawing.
+        missing: runs that the figure does not show, and why.
+        sources: files that the figure is made from, as paths below the root.
+        wide: whether the figure is as wide as the text, or else as one column of it.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """Renders a table as CSV for spreadsheets and programs, with numbers as in the other formats.
 
-CSV has no marks, footnotes and notes. The last column has the source of the problems, which other
-formats have in the caption.
+The marks for best values, the footnotes and the notes are left out. The last column has the source
+of the problems, which the other formats have in the caption.
 """
 
 import csv

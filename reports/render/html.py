@@ -170,7 +170,7 @@ def embed_image(svg: bytes) -> Markup:
 def image_size(svg: bytes) -> tuple[int, int]:
     """Return width and height of an SVG on the page, in pixels.
 
-    They are scaled so that the figure's type is as large as that of a table on the page. matplotlib
+    The figure is scaled so that its type is as large as that of a table on the page. matplotlib
     writes sizes in points.
     """
     sizes = re.findall(rb'(?:width|height)="([\d.]+)pt"', svg[: svg.find(b"viewBox")])

@@ -25,8 +25,8 @@ def render(
 
     Args:
         style: the page layout.
-        prefix: stands before each label, followed by a colon: the name of the experiment.
-        other_tables: those in other files of the experiment, which notes may refer to.
+        prefix: the name of the experiment, which stands before each label, followed by a colon.
+        other_tables: tables in other files of the experiment, to which notes may refer.
     """
     labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *other_tables]}
     filters = {
@@ -38,7 +38,7 @@ def render(
     template = load_template(
         "tables.tex.j2",
         filters,
-        # \VAR{x} and \BLOCK{for ...} would hide among TeX's own braces; these do not.
+        # These delimiters of Jinja, unlike {{ and {%, do not occur in TeX.
         variable_start_string="<<",
         variable_end_string=">>",
         block_start_string="<%",
@@ -75,7 +75,7 @@ def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
 
 
 def render_cell(entry: Cell, footnotes: dict[str, str]) -> str:
-    """Return a cell with its mark, a dagger if it is tied, its footnote's key, and further lines.
+    """Return a cell with its mark, its footnote's key, further lines, and a dagger for a tie.
 
     Args:
         footnotes: reason -> key.

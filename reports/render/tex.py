@@ -6,8 +6,8 @@ from functools import cache
 
 from rapid.text import escape_control_chars
 
-# Characters of the longest word without break points. Longer ones (paths, digests) may break after
-# each character, since TeX would not hyphenate them.
+# Number of characters of the longest word without break points. A longer word (a path, a digest)
+# may break after each character, because TeX would not hyphenate it.
 MAX_WORD = 24
 
 # Character -> TeX in text mode.

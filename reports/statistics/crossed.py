@@ -32,11 +32,11 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     if np.ptp(matrix) < ROUNDING:
         return unvaried(mean, bounds, problems, over)
     rows, columns = matrix.mean(1, keepdims=True) - mean, matrix.mean(0) - mean
-    rest = matrix - mean - rows - columns
+    residuals = matrix - mean - rows - columns
     free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
-    sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (rest**2).sum()
+    sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (residuals**2).sum()
     squares = [total / max(1, n) for total, n in zip(sums, free, strict=True)]
-    # The variance of the mean is estimated by (seeds + problems - rest) mean squares. By chance
+    # The variance of the mean is estimated by MS(seeds) + MS(problems) - MS(residuals). By chance
     # this combination can be smaller than one of the three mean squares, each of which estimates at
     # least the variance within a cell: then the largest of them is taken. If several are equally
     # large (as all three are if a single cell differs from the others), the one with the fewest

@@ -29,10 +29,10 @@ def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the mean accuracy with its interval; None without scores by problem.
+    """Return the mean accuracy with its interval; None if no run has scores by problem.
 
-    It is also None if some of the runs have an accuracy and no scores: the interval would not be
-    that of their mean.
+    Also None if some runs have an accuracy but no scores by problem: the interval would then be
+    that of the other runs only.
     """
     matrix = scores(runs, metric)
     is_partial = (runs[metric].notna() & (runs.scores.map(len) == 0)).any()
@@ -42,7 +42,7 @@ def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
 def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
     """Return the accuracy of a minus that of b, over the problems and seeds that both have.
 
-    None if they have none in common.
+    None if a and b have no seed, or no problem, in common.
     """
     of_a, of_b = scores(a, metric), scores(b, metric)
     seeds, problems = of_a.index.intersection(of_b.index), of_a.columns.intersection(of_b.columns)
@@ -53,6 +53,6 @@ def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None
 
 
 def ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the ratio of durations a / b, over the seeds that both have; None without any."""
+    """Return the ratio of durations a / b, over the seeds that both have; None if none."""
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
     return paired_ratio(list(pairs.a), list(pairs.b))

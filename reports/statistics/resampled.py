@@ -45,17 +45,15 @@ def improvement(ours: np.ndarray, reference: np.ndarray) -> Estimate:
     return _percentiles(wins.mean(), np.mean(by_task, axis=0), over)
 
 
-def _draw(shape: tuple[int, int], stream: int) -> np.ndarray:
+def _draw(shape: tuple[int, int], seed: int) -> np.ndarray:
     """Return the runs of each bootstrap sample, by task: shape (REPLICATES, runs - 1, tasks).
 
     Args:
         shape: (runs, tasks).
-        stream: of random numbers, so that two arrays of scores are drawn independently.
+        seed: seed of the random numbers; two arrays with different seeds are drawn independently.
     """
     runs, tasks = shape
-    return np.random.default_rng([stream, *shape]).integers(
-        runs, size=(REPLICATES, runs - 1, tasks)
-    )
+    return np.random.default_rng([seed, *shape]).integers(runs, size=(REPLICATES, runs - 1, tasks))
 
 
 def _percentiles(value: float, replicates: np.ndarray, over: str) -> Estimate:

@@ -1,7 +1,8 @@
 """Training time until a target accuracy, where some runs never reach it.
 
 A run that never reaches the accuracy has an infinite time and counts as slower than all others. The
-statistics depend only on the order of times, so that the time it would have needed is irrelevant.
+statistics depend only on the order of times, so the time that this run would have needed does not
+matter.
 """
 
 import math
@@ -15,8 +16,9 @@ from reports.statistics import decisions
 from reports.statistics.estimates import LEVEL, ROUNDING, Estimate
 
 # The log ratio of two times of which one is infinite (or 0). It is finite, so that means can be
-# computed, and so large that even a quarter of it has an infinite exponential. For this reason the
-# mean of it and any other log ratio, and the mean of such a mean and another one, are infinite too.
+# computed, and so large that exp(NEVER / 4) is infinite in floating point. So the mean of NEVER and
+# any other log ratio stands for an infinite ratio too, and so does the mean of such a mean and
+# another one.
 NEVER = 4000.0
 
 

@@ -1,11 +1,12 @@
-"""The tables of the reports. To add one, write a function that returns it and name that here.
+"""The tables of the reports. To add a table, write a function that returns it, and name it here.
 
     results        Tables 1 to 4, the paper's results, and Table 10, memory
     setup          Tables 5 to 7, hyperparameters and versions
     intervals      Tables 8 and 9, paired comparisons and confidence intervals
     claims         Table 11, the paper's claims
-    studies        the tables of the studies' report
-    arena, tuning  the tables of the arena's report, and of the report on its tuning
+    studies        the tables of the report on the studies (ablations, docs/studies.md)
+    arena, tuning  the tables of the report on the arena (a comparison of algorithms with tuned
+                   learning rates, docs/arena.md), and of the trials of learning rates
 
 tables.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of tables
 whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain data, from

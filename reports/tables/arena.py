@@ -1,6 +1,8 @@
 """The tables of the arena: preregistered claims with verdicts, and all algorithms of each field.
 
-A field is a benchmark with the algorithms that are compared on it. All are compared with PG.
+The arena compares many algorithms, each with a tuned learning rate (docs/arena.md). A field of the
+arena has the algorithms that are compared on one benchmark. All are compared with policy gradient,
+PG (`PLAIN`). `reports.outcomes` computes the end points that are compared.
 """
 
 from collections import Counter
@@ -58,8 +60,8 @@ class ArenaVerdict:
     """A preregistered claim with its estimate and verdict.
 
     Args:
-        p: adjusted for all tests of all claims. Its hypothesis is that there is no difference, or
-            for a claim of equivalence that there is one of at least the margin.
+        p: adjusted for all tests of all claims. The null hypothesis is that there is no difference,
+            or for a claim of equivalence that the difference is at least the margin.
         detectable: the smallest effect that the test detects with a power of 80 %, see
             `FieldOutcomes.compute_detectable`.
     """
@@ -164,7 +166,7 @@ def _detectable(verdict: ArenaVerdict) -> Cell:
 
 
 def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
-    """Return the lead of the report: which algorithms are first, and how many claims hold."""
+    """Return the report's first paragraph: the best algorithms, and how many claims hold."""
     sentences = []
     for outcomes in fields(measured):
         first = order(outcomes)[0]
@@ -172,7 +174,7 @@ def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
         sentences += [
             describe_place(outcomes, name)
             for name in dict.fromkeys([first, *claimed])
-            if len(outcomes.outcomes[name].seconds)  # it has runs
+            if len(outcomes.outcomes[name].seconds)  # skips algorithms without runs
         ]
     counts = count_verdicts(judged.verdict for judged in verdicts).values()
     facts = {
@@ -199,7 +201,7 @@ def describe_place(outcomes: FieldOutcomes, name: str) -> str:
 
 
 def describe_places(measured: Measured) -> str:
-    """Return the ranks of the algorithms that were run now, among those of an earlier record."""
+    """Return the ranks of new algorithms (`arena.only`) among those of an earlier arena."""
     return " ".join(
         f"{describe_place(outcomes, name)} Its learning rate was set by the user, not tuned."
         for outcomes in fields(measured)
@@ -235,7 +237,7 @@ class StandingColumn:
         title: {reach} stands for the target accuracy in percent.
         show: prints the estimate.
         estimate: returns the column's value from the end points of an algorithm and of PG.
-        is_compared: whether it compares the two, so that PG has no value.
+        is_compared: whether the value compares an algorithm with PG; PG itself then has no value.
     """
 
     title: str
@@ -305,6 +307,7 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
         for column in STANDINGS
     }
     counts = {name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}
+    # A note states the number of seeds of most algorithms, and the exceptions.
     usual = Counter(counts.values()).most_common(1)[0][0]
     return build_table(
         "standings",

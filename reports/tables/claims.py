@@ -219,7 +219,7 @@ class PaperClaim:
         )
 
     def _at_each_h(self, measured: Measured, contest: Contest) -> list[Evidence]:
-        """Return a row for each H at which both RAPID and the reference were run."""
+        """Return a row for each H (steps per inference batch) with runs of RAPID and reference."""
         column, rows = accuracy(measured.params, contest.benchmark)[0], []
         seeds = list(measured.frame.seed.unique())
         for h in measured.frame.H.dropna().sort_values().astype(int).unique():
@@ -249,7 +249,7 @@ class PaperClaim:
 def select_rapid(contest: Contest, preferred: str = "") -> str:
     """Return the RAPID that a claim compares: the preferred one, or the one with the smallest H.
 
-    Without any RAPID among the runs it is the paper's.
+    If RAPID is not among the runs, the paper's RAPID with the smallest H is returned.
 
     Args:
         preferred: by default the RAPID that is fastest on the benchmark in the paper.
@@ -301,7 +301,7 @@ def claims_table(
     """Return a table of claims, with a section for each family.
 
     Args:
-        name: of the table in tables.yaml.
+        name: the name of the table in tables.yaml.
         families: p is adjusted for all claims of a family.
         named: further arguments of `build_table`.
     """

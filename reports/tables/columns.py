@@ -58,8 +58,8 @@ def applies_to_all(*_) -> bool:
 def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
     """Return whether the runtime of an algorithm is ranked among these runs.
 
-    It is if the algorithm does RL, if none of the runs starts from its model, if other programs
-    slowed none of its own runs, and if all runs were on the same hardware.
+    The runtime is ranked if the algorithm does RL, no run starts from the model that the algorithm
+    trained, other programs slowed down none of its runs, and all runs were on the same hardware.
     """
     own_runs, trained = runs[runs.algorithm == algorithm], runs[runs.no_summary == ""]
     return (
@@ -90,11 +90,14 @@ class Column:
         metric: column of the data frame of `collect`: pass@1, runtime, staleness, ...
         show: prints a mean, and with its argument `like` the standard deviation of that mean.
         best: whether the highest or lowest value is marked best; "" ranks no values.
-        paired: how the best is compared with the others; None marks none as within noise of it.
+        paired: how the best algorithm is compared with the others; if None, no value is marked as
+            within noise of the best.
         note: a sentence for below the table, in which {title} stands for the title.
-        applies: returns whether an algorithm has such a value; the others get N/A.
-        fit: returns the format for the means of a column, if that depends on them.
-        competes: returns whether an algorithm is ranked among these runs.
+        applies: returns whether an algorithm has this metric; the cells of the others are N/A.
+        fit: takes all means of the column and returns the format for them (a common unit, for
+            example); None if `show` prints them.
+        competes: takes an algorithm and the runs of all algorithms of the column, and returns
+            whether the algorithm is ranked.
     """
 
     title: str
@@ -178,7 +181,7 @@ class Column:
     def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
         """Return whether the interval of the paired comparison with the best contains equality.
 
-        False if there is no interval, because then nothing is known.
+        False if there is no interval: a difference is then neither shown nor ruled out.
         """
         estimate = self.paired and self.paired.of_runs(runs, best, self.metric)
         return bool(estimate and estimate.covers(self.paired.equal))

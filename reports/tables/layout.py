@@ -41,10 +41,10 @@ def build_table(
     """Return a table.
 
     Args:
-        name: of the table in tables.yaml.
+        name: the name of the table in tables.yaml.
         sections: the rows, in sections with a horizontal line between them.
-        benchmarks: that the table is about; by default all.
-        number: of the table, if tables.yaml has none.
+        benchmarks: the benchmarks that the table is about; by default all.
+        number: the number of the table, if tables.yaml has none.
         listed: named notes, (name, text), each of which is printed on a line of its own.
         facts: variables of the table's texts, beside the main model, the baseline and the first
             benchmark.

@@ -62,7 +62,7 @@ def families(measured: Measured) -> Table | None:
 def staleness(measured: Measured) -> Table | None:
     """Return Table 3: a row for each H, a group of columns for each benchmark.
 
-    Without any H there is none.
+    None if the parameters list no H for it.
     """
     if not measured.params.tables.staleness.H:
         return None
@@ -78,7 +78,7 @@ def staleness(measured: Measured) -> Table | None:
 def correlations(measured: Measured) -> Table | None:
     """Return Table 4: a row for each pass@k, a column for each metric that H is correlated with.
 
-    Without any H there is none.
+    None if the parameters list no H for Table 3.
     """
     if not measured.params.tables.staleness.H:
         return None

@@ -103,8 +103,8 @@ def _rows(
 
     Args:
         keys: title -> key of the value in a manifest's spec.
-        stage: of the jobs whose manifests are read.
-        algorithm: of these jobs; None stands for all RL algorithms.
+        stage: the stage of the jobs whose manifests are read.
+        algorithm: the algorithm of these jobs; None stands for all RL algorithms.
     """
 
     def read(key: str, manifest: JobManifest) -> Any:
@@ -138,7 +138,8 @@ def _problem_cell(
 ) -> Cell:
     """Return a cell about a source of problems.
 
-    Of a digest or commit it shows the first digits; the cell's detail has all of them.
+    The cell shows the first digits of a digest or commit, and its detail (a click in report.html)
+    all digits.
     """
     if source.prepared is None:
         return Cell(MISSING, reason=NOT_PREPARED)

@@ -1,4 +1,6 @@
-"""The tables of the studies. A study compares variants of an algorithm with its first variant.
+"""The tables of the studies, which are ablations (docs/studies.md).
+
+A study compares variants of an algorithm on one benchmark with the first of these variants.
 
 1. `variants`  accuracy, its difference from the first variant, runtime, staleness, clipping, memory
 2. `reach`     training time until each of several levels of accuracy
@@ -66,16 +68,16 @@ class StudyRuns:
 
     @property
     def shared(self) -> dict[str, str]:
-        """The parameters that all variants change, with the values of the reference."""
+        """The parameters that all variants change, with their values in the first variant."""
         changes = [set(_changes(name)) for name in self.contest.algorithms]
         keys = {key for key, _ in set.intersection(*changes)}
         return {key: value for key, value in _changes(self.reference) if key in keys}
 
     def label(self, algorithm: str) -> str:
-        """Return a variant's label: the parameters that it changes and not all variants do.
+        """Return a variant's label: the parameters that it changes and `shared` does not have.
 
-        The algorithm's name stands first if it differs from the reference's, or if nothing else
-        would.
+        The algorithm's name stands first in the label of the first variant, of a variant of another
+        algorithm, and if the label would be empty otherwise.
         """
         plain, shared = parse(algorithm).plain, self.shared
         changes = [f"{key} = {value}" for key, value in _changes(algorithm) if key not in shared]

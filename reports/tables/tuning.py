@@ -1,4 +1,7 @@
-"""Tables of the tuning of learning rates, for its own report and for the arena's."""
+"""Tables of the trials that choose the arena's learning rates (`reports.tuning`).
+
+They are in the report on these trials, and in the arena's report.
+"""
 
 from dataclasses import replace
 
@@ -15,17 +18,17 @@ AT_THE_END = "this is the first or last rate that was tried; the best rate may l
 
 
 def tables(measured: Measured) -> list[Table]:
-    """Return a table for each benchmark, from the runs of a tuning."""
+    """Return a table for each benchmark, from the runs of the trials."""
     return _tables(measured, trials(measured), 1)
 
 
 def recorded(measured: Measured, number: int) -> list[Table]:
-    """Return the tables of the tuning that chose the arena's rates, from its record.
+    """Return a table for each benchmark, from the trials that `reports.tuning` recorded in a file.
 
-    Without the file of the record there are none.
+    [] if the file does not exist.
 
     Args:
-        number: of the first table.
+        number: the number of the first table.
     """
     path = measured.root / "experiments" / f"{measured.params.name}-tuning.csv"
     return _tables(measured, pd.read_csv(path), number) if path.is_file() else []

@@ -86,12 +86,12 @@ def test_evaluation_must_match_the_prepared_problems_and_its_run(params, runs):
     runs.seal(prepared / "manifest.json", spec={"test": 2})
     collect(params, runs.root)
     runs.seal(prepared / "manifest.json", spec={"test": 3})
-    with pytest.raises(BadFile, match="problems: 2 is not what its job was asked for, 3"):
+    with pytest.raises(BadFile, match="problems is 2, but the job's parameters say 3"):
         collect(params, runs.root)
     runs.write_evaluation(RUN, status="unavailable", note="no Lean")
     assert select_row(collect(params, runs.root), RUN).no_evaluation == "not evaluated: no Lean"
     runs.edit(path, lambda document: document.update(seed=0))
-    with pytest.raises(BadFile, match="seed: 0 is not what its job was asked for, 1"):
+    with pytest.raises(BadFile, match="seed is 0, but the job's parameters say 1"):
         collect(params, runs.root)
 
 

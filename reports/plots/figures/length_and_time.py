@@ -1,4 +1,4 @@
-"""Completion length and inference time by H: a row for each, a panel for each benchmark."""
+"""Completion length and inference time by H: a row for each of the two, a panel per benchmark."""
 
 from functools import partial
 

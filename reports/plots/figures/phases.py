@@ -43,7 +43,7 @@ def _algorithms(contest: Contest) -> list[str]:
 
 
 def mean_segments(runs: pd.DataFrame) -> dict[str, float] | None:
-    """Return the mean seconds of each segment over runs that have all phases; None without any."""
+    """Return the mean seconds of each segment over runs that have all phases; None if none has."""
     columns = [f"runtime.{phase}" for phases, *_ in SEGMENTS.values() for phase in phases]
     complete_runs = runs.dropna(subset=["runtime", *columns])
     if complete_runs.empty:
