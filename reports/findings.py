@@ -25,7 +25,8 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 def compare_with_baseline(measured: Measured) -> dict[str, Any]:
     """Return the facts of the main report's lead: RAPID compared with the baseline.
 
-    On each benchmark RAPID has the H with which the paper's RAPID is fastest.
+    On each benchmark RAPID has the H (optimizer steps per inference batch) with which it is fastest
+    in the paper.
     """
     pairs = [(contest, select_rapid(contest)) for contest in measured.contests.values()]
     runtimes = [Comparison(contest, RUNTIME, rapid) for contest, rapid in pairs]

@@ -57,7 +57,10 @@ def model_of(name: str) -> str:
 
 
 def ratio(name: str) -> str:
-    """Return a label for a RAPID among several, its H and changed parameters: rapid-H4 -> H=4."""
+    """Return a label for a RAPID among several, rapid-H4 -> H=4: its H and changed parameters.
+
+    H is the number of optimizer steps per inference batch.
+    """
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"
 
 

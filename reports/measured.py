@@ -40,7 +40,7 @@ class Contest:
 
     @property
     def rapids(self) -> list[str]:
-        """The names of RAPID at each H."""
+        """The names of RAPID at each H, its number of optimizer steps per inference batch."""
         return [name for name in self.algorithms if RAPID.named(name)]
 
     def of(self, *algorithms: str) -> pd.DataFrame:

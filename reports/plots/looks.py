@@ -1,9 +1,9 @@
 """Assigns a look (colour, marker, dash) to each algorithm and variant in the figures of a report.
 
 No two have the same marker or dash, so that they can be told apart in greyscale. An algorithm
-declares its look for each H. If another one already has that look, which happens for two H with
-one look, for variants of an algorithm, and for similar algorithms, it gets the next free marker and
-dash, and a shade of its colour.
+declares its look for each H (optimizer steps per inference batch). If another one already has that
+look, which happens for two H with one look, for variants of an algorithm, and for similar
+algorithms, it gets the next free marker and dash, and a shade of its colour.
 """
 
 from collections.abc import Callable, Iterable, Sequence

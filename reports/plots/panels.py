@@ -1,7 +1,8 @@
 """Figures with a column of panels for each benchmark.
 
 `panel_figure` lays out the panels, and derives from the runs that a figure shows which runs are
-missing and which files it is made from. `by_h` makes a whole figure of metrics by H.
+missing and which files it is made from. `by_h` makes a whole figure of metrics by H, RAPID's number
+of optimizer steps per inference batch.
 """
 
 from collections.abc import Callable, Sequence
