@@ -27,6 +27,7 @@ from rapid.text import (
         (7199, "2h00m"),  # not 1h60m
         (71 * 3600, "71h00m"),
         (76 * 3600, "3d 4h"),
+        (100 * 3600 + 59 * 60, "4d 5h"),  # to the nearest hour
         # A deviation has the unit of its mean.
         ((0.4, 8.3), "0.4s"),
         ((70, 8.3), "70.0s"),

@@ -78,6 +78,7 @@ class ArenaVerdict:
     def text(self) -> str:
         """The claim in words: RAPID (H=8) sooner than PG."""
         ours, reference = (labels.algorithm(name) for name in (self.claim.ours, self.claim.theirs))
+        # "RAPID (H=8) better than with eta = 4" does not name the algorithm of a variant twice.
         reference = reference.replace(f"{ours}, ", "with ")
         return f"{ours} {PHRASES[self.claim.by, self.claim.expect]} {reference}"
 
@@ -85,11 +86,11 @@ class ArenaVerdict:
 def judge(measured: Measured) -> list[ArenaVerdict]:
     """Return the verdict on each claim of all fields, with p adjusted for all of them together."""
     claims = []
-    for field in fields(measured):
-        for claim in field.field.claims:
-            estimate = field.compare(claim.ours, claim.theirs, claim.by)
+    for outcomes in fields(measured):
+        for claim in outcomes.field.claims:
+            estimate = outcomes.compare(claim.ours, claim.theirs, claim.by)
             tests = list_tests(claim, estimate, measured.params.arena.margin)
-            claims.append(ArenaVerdict(field, claim, estimate, tests))
+            claims.append(ArenaVerdict(outcomes, claim, estimate, tests))
     alpha = (1 - LEVEL) / max(1, sum(len(judged.tests) for judged in claims))
     return [
         replace(

@@ -2,7 +2,8 @@
 
 A claim says on which side of a limit an estimate lies. If p, after Holm's adjustment, is at most
 0.05, the claim holds or fails; otherwise it is open. With too few runs for an interval it is not
-tested. The compared algorithms are preregistered: RAPID with the H of the paper's claim, and PG.
+tested. The compared algorithms are preregistered: RAPID with the H (optimizer steps per inference
+batch) of the paper's claim, and PG, policy gradient.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""Table 9, accuracies with confidence intervals, and Table 8, RAPID compared with the baseline."""
+"""Table 9, accuracies with confidence intervals, and Table 8, RAPID compared with the baseline.
+
+RAPID has a row for each H, the number of optimizer steps per inference batch.
+"""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

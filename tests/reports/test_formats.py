@@ -40,6 +40,38 @@ def test_correlation_has_a_minus_sign_and_no_negative_zero():
     assert formats.correlation(-0.0001) == "0.000"
 
 
+@pytest.mark.parametrize(
+    ("means", "texts"),
+    [
+        ([0.004, 0.04, 0.049], ["4.00ms", "40.00ms", "49.00ms"]),
+        ([2.306, 14.6], ["2.31s", "14.60s"]),
+        ([59.9, 60.0, 599.0], ["59.9s", "60.0s", "599.0s"]),
+        ([600.0, 3596.0], ["10.0min", "59.9min"]),
+        ([5 * 3600, 12 * 3600], ["5.00h", "12.00h"]),
+        ([100 * 3600 + 59 * 60], ["101h"]),  # to the nearest hour
+    ],
+)
+def test_durations_of_a_column_have_one_unit_and_three_digits_or_more(means, texts):
+    show = formats.durations(means)
+    assert [show(mean) for mean in means] == texts
+
+
+def test_deviation_of_a_duration_has_the_unit_of_its_column():
+    assert formats.durations([5 * 3600])(3599, like=5 * 3600) == "60min"
+
+
+def test_negative_shares_have_a_minus_sign():
+    assert formats.percent(-0.001) == "\N{MINUS SIGN}0.1%"
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [(0.05, "0.050"), (0.0499, "0.0499"), (0.05001, "0.05001"), (0.0494, "0.049")],
+)
+def test_p_shows_on_which_side_of_the_level_it_is(p, text):
+    assert formats.p_value(p) == text
+
+
 def test_small_p_is_printed_as_a_bound():
     texts = formats.p_value(0.00099, "= "), formats.p_value(0.001), formats.p_value(0.0123, "= ")
     assert texts == ("< 0.001", "0.001", "= 0.012")

@@ -14,6 +14,7 @@ from rapid.artifacts.runs import Progress, StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.params import load
 from rapid.config.specs import Run, TrainSpec, train_spec
+from rapid.stages import reporting
 from rapid.stages.reporting import (
     LiveMeans,
     ReportingCallback,
@@ -156,6 +157,16 @@ def test_environment_decides_where_a_run_reports(values, tmp_path, monkeypatch):
         build_report_callbacks(tmp_path / "runs/pg/seed1", spec, PROBLEMS, recorder, main=True)
         == []
     )
+
+
+def test_dashboards_name_the_source_of_the_problems(values, tmp_path, monkeypatch):
+    events = []
+    monkeypatch.setattr(reporting, "TensorBoardEvents", lambda *given: events.append(given))
+    monkeypatch.setenv("RAPID_REPORT_TO", "tensorboard")
+    spec, run = make_seed_spec(values, 1), tmp_path / "seed1"
+    build_report_callbacks(run, spec, PROBLEMS, StepRecorder(), main=True)
+    ((_, problems),) = events
+    assert problems == "Made problems in the format of MBPP+, not the published ones."
 
 
 def test_events_of_an_earlier_attempt_are_replaced(tmp_path):

@@ -115,6 +115,16 @@ def test_labels_are_printed_as_they_are_written(figures):
     assert r"$U+4E2D U+6587$ א 😀 U+001B[0m ½ ≠" in texts
 
 
+def test_a_text_that_a_figure_writes_itself_is_printable():
+    def draw_label(width):
+        canvas, ((axes,),) = style.create_canvas(width, 2)
+        axes.set_xlabel("time \u4e2d")
+        return canvas
+
+    (axes,) = draw(style.Figure("", "", draw_label, [])).axes
+    assert axes.get_xlabel() == "time U+4E2D"
+
+
 @pytest.mark.usefixtures("labelled")
 def test_pdfs_have_no_type_3_fonts(figures):
     for figure in figures.values():

@@ -1,8 +1,10 @@
 """tables.tex: its content, and that it compiles with the paper's preamble and text width."""
 
 import copy
+import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,47 @@ def test_reasons_of_missing_values_are_footnotes(params, runs):
     assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 4
     assert r"\label{rapid:tab:main}" in text
     assert r"tiny\_qwen" in text and "tiny_qwen" not in text
+
+
+def render_noted_table(**layout) -> str:
+    """Return a table with a note, a named note and a footnote as TeX, for this layout."""
+    rows = [Row("A", [[Cell("—", reason="A footnote")]])]
+    notes, listed = ["See Table\N{NO-BREAK SPACE}8."], [("Lean", "a named note.")]
+    groups = [Group("", ["b"])]
+    table = Table(1, "tab:one", "A caption.", "Who", groups, rows, notes, [], listed)
+    other = Table(8, "tab:eight", "", "", [], [], [], [])
+    return latex.render([table], replace(PLAIN, **layout), others=[other])
+
+
+def test_notes_refer_to_tables_of_other_files():
+    assert r"See Table~\ref{rapid:tab:eight}." in render_noted_table()
+
+
+@pytest.mark.parametrize("place", ["above", "below"])
+def test_a_caption_stands_where_the_layout_has_it(place):
+    text = render_noted_table(caption=place)
+    is_above = text.index(r"\caption{") < text.index(r"\begin{tabular}")
+    assert is_above == (place == "above")
+
+
+@pytest.mark.parametrize(
+    ("place", "marks"),
+    [
+        ("below", [r"\end{tabular}", "NOTE", "NAMED", "FOOTNOTE", r"\end{table}"]),
+        ("caption", [r"\end{tabular}", "NAMED", "FOOTNOTE", r"\caption{A caption. See Table~"]),
+        ("end", [r"\end{tabular}", "FOOTNOTE", r"\end{table}", r"\ref{rapid:tab:one}: NOTE"]),
+        ("none", [r"\end{tabular}", "FOOTNOTE", r"\end{table}"]),
+    ],
+)
+def test_notes_stand_where_the_layout_has_them(place, marks):
+    words = {"NOTE": "See Table~", "NAMED": "a named note.", "FOOTNOTE": r"}\,A footnote."}
+    text = render_noted_table(notes=place)
+    for word, written in words.items():
+        marks = [re.sub(rf"\b{word}\b", lambda _, to=written: to, mark) for mark in marks]
+    positions = [text.index(mark) for mark in marks]
+    assert positions == sorted(positions)
+    assert text.count("See Table~") == (place != "none")
+    assert text.count("a named note.") == (place != "none")
 
 
 # Parameters that users may set in params.yaml. Each function changes the values in place.

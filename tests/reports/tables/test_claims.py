@@ -232,6 +232,13 @@ def test_dependence_on_h_uses_the_runs_of_table_3(values, runs):
     assert find_claim_row(load(values), runs, "5% clipped").value_text.startswith("1.0%")
 
 
+def test_interval_of_a_share_is_cut_off_at_0(values, runs):
+    values["tables"]["staleness"]["H"] = [2, 4]
+    write_metric(runs, "clip_fraction", {"rapid-H2": (0.0, 0.02)})
+    row = find_claim_row(load(values), runs, "5% clipped")
+    assert row.value_text.startswith("1.0% [0.0%, ")
+
+
 def test_missing_h_is_replaced_by_the_smallest():
     contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE_PROBLEMS)
     assert claims.select_rapid(contest) == "rapid-H2"
