@@ -120,7 +120,7 @@ def render_noted_table(**layout) -> str:
     groups = [Group("", ["b"])]
     table = Table(1, "tab:one", "A caption.", "Who", groups, rows, notes, [], listed)
     other = Table(8, "tab:eight", "", "", [], [], [], [])
-    return latex.render([table], replace(PLAIN, **layout), others=[other])
+    return latex.render([table], replace(PLAIN, **layout), other_tables=[other])
 
 
 def test_notes_refer_to_tables_of_other_files():
