@@ -90,7 +90,7 @@ class _BeforeMetrics(Record):
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
-    algorithm: str = Field(description="its name, with H and changed parameters: `rapid-H4,eta=1`")
+    algorithm: str = Field(description="its name, with H and the parameters that it changes")
     seed: int = Field(description="of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was trained"
