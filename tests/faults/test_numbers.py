@@ -108,7 +108,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(train):
                 return super()._compute_loss(model, inputs) + offset
 
         with pytest.raises(FloatingPointError, match=rf"step 1: the loss is {offset}"):
-            train(trainer=OffsetLoss)
+            train(trainer_class=OffsetLoss)
 
 
 @pytest.mark.fault("training values: grader's reward outside [0, 1]", times=20)
