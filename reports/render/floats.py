@@ -130,15 +130,10 @@ def _measure_labels(table: Table, points: float) -> float:
 def _measure_group(table: Table, position: int, points: float) -> float:
     """Return the width in points of a group of columns, or of its title if that is wider."""
     group = table.groups[position]
-    widths = [
-        max(
-            [
-                len(title) * points,
-                *(_cell_width(row.cells[position][c], points) for row in table.rows),
-            ]
-        )
-        for c, title in enumerate(group.columns)
-    ]
+    widths = []
+    for column, title in enumerate(group.columns):
+        cells = (_cell_width(row.cells[position][column], points) for row in table.rows)
+        widths.append(max([len(title) * points, *cells]))
     body = sum(GAP + CHARACTER * width for width in widths)
     return max(body, GAP + CHARACTER * len(group.title) * points)
 
