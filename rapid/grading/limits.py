@@ -6,6 +6,8 @@ can hold, and the pages of the WebAssembly Lean's memory, stand where they are e
 `grading/lean/Export.lean`, and `replay.js` and `runtime.js` in `grading/lean/wasm`.
 """
 
+REMEMBERED_VERDICTS = 100_000  # by a pool of graders; each takes half a kilobyte
+
 # --- Python code ---
 
 CODE_MB = 4295  # address space of a completion: EvalPlus's 4 GiB, which some references need

@@ -1,14 +1,15 @@
 """Runs several graders side by side, remembers their verdicts, and asks again when one dies."""
 
+import hashlib
 import logging
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Self, TypeVar
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import Grader, GraderDied, GradingFailed, Problem
 from rapid.grading.verdicts import Verdict
 
@@ -34,8 +35,8 @@ class SteadyGrader:
 
     A model in training repeats itself, and within a run a verdict depends on nothing but the
     problem and the completion. So each completion is graded once, and concurrent calls wait for
-    that verdict. Verdicts are kept in memory and never written: no run is faster because of an
-    earlier one, or sees verdicts of another version of the code.
+    that verdict. The last `limits.REMEMBERED_VERDICTS` are kept in memory and never written: no run
+    is faster because of an earlier one, or sees verdicts of another version of the code.
 
     After a second death the verdict is `infrastructure`, without reward, and is not remembered.
     `reasons` counts all verdicts by reason. Safe to share between threads.
@@ -55,7 +56,7 @@ class SteadyGrader:
         for grader in self._graders:
             self._free.put(grader)
         self._open = ExitStack()
-        self._memories: dict[tuple[str, str], RememberedVerdict] = {}
+        self._memories: OrderedDict[tuple[str, bytes], RememberedVerdict] = OrderedDict()
         self._last_death = ""
         self._lock = threading.Lock()
 
@@ -106,11 +107,13 @@ class SteadyGrader:
 
     def _remembered(self, problem: Problem, completion: str) -> Verdict:
         try:
-            completion.encode()
+            key = problem.digest, hashlib.sha256(completion.encode()).digest()
         except UnicodeEncodeError:  # half a surrogate pair: no text at all
             return verdicts.verdict(verdicts.UNPARSABLE)
         with self._lock:
-            memory = self._memories.setdefault((problem.digest, completion), RememberedVerdict())
+            memory = self._memories.setdefault(key, RememberedVerdict())
+            if len(self._memories) > limits.REMEMBERED_VERDICTS:
+                self._memories.popitem(last=False)
         with memory.turn:
             if memory.verdict is None:
                 memory.verdict = self._lend(lambda grader: grader.grade(problem, completion))

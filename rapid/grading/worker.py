@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import time
+from typing import ClassVar
+from weakref import WeakSet
 
 from rapid.grading.memory import LimitedCommand, remove_group
 
@@ -27,6 +29,10 @@ class Worker(subprocess.Popen):
         TypeError: the memory of the command is not limited.
     """
 
+    started: ClassVar[WeakSet["Worker"]] = (
+        WeakSet()
+    )  # by this process, or by one it was forked from
+
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
             raise TypeError(f"the memory of this command cannot be limited: {command}")
@@ -40,6 +46,7 @@ class Worker(subprocess.Popen):
                 start_new_session=True,
                 **options,
             )
+        self.started.add(self)
 
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Send a message and return the answer; b"" if none comes in time or the process has ended.
@@ -65,11 +72,17 @@ class Worker(subprocess.Popen):
         """Return whether another process started it: see `rapid.grading.standby`."""
         return os.getpid() != self._owner
 
+    def release(self) -> None:
+        """Close what a fork has inherited of its parent's worker, which ends with the parent."""
+        self.connection.close()
+        self.returncode = 0  # for Popen: nothing is left to wait for
+
     def end(self, patience: float = 0.0) -> None:
         """End it with all of its group, unless it ends itself within `patience` seconds.
 
         It should, because the connection closes.
         """
+        self.started.discard(self)
         self.connection.close()
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -98,7 +98,8 @@ class LeanProcess(Worker):
         self._header = header
         plan = plan_launch(backend, header, role, unsafe)
         self._scratch = plan.scratch
-        guarded, self._lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
+        guarded, lifeline = os.pipe()  # it ends with us, whatever ends us: see launch.py
+        self._lifeline: int | None = lifeline
         try:
             super().__init__(
                 plan.command,
@@ -176,16 +177,25 @@ class LeanProcess(Worker):
         # There is one question at a time: nothing else was to be said.
         return answer, self._read_or_die(lambda: self._reader.read_bytes(answer.bytes, deadline))
 
+    def release(self) -> None:
+        super().release()
+        self._close_lifeline()
+
     def end(self, patience: float = 0.0) -> None:
         """End the process and all that it started."""
-        atexit.unregister(self.end)
         if self.returncode is not None:  # it ended before, and its guard may still be there
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         super().end(patience)
-        os.close(self._lifeline)
+        self._close_lifeline()
         if self._scratch:
             self._scratch.unlink(missing_ok=True)
+
+    def _close_lifeline(self) -> None:
+        atexit.unregister(self.end)
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
 
     def _describe_death(self) -> ProcessDied:
         """Return how the process ended; one that has closed its output may well live on."""
