@@ -30,7 +30,8 @@ several trainers, and how many verdicts a second to expect.
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from rapid.benchmarks import BENCHMARKS
@@ -78,7 +79,7 @@ class GradedReward(ABC):
     ) -> list[float | None]:
         """Return 1.0 for right completions, 0.0 for others, and None for what was not graded."""
         verdicts = self.grade(prompts, completions, **columns)
-        return [verdict and verdict.reward for verdict in verdicts]
+        return [verdict.reward if verdict else None for verdict in verdicts]
 
     def grade(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -93,6 +94,12 @@ class GradedReward(ABC):
         """
         columns = {name: columns[name] for name in columns if name not in NOT_COLUMNS}
         self._require_columns(columns)
+        with name_extra():
+            return self._grade(prompts, completions, columns)
+
+    def _grade(
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
+    ) -> list[Verdict | None]:
         problems: list[Problem | BadProblem | None] = []
         for number, prompt in enumerate(prompts):
             try:
@@ -172,7 +179,8 @@ class CodeReward(GradedReward):
             return read_hub_row(*(row[name] for name in hub))
         if row.get("entry_point") is None:
             return None
-        return read_release_row(*(row[name] for name in release), row.get("atol") or 0.0)
+        fields = {name: row[name] for name in release}
+        return read_release_row(**fields, atol=row.get("atol") or 0.0)
 
 
 class LeanReward(GradedReward):
@@ -207,6 +215,16 @@ def read_text(message: Any, role: str = "assistant") -> str:
     if isinstance(content, list):  # of blocks
         return "".join(block.get("text") or "" for block in content)
     return content or ""
+
+
+@contextmanager
+def name_extra() -> Iterator[None]:
+    """Say which extra has a package that is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        error.add_note("The graders' packages are an extra: pip install 'rapid-rl[graders]'")
+        raise
 
 
 def count_cores() -> int:

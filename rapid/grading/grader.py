@@ -9,8 +9,13 @@ from rapid.grading.verdicts import Verdict
 class Problem(Protocol):
     """The fields that every problem has. A grader's own protocol adds those that it reads."""
 
-    id: str
-    digest: str  # of all that the problem says
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def digest(self) -> str:
+        """Of all that the problem says."""
+        ...
 
 
 AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)

@@ -105,9 +105,7 @@ def read_hub_row(task_id: int | str, code: str, test: str) -> CodeProblem:
         raise BadProblem(str(error)) from None
 
 
-def read_release_row(
-    task_id: str, entry_point: str, solution: str, base_input: Any, plus_input: Any, atol: float
-) -> CodeProblem:
+def read_release_row(base_input: Any, plus_input: Any, **fields: Any) -> CodeProblem:
     """Return the problem of a row of EvalPlus's release; its inputs may be JSON.
 
     Raises:
@@ -116,22 +114,13 @@ def read_release_row(
     inputs = [
         value if isinstance(value, str) else json.dumps(value) for value in (base_input, plus_input)
     ]
-    return _read_release_row(task_id, entry_point, solution, *inputs, atol)
+    return _read_release_row(*inputs, **fields)
 
 
 @lru_cache(PARSED)
-def _read_release_row(
-    task_id: str, entry_point: str, solution: str, base_input: str, plus_input: str, atol: float
-) -> CodeProblem:
+def _read_release_row(base_input: str, plus_input: str, **fields: Any) -> CodeProblem:
     try:
-        return CodeProblem(
-            task_id=task_id,
-            prompt="",
-            entry_point=entry_point,
-            canonical_solution=solution,
-            base_input=json.loads(base_input),
-            plus_input=json.loads(plus_input),
-            atol=atol,
-        )
+        inputs = {"base_input": json.loads(base_input), "plus_input": json.loads(plus_input)}
+        return CodeProblem.model_validate({"prompt": "", **fields, **inputs})
     except ValueError as error:
-        raise BadProblem(f"{task_id}: {error}") from None
+        raise BadProblem(f"{fields['task_id']}: {error}") from None
