@@ -127,6 +127,15 @@ class RapidConfig(GRPOConfig):
         "sampling. For rewards that wait for something (a sandbox, a prover, a server) "
         "and do not compare completions.",
     )
+    reward_timeout: float | None = option(
+        None,
+        "Seconds that a call of a reward function may take: one completion with "
+        "grading_workers, else the whole batch. When they are over, the completions of the "
+        "call are not graded, their groups are skipped, and training goes on; "
+        "rewards/NAME/timed_out is the share of such completions. Three calls in a row (of "
+        "single completions, as many as three groups have) end the run, with the function's "
+        "name. A thread cannot be killed: see rapid.training.time_limit. None waits for ever.",
+    )
     skip_zero_groups: bool = option(
         True,
         "Skip groups whose contribution to the gradient is exactly zero. The loss is "

@@ -47,6 +47,7 @@ from rapid.training.refusals import (
 )
 from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
+from rapid.training.time_limit import TimeLimit
 from rapid.training.trl import COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, remember_packages
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
@@ -82,16 +83,19 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         self._examples: list[dict] = []  # the dataset's rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # (T,) for each completion just sampled
         self._sampler_check = SamplerCheck()
+        self._time_limit = TimeLimit.of(args)
         self._streamed: StreamedRewards | None = None
         if args.grading_workers:
             self._streamed = StreamedRewards(
                 self.reward_funcs,
                 args.grading_workers,
                 lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
+                self._time_limit,
             )
-        self._optimizer_phase = (
-            ExitStack()
-        )  # from the last micro-batch to the end of the optimizer's step
+        if self._time_limit:
+            self.reward_funcs = self._time_limit.wrap(self.reward_funcs, self.reward_func_names)
+        # From the last micro-batch to the end of the optimizer's step.
+        self._optimizer_phase = ExitStack()
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
         self.add_callback(FiniteWeights())
         self.notices = Notices(args, self.accelerator.is_main_process)
@@ -371,6 +375,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
                 rewards = super()._calculate_rewards(
                     inputs, prompts, completions, completion_ids_list
                 )
+        if self._time_limit:
+            rewards = self._time_limit.drop_late(self, rewards, len(prompts))
         first = self.accelerator.process_index * len(prompts)
         refuse_rewards(rewards, self.reward_func_names, first, prompts, completions)
         self._rewards_per_func = rewards
