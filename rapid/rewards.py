@@ -10,22 +10,23 @@
 | `code_reward` | its function passes the tests          | `tests`, or the columns of MBPP+    |
 | `lean_reward` | it proves the theorem                  | `theorem`; `header`                 |
 
-They take what TRL's trainers pass, `reward(prompts, completions, **columns)`, and return a reward
-for each completion: 1.0 if it is right, 0.0 if not, and None if it was not graded. Completions are
-texts or lists of messages, of which the last of the assistant counts. Other settings:
-`CodeReward(timeout=5, workers=8)`.
+They are called as TRL's trainers call a reward, `reward(prompts, completions, **columns)`, and
+return 1.0 for each completion that is right, 0.0 for one that is wrong, and None for one that was
+not graded. A completion is a text or a list of messages, of which the last one by the assistant is
+graded. `CodeReward(timeout=5, workers=8)` makes a reward with other settings.
 
-- A completion never runs outside the sandbox. Where there can be none, the first call raises an
-  error, which says what to install.
-- None: the grader died twice over the completion, the problem is at fault (the log says why), or
-  the row has no value in the column. So a dataset may mix problems for several rewards.
-- `GradingFailed`: graders died over more than one completion and more than 1 % of them.
-- The first call starts the graders' processes, which all rewards with the same settings share. Each
-  process of a run has its own, also after a fork. They end with it, or by `close`.
+- A completion never runs outside the sandbox. Where there can be no sandbox, the first call raises
+  an error that says what to install.
+- None has three causes: the grader died twice over the completion; the problem is at fault, which
+  the log names; the row has no value in the column, so that a dataset can mix problems for several
+  rewards. If graders die over more than one completion and more than 1 % of them, `GradingFailed`
+  is raised.
+- The first call starts the graders' processes. All rewards with the same settings share them. Each
+  process of a run has its own, also after a fork. They end with it, or when `close` is called.
 
 Rewards for format and length are TRL's: `trl.rewards.think_format_reward`,
-`get_soft_overlong_punishment`, `get_repetition_penalty_reward`. docs/rewards.md has examples for
-several trainers, and how many verdicts a second to expect.
+`get_soft_overlong_punishment` and `get_repetition_penalty_reward`. docs/rewards.md has examples for
+several trainers, and says how many verdicts a second to expect.
 """
 
 import os

@@ -129,12 +129,12 @@ class RapidConfig(GRPOConfig):
     )
     reward_timeout: float | None = option(
         None,
-        "Seconds that a call of a reward function may take: one completion with "
-        "grading_workers, else the whole batch. When they are over, the completions of the "
-        "call are not graded, their groups are skipped, and training goes on; "
-        "rewards/NAME/timed_out is the share of such completions. Three calls in a row (of "
-        "single completions, as many as three groups have) end the run, with the function's "
-        "name. A thread cannot be killed: see rapid.training.time_limit. None waits for ever.",
+        "Seconds for a call of a reward function: for one completion with grading_workers, "
+        "else for the whole batch. A call that takes longer is given up: its completions are "
+        "not graded, their groups are skipped, rewards/NAME/timed_out has their share, and "
+        "training goes on. After three such calls in a row (with grading_workers, three "
+        "times num_generations) the run ends with the function's name. A thread cannot be "
+        "killed: docs/rewards.md says what that means. None waits for ever.",
     )
     skip_zero_groups: bool = option(
         True,
