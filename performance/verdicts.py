@@ -37,7 +37,7 @@ def build_columns(reward: GradedReward, exercises: list[Exercise]) -> dict[str, 
     return columns
 
 
-def measure(reward: GradedReward, exercises: list[Exercise]) -> list[str]:
+def measure_reward(reward: GradedReward, exercises: list[Exercise]) -> list[str]:
     """Return the cells of a row: how fast a reward with new graders is."""
     workers = reward.workers or 1
     began = time.perf_counter()
@@ -77,14 +77,15 @@ def main(arguments: list[str] | None = None) -> None:
         task = BENCHMARKS[kind.benchmark]
         exercises = draw_exercises(task, 0, {"test": options.problems or count})["test"]
         for workers in sorted({1, min(count_cores(), kind.most_workers)}):
-            rows.append(measure(kind(workers=workers), exercises))
+            rows.append(measure_reward(kind(workers=workers), exercises))
             print(" | ".join(rows[-1]), flush=True)
     if options.write:
         commit, date = shorten_commit(get_commit(), 7), datetime.now(UTC).date()
-        made = f"Measured on {date} at commit {commit}: {describe_hardware()}."
         table = render_markdown_table(HEADS, rows)
-        text = f"# Verdicts a second\n\nBy `python -m performance.verdicts`.\n\n{table}\n{made}\n"
-        write_text(PAGE, text)
+        lines = ["# Verdicts a second", "By `python -m performance.verdicts`.", table]
+        lines.append(f"Measured on {date} at commit {commit}: {describe_hardware()}.")
+        text = "\n\n".join(line.rstrip() for line in lines)
+        write_text(PAGE, f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -96,9 +96,9 @@ class GradedReward(ABC):
         columns = {name: columns[name] for name in columns if name not in NOT_COLUMNS}
         self._require_columns(columns)
         with name_extra():
-            return self._grade(prompts, completions, columns)
+            return self._grade_rows(prompts, completions, columns)
 
-    def _grade(
+    def _grade_rows(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[Verdict | None]:
         problems: list[Problem | BadProblem | None] = []

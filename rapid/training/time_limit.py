@@ -27,7 +27,8 @@ from trl.trainer.utils import is_async_callable
 
 from rapid.training.refusals import describe_sample
 
-MOST_IN_A_ROW = 3  # inference batches, or groups of completions that are graded one by one
+MAX_IN_A_ROW = 3  # inference batches, or groups of completions that are graded one by one
+SHOWN_LINES = 3  # of where a call hangs, at each end
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +60,12 @@ class Helper:
         """Return the lines that the call is at, from the reward function's own inwards."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         stack = traceback.extract_stack(frame) if frame else []
-        own = max(
-            (n for n, line in enumerate(stack) if line.name == _make_calls.__name__), default=-1
-        )
-        return " > ".join(f"{line.filename}:{line.lineno} {line.name}" for line in stack[own + 1 :])
+        names = [line.name for line in stack]
+        start = names.index(_make_calls.__name__) + 1 if _make_calls.__name__ in names else 0
+        lines = [f"{line.filename}:{line.lineno} {line.name}" for line in stack[start:]]
+        if len(lines) > 2 * SHOWN_LINES:
+            lines[SHOWN_LINES:-SHOWN_LINES] = ["..."]
+        return " > ".join(lines)
 
     def __del__(self) -> None:
         self._calls.put(None)  # the thread ends when it has returned from its call
@@ -85,11 +88,11 @@ class TimeLimit:
 
     Args:
         seconds: for a call.
-        most: calls of one function in a row that take longer, after which TimeoutError is raised.
+        max_in_a_row: calls of a function in a row that take longer, until TimeoutError is raised.
     """
 
-    def __init__(self, seconds: float, most: int):
-        self._seconds, self._most = seconds, most
+    def __init__(self, seconds: float, max_in_a_row: int):
+        self._seconds, self._max_in_a_row = seconds, max_in_a_row
         self._helpers = threading.local()
         self._lock = threading.Lock()
         self._in_a_row: Counter[str] = Counter()
@@ -101,7 +104,7 @@ class TimeLimit:
         if config.reward_timeout is None:
             return None
         calls = config.num_generations if config.grading_workers else 1
-        return cls(config.reward_timeout, MOST_IN_A_ROW * calls)
+        return cls(config.reward_timeout, MAX_IN_A_ROW * calls)
 
     def drop_late(self, trainer: Any, rewards: Tensor, count: int) -> Tensor:
         """Return rewards without those of completions that one function did not grade in time.
@@ -131,18 +134,18 @@ class TimeLimit:
             TimeoutError: it has done so too often.
         """
         helper = vars(self._helpers).pop("helper", None) or Helper()
-        loggers = Loggers(columns)
+        loggers = GuardedLoggers(columns)
         future = helper.call(functools.partial(function, **columns | loggers.guarded))
         if wait([future], self._seconds).done:
             self._helpers.helper = helper
             self._in_a_row[name] = 0
             return future.result()
         loggers.are_open = False
-        raise self._count(name, columns, f"It goes on, at {helper.describe_place()}")
+        raise self._count_late_call(name, columns, f"It goes on, at {helper.describe_place()}")
 
     async def call_async(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
         """Return what an async function returns, as `call` does."""
-        loggers = Loggers(columns)
+        loggers = GuardedLoggers(columns)
         task = asyncio.ensure_future(function(**columns | loggers.guarded))
         done, _ = await asyncio.wait([task], timeout=self._seconds)
         if done:
@@ -150,9 +153,9 @@ class TimeLimit:
             return task.result()
         loggers.are_open = False
         task.cancel()  # without waiting for it: it may refuse
-        raise self._count(name, columns, "It is cancelled")
+        raise self._count_late_call(name, columns, "It is cancelled")
 
-    def _count(self, name: str, columns: dict[str, Any], fate: str) -> TimedOut:
+    def _count_late_call(self, name: str, columns: dict[str, Any], fate: str) -> TimedOut:
         """Count a call that took too long, and return the error to raise."""
         completions = columns["completions"]
         with self._lock:
@@ -163,48 +166,48 @@ class TimeLimit:
         first = "" if len(completions) == 1 else f"{len(completions)} completions, the first is "
         problem = f"{name} did not return within reward_timeout={self._seconds:g} seconds"
         logger.warning("%s for %s%s: not graded. %s.", problem, first, sample, fate)
-        if times >= self._most:
+        if times >= self._max_in_a_row:
             raise TimeoutError(
                 f"{problem} in {times} calls in a row, the last for {first}{sample}. {fate}. Find "
                 "out what it waits for, or raise reward_timeout"
             )
         return TimedOut(problem)
 
-    def wrap(self, functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    def wrap_all(self, functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
         """Return reward functions that return None for all completions of a call that hangs."""
-        return [self._wrap(*named) for named in zip(names, functions, strict=True)]
+        return [self._limit_function(*named) for named in zip(names, functions, strict=True)]
 
-    def _wrap(self, name: str, function: Any) -> Any:
+    def _limit_function(self, name: str, function: Any) -> Any:
         if isinstance(function, torch.nn.Module):
             return function
         if is_async_callable(function):
 
             @functools.wraps(function)
-            async def limited_async(**columns: Any) -> Sequence[float | None]:
+            async def call_limited_async(**columns: Any) -> Sequence[float | None]:
                 try:
                     return await self.call_async(name, function, columns)
                 except TimedOut:
                     return [None] * len(columns["completions"])
 
-            return limited_async
+            return call_limited_async
 
         @functools.wraps(function)
-        def limited(**columns: Any) -> Sequence[float | None]:
+        def call_limited(**columns: Any) -> Sequence[float | None]:
             try:
                 return self.call(name, function, columns)
             except TimedOut:
                 return [None] * len(columns["completions"])
 
-        return limited
+        return call_limited
 
 
-class Loggers:
+class GuardedLoggers:
     """TRL's `log_extra` and `log_metric` for one call, which do nothing once its time is up."""
 
     def __init__(self, columns: dict[str, Any]):
         self.are_open = True
         names = columns.keys() & {"log_extra", "log_metric"}
-        self.guarded = {name: self._guard(columns[name]) for name in names}
+        self.guarded = {name: self._guard_log(columns[name]) for name in names}
 
-    def _guard(self, log: Callable) -> Callable:
+    def _guard_log(self, log: Callable) -> Callable:
         return lambda *arguments, **named: log(*arguments, **named) if self.are_open else None

@@ -13,7 +13,7 @@ from rapid import RapidConfig
 from rapid.algorithms.dapo import build_reward_and_penalty
 from rapid.rewards import MathReward
 from rapid.training.rewards import StreamedRewards
-from rapid.training.time_limit import MOST_IN_A_ROW, TimedOut, TimeLimit
+from rapid.training.time_limit import MAX_IN_A_ROW, TimedOut, TimeLimit
 from tests.subprocesses import wait_for
 from tests.training.loops import logged_values, text_sum_reward, train_rapid
 
@@ -42,7 +42,7 @@ def test_a_function_that_returns_in_time_is_not_changed():
         return [len(threads)] * len(completions)
 
     limit = TimeLimit(60, 1)
-    [wrapped] = limit.wrap([reward], ["reward"])
+    [wrapped] = limit.wrap_all([reward], ["reward"])
     assert [wrapped(**COLUMNS) for _ in range(3)] == [[1, 1], [2, 2], [3, 3]]
     assert len({*threads}) == 1 and threads[0] != threading.get_ident()
     assert wrapped.__name__ == "reward" and wrapped.__wrapped__ is reward
@@ -63,7 +63,7 @@ def test_errors_of_a_function_are_raised(is_async, error):
     async def async_reward(**_):
         raise error
 
-    [wrapped] = TimeLimit(60, 1).wrap([async_reward if is_async else reward], ["reward"])
+    [wrapped] = TimeLimit(60, 1).wrap_all([async_reward if is_async else reward], ["reward"])
     with pytest.raises(type(error), match=str(error)):
         asyncio.run(wrapped(**COLUMNS)) if is_async else wrapped(**COLUMNS)
 
@@ -81,6 +81,16 @@ def test_a_hanging_call_is_given_up_with_its_place(release, caplog):
     )
     place = warning.partition("goes on, at ")[2]
     assert place.startswith(f"{__file__}:") and " stuck > " in place and "threading.py" in place
+
+
+def test_the_place_of_a_deep_call_is_short(release, caplog):
+    def recurse(depth=100, **_):
+        return recurse(depth - 1) if depth else release.wait()
+
+    with pytest.raises(TimedOut):
+        TimeLimit(SECONDS, 2).call("recurse", recurse, COLUMNS)
+    place = caplog.messages[0].partition("goes on, at ")[2]
+    assert place.count(" > ") == 6 and " > ... > " in place
 
 
 def test_threads_end_with_their_calls(release):
@@ -113,7 +123,7 @@ def test_many_calls_in_a_row_raise_an_error_with_the_name(is_async, release):
             await asyncio.sleep(60)
         return [1.0]
 
-    [wrapped] = TimeLimit(SECONDS, 3).wrap([async_stuck if is_async else stuck], ["my_reward"])
+    [wrapped] = TimeLimit(SECONDS, 3).wrap_all([async_stuck if is_async else stuck], ["my_reward"])
 
     def call(text):
         rewards = wrapped(prompts=["p"], completions=[text])
@@ -134,7 +144,7 @@ def test_an_async_function_that_refuses_to_end_is_left_alone():
                 await asyncio.sleep(1)
                 return [1.0, 1.0]
 
-    [wrapped] = TimeLimit(0.05, 3).wrap([stubborn], ["stubborn"])
+    [wrapped] = TimeLimit(0.05, 3).wrap_all([stubborn], ["stubborn"])
 
     async def call():
         began = time.monotonic()
@@ -164,7 +174,7 @@ def test_a_late_call_logs_nothing(release):
 
 def test_a_reward_model_is_not_wrapped():
     model = torch.nn.Linear(1, 1)
-    assert TimeLimit(1, 1).wrap([model], ["model"]) == [model]
+    assert TimeLimit(1, 1).wrap_all([model], ["model"]) == [model]
 
 
 # Batches ---------------------------------------------------------------------------------------
@@ -214,7 +224,7 @@ def test_dapo_s_penalty_is_none_where_the_reward_hung(release):
         release.wait()
 
     functions = build_reward_and_penalty(stuck, lambda **_: [-1.0] * 2)
-    limited = TimeLimit(SECONDS, 3).wrap(functions, ["accuracy", "overlong"])
+    limited = TimeLimit(SECONDS, 3).wrap_all(functions, ["accuracy", "overlong"])
     assert [function(**COLUMNS) for function in limited] == [[None] * 2] * 2
 
 
@@ -264,7 +274,7 @@ def test_a_function_that_always_hangs_ends_the_run(toy_model, tmp_path, release)
     def stuck_reward(**_):
         release.wait()
 
-    with pytest.raises(TimeoutError, match=f"stuck_reward .* in {MOST_IN_A_ROW} calls in a row"):
+    with pytest.raises(TimeoutError, match=f"stuck_reward .* in {MAX_IN_A_ROW} calls in a row"):
         train_rapid(toy_model, tmp_path, "rapid", stuck_reward, H=1, reward_timeout=0.1)
 
 

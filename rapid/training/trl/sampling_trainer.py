@@ -93,7 +93,7 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
                 self._time_limit,
             )
         if self._time_limit:
-            self.reward_funcs = self._time_limit.wrap(self.reward_funcs, self.reward_func_names)
+            self.reward_funcs = self._time_limit.wrap_all(self.reward_funcs, self.reward_func_names)
         # From the last micro-batch to the end of the optimizer's step.
         self._optimizer_phase = ExitStack()
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
