@@ -9,6 +9,7 @@ twice, so no verdict comes from memory.
 """
 
 import argparse
+import os
 import time
 from datetime import UTC, datetime
 
@@ -72,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--problems", type=int, help="of each kind (500 or, of Lean, 100)")
     parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name}")
     options = parser.parse_args(arguments)
-    rows = []
+    rows, (load, *_) = [], os.getloadavg()
     for kind, count in PROBLEMS.items():
         task = BENCHMARKS[kind.benchmark]
         exercises = draw_exercises(task, 0, {"test": options.problems or count})["test"]
@@ -83,7 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
         commit, date = shorten_commit(get_commit(), 7), datetime.now(UTC).date()
         table = render_markdown_table(HEADS, rows)
         lines = ["# Verdicts a second", "By `python -m performance.verdicts`.", table]
-        lines.append(f"Measured on {date} at commit {commit}: {describe_hardware()}.")
+        hardware = f"{describe_hardware()}, with a load average of {load:.1f} before"
+        lines.append(f"Measured on {date} at commit {commit}: {hardware}.")
         text = "\n\n".join(line.rstrip() for line in lines)
         write_text(PAGE, f"{text}\n")
 
