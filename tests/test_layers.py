@@ -22,7 +22,7 @@ LAYERS = [
     ["rapid.processes"],
     ["rapid.resources"],
     ["rapid.config"],
-    ["rapid.freshness"],
+    ["rapid.freshness", "rapid.rewards"],
     ["rapid.benchmarks", "rapid.algorithms"],
     ["rapid.grading"],
     ["rapid.artifacts", "rapid.arguments", "rapid.hub"],

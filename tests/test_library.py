@@ -86,6 +86,13 @@ def test_extras_contain_all_other_imports():
     assert find_imported_distributions(modules) <= find_required_distributions([*BASE, *PIPELINE])
 
 
+def test_rewards_need_the_graders_and_nothing_of_the_pipeline():
+    imported = find_imported_distributions(find_imported_modules("rapid.rewards"))
+    assert imported <= find_required_distributions([*BASE, *EXTRAS["graders"]])
+    pipeline = {canonicalize_name(Requirement(line).name) for line in EXTRAS["pipeline"]}
+    assert not imported & (pipeline - {"rapid-rl"})
+
+
 @pytest.mark.parametrize("module, extra", [("evalplus.eval", "graders"), ("vllm", "vllm")])
 def test_an_import_error_names_the_missing_extra(module, extra):
     error = ModuleNotFoundError(f"No module named {module!r}", name=module)
@@ -119,24 +126,41 @@ def test_the_example_of_the_readme_is_short_and_trains(toy_model, tmp_path, monk
 
 
 @pytest.fixture(scope="module")
-def wheel_programs(tmp_path_factory) -> Path:
-    """The programs of an environment with this project's wheel and none of its extras."""
-    folder = tmp_path_factory.mktemp("alone")
+def wheel(tmp_path_factory) -> Path:
+    """Return this project's wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
     copy_checkout(folder / "source", "pyproject.toml", "README.md", "LICENSE", "rapid")
     build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
     subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
     [wheel] = folder.glob("*.whl")
-    venv.create(folder / "env", symlinks=True)
-    torch, python = f"torch=={version('torch')}", f"--python={folder / 'env/bin/python'}"
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel_programs(wheel) -> Path:
+    """Return the programs of an environment with the wheel, and no extra of it."""
+    return install_alone(str(wheel), wheel.parent / "env")
+
+
+@pytest.fixture(scope="module")
+def grading_programs(wheel) -> Path:
+    """Return the programs of an environment with the wheel and the extra `graders`."""
+    return install_alone(f"{wheel}[graders]", wheel.parent / "env-graders")
+
+
+def install_alone(wheel: str, environment: Path) -> Path:
+    """Make an environment with a wheel and what it requires, in this environment's versions."""
+    venv.create(environment, symlinks=True)
+    torch, python = f"torch=={version('torch')}", f"--python={environment / 'bin/python'}"
     lock = ROOT / f"requirements/{'cpu' if torch.endswith('cpu') else 'gpu'}.txt"
     uv = install.Uv(sys.executable, f"uv=={version('uv')}")
     for offline in ("1", "0"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("UV_OFFLINE", offline)
             variables = uv.find_cpu_build(torch.removesuffix("+cpu")) or {}
-            packages = (str(wheel), torch, f"--constraints={lock}")
+            packages = (wheel, torch, f"--constraints={lock}")
             if uv.run_pip("install", python, *packages, **variables):
-                return folder / "env/bin"
+                return environment / "bin"
     pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 
 
@@ -167,8 +191,48 @@ def test_the_wheel_without_extras_names_the_extra_that_a_command_needs(wheel_pro
         (tmp_path / "problems.jsonl").write_text(PROBLEMS[benchmark].model_dump_json())
         status, output = run_bare([rapid, "grade", "--benchmark", benchmark, *files], tmp_path)
         assert status == 1 and "pip install -e '.[graders]'" in output
+    call = "from rapid.rewards import math_reward; math_reward([''], ['1'], answer=['1'])"
+    status, text = run_bare([wheel_programs / "python", "-c", call], tmp_path)
+    assert status == 1 and "pip install 'rapid-rl[graders]'" in text
     status, output = run_bare([rapid, "plan", "--configfile", params], tmp_path)
     assert status == 1 and "pip install -e '.[pipeline]'" in output
     status, output = run_bare([rapid, "preflight", "--configfile", params], tmp_path)
     missing = re.findall(r"MISSING (packages|grader of \w+)", output)
     assert status == 1 and {"packages", "grader of math", "grader of mbpp_plus"} <= {*missing}
+
+
+STOCK_SCRIPT = """
+from datasets import Dataset
+from transformers import AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+
+from rapid.rewards import code_reward, math_reward
+
+rows = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(8)]
+config = GRPOConfig(
+    "out", max_steps=2, max_completion_length=6, num_generations=4, use_cpu=True, bf16=False,
+    report_to=[], logging_steps=1, per_device_train_batch_size=8,
+)
+trainer = GRPOTrainer(
+    MODEL, math_reward, args=config, train_dataset=Dataset.from_list(rows),
+    processing_class=AutoTokenizer.from_pretrained(MODEL, padding_side="left"),
+)
+trainer.train()
+print([row["rewards/math_reward/mean"] for row in trainer.state.log_history[:2]])
+print(math_reward(["", ""], [r"\\boxed{\\frac12}", "1"], answer=["0.5", "1"]))
+tests = [["assert double([1]) == [1, 1]"]] * 2
+print(code_reward(["", ""], ["def double(x): return 2 * x", "def double(x): 1"], tests=tests))
+"""
+
+
+@pytest.mark.slow
+def test_a_stock_trainer_and_the_rewards_need_the_extra_graders_only(
+    grading_programs, toy_model, tmp_path
+):
+    script = STOCK_SCRIPT.replace("MODEL", repr(str(toy_model)))
+    status, text = run_bare([grading_programs / "python", "-c", script], tmp_path)
+    assert status == 0, text
+    assert [*tmp_path.glob("out/checkpoint-2/model.safetensors")]
+    assert text.count("[1.0, 0.0]") == 2 and "[0.0, 0.0]" in text
+    status, text = run_bare([grading_programs / "rapid", "plan"], tmp_path)
+    assert status == 1 and "pip install -e '.[pipeline]'" in text

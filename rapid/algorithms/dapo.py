@@ -105,7 +105,10 @@ def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callab
         return last.rewards
 
     def overlong(**columns) -> list[float | None]:
-        penalties = zip(last.rewards, penalty(**columns), strict=True)
+        rewards = getattr(last, "rewards", None)  # not if `accuracy` ran into a time limit
+        if rewards is None:
+            return [None] * len(columns["completions"])
+        penalties = zip(rewards, penalty(**columns), strict=True)
         return [None if rewarded is None else penalized for rewarded, penalized in penalties]
 
     return [accuracy, overlong]

@@ -13,8 +13,13 @@ from rapid.grading.verdicts import Verdict
 class Problem(Protocol):
     """The fields that every problem has. Each grader's protocol adds the fields that it reads."""
 
-    id: str
-    digest: str  # SHA-256 of all fields
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all fields."""
+        ...
 
 
 AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)

@@ -8,6 +8,8 @@ Two kinds of limits are defined where they are enforced: what Lean's constructor
 memory (`wasm/runtime.js`).
 """
 
+MAX_CACHED_VERDICTS = 100_000  # in a pool of graders; each takes half a kilobyte
+
 # --- Python code ---
 
 # Address space of the process that runs a completion: EvalPlus's 4 GiB, which some reference

@@ -1,14 +1,15 @@
 """Runs several graders in parallel, caches their verdicts, and retries when a grader dies."""
 
+import hashlib
 import logging
 import threading
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack
 from queue import SimpleQueue
 from typing import Self, TypeVar
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import Grader, GraderDied, GradingFailed, Problem
 from rapid.grading.verdicts import Verdict
 
@@ -36,8 +37,9 @@ class SteadyGrader:
 
     A model in training often repeats a completion, and within a run a verdict depends only on the
     problem and the completion. So each completion is graded once; concurrent calls with the same
-    completion wait for its verdict. The cache is in memory only. If it were written to disk, a run
-    could be faster because of an earlier run, or get verdicts of another version of the code.
+    completion wait for its verdict. The cache keeps the last `limits.MAX_CACHED_VERDICTS`, in
+    memory only. If it were written to disk, a run could be faster because of an earlier run, or get
+    verdicts of another version of the code.
 
     If a grader dies twice over a completion, the verdict is `infrastructure`, without reward, and
     is not cached. `reasons` counts all verdicts by reason. Safe to share between threads.
@@ -58,7 +60,7 @@ class SteadyGrader:
             self._free.put(grader)
         self._open = ExitStack()
         # The cache. Its keys are the problem's digest and the completion.
-        self._remembered: dict[tuple[str, str], RememberedVerdict] = {}
+        self._remembered: OrderedDict[tuple[str, bytes], RememberedVerdict] = OrderedDict()
         self._last_death = ""
         self._lock = threading.Lock()
 
@@ -116,11 +118,13 @@ class SteadyGrader:
     def _grade_cached(self, problem: Problem, completion: str) -> Verdict:
         """Return the cached verdict on a completion, or grade it and cache the verdict."""
         try:
-            completion.encode()
+            key = problem.digest, hashlib.sha256(completion.encode()).digest()
         except UnicodeEncodeError:  # half a surrogate pair, which is not text
             return verdicts.verdict(verdicts.UNPARSABLE)
         with self._lock:
-            cached = self._remembered.setdefault((problem.digest, completion), RememberedVerdict())
+            cached = self._remembered.setdefault(key, RememberedVerdict())
+            if len(self._remembered) > limits.MAX_CACHED_VERDICTS:
+                self._remembered.popitem(last=False)
         with cached.lock:
             if cached.verdict is None:
                 cached.verdict = self._with_free_grader(

@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import time
+from typing import ClassVar
+from weakref import WeakSet
 
 from rapid.grading.memory import LimitedCommand, remove_group
 
@@ -28,6 +30,10 @@ class Worker(subprocess.Popen):
         TypeError: `command` is not from `limit_memory`.
     """
 
+    started: ClassVar[WeakSet["Worker"]] = (
+        WeakSet()
+    )  # by this process, or by one it was forked from
+
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
             raise TypeError(f"not from limit_memory, so memory cannot be limited: {command}")
@@ -41,6 +47,7 @@ class Worker(subprocess.Popen):
                 start_new_session=True,
                 **options,
             )
+        self.started.add(self)
 
     def ask(self, message: bytes, seconds: float) -> bytes:
         """Send a message and return the answer, at most 4096 bytes.
@@ -70,11 +77,17 @@ class Worker(subprocess.Popen):
         """Return whether another process started this one: see `rapid.grading.standby`."""
         return os.getpid() != self._owner
 
+    def release(self) -> None:
+        """Close what a fork has inherited of its parent's worker, which ends with the parent."""
+        self.connection.close()
+        self.returncode = 0  # for Popen: nothing is left to wait for
+
     def end(self, patience: float = 0.0) -> None:
         """Close the connection, which should end the process, and wait for its end.
 
         A process that has not ended within `patience` seconds is killed, with its process group.
         """
+        self.started.discard(self)
         self.connection.close()
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -133,6 +133,15 @@ class RapidConfig(GRPOConfig):
         "sampling. For reward functions that wait for something (a sandbox, a prover, a "
         "server) and do not compare completions.",
     )
+    reward_timeout: float | None = option(
+        None,
+        "Seconds for a call of a reward function: for one completion with grading_workers, "
+        "else for the whole batch. A call that takes longer is given up: its completions are "
+        "not graded, their groups are skipped, rewards/NAME/timed_out has their share, and "
+        "training goes on. After three such calls in a row (with grading_workers, three "
+        "times num_generations) the run ends with the function's name. A thread cannot be "
+        "killed: docs/rewards.md says what that means. None waits for ever.",
+    )
     skip_zero_groups: bool = option(
         True,
         "Skip groups whose contribution to the gradient is exactly zero. The loss is "

@@ -63,6 +63,7 @@ BOUNDS: dict[str, Bound] = {
     "temperature": lower_bound(TrainingParameters, "temperature"),
     "learning_rate": (">=", 0.0),  # TRL takes 0, to measure a policy as it is
     "grading_workers": (">=", 0),
+    "reward_timeout": (">", 0.0),
     "token_budget": (">=", 1),
     "max_sampler_mismatch": (">=", 0.0),
 }

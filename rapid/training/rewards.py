@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 from rapid.training.refusals import describe_sample, note_on_error
+from rapid.training.time_limit import TimedOut, TimeLimit
 
 # Columns of the dataset that are not passed to reward functions. TRL passes `prompts`,
 # `completions` and `completion_ids` of the batch instead.
@@ -47,12 +49,20 @@ class StreamedRewards:
         functions: reward functions as `GRPOTrainer` takes them.
         workers: number of threads: completions graded at a time.
         extra: returns further keyword arguments of each call.
+        limit: of the time of a call. A completion that one function does not grade in time is not
+            graded at all.
 
     Raises:
         ValueError: a function is a model, is async, or logs columns of a batch.
     """
 
-    def __init__(self, functions: list[Any], workers: int, extra: Callable[[], dict]):
+    def __init__(
+        self,
+        functions: list[Any],
+        workers: int,
+        extra: Callable[[], dict],
+        limit: TimeLimit | None = None,
+    ):
         for function in functions:
             name = getattr(function, "__name__", type(function).__name__)
             if isinstance(function, torch.nn.Module):
@@ -67,7 +77,7 @@ class StreamedRewards:
                 raise ValueError(f"{name} logs columns of a whole batch: set grading_workers=0")
         self._functions = functions
         self._names = distinct_names([get_callable_name(function) for function in functions])
-        self._extra = extra
+        self._extra, self._limit = extra, limit
         self._has_warned = False  # see `_warn_if_equal`
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
         self._futures: dict[int, Future] = {}
@@ -125,19 +135,40 @@ class StreamedRewards:
                     len(rewards),
                 )
 
+    @classmethod
+    def from_trainer(cls, trainer: Any, limit: TimeLimit | None) -> "StreamedRewards | None":
+        """Return a trainer's reward functions, or None if `grading_workers` is 0."""
+        if not trainer.args.grading_workers:
+            return None
+
+        def get_arguments() -> dict[str, Any]:
+            return {"trainer_state": trainer.state, "log_metric": trainer._log_metric}
+
+        return cls(trainer.reward_funcs, trainer.args.grading_workers, get_arguments, limit)
+
     def _grade(self, example: dict, completion, completion_ids: list[int]) -> list[float]:
         """Return the reward of each function; NaN for None."""
-        columns = {name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS}
+        columns: dict[str, Any] = {
+            name: [value] for name, value in example.items() if name not in NOT_ARGUMENTS
+        }
+        columns |= {
+            "prompts": [example["prompt"]],
+            "completions": [completion],
+            "completion_ids": [completion_ids],
+            "log_extra": _refuse_columns,
+            **self._extra(),
+        }
         rewards = []
         for name, function in zip(self._names, self._functions, strict=True):
             with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
-                (reward,) = function(
-                    prompts=[example["prompt"]],
-                    completions=[completion],
-                    completion_ids=[completion_ids],
-                    **columns,
-                    log_extra=_refuse_columns,
-                    **self._extra(),
-                )
-                rewards.append(float("nan") if reward is None else float(reward))
+                try:
+                    (reward,) = self._call(name, function, columns)
+                except TimedOut:
+                    return [math.nan] * len(self._functions)
+                rewards.append(math.nan if reward is None else float(reward))
         return rewards
+
+    def _call(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
+        if self._limit is None:
+            return function(**columns)
+        return self._limit.call(name, function, columns)

@@ -10,7 +10,7 @@ import pytest
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.cli import run
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.math.grader import MathGrader
 from rapid.grading.pool import SteadyGrader
@@ -127,6 +127,12 @@ class TestCachedVerdicts:
         graders.grade(SECOND, "1")
         assert grade(graders, "\ud800") == ["unparsable"]  # half a character
         assert log == ["a: 1", "a: 2", "b: 1"]
+
+    def test_the_oldest_verdicts_are_forgotten(self, monkeypatch):
+        monkeypatch.setattr(limits, "MAX_CACHED_VERDICTS", 2)
+        graders, log = make_pool()
+        grade(graders, 1, 2, 3, 3, 2, 1)
+        assert log == ["a: 1", "a: 2", "a: 3", "a: 1"]
 
     @pytest.mark.parametrize("deaths", [0, 1, 2])
     def test_threads_with_one_completion_share_its_verdict(self, deaths):

@@ -26,6 +26,7 @@ _DECLARATION = re.compile(
     r"(?:theorem|lemma|def|abbrev|instance|axiom)[ \t]+([^\s:({\[]+)",
     re.MULTILINE,
 )
+_THEOREM = re.compile(r"\b(?:theorem|lemma)\s+([^\s:({\[]+)")
 _WORD = re.compile(r"[\w.'!?«»]+")
 # What may hide a keyword: a comment to the end of its line, the start of a block comment, a string.
 _HIDDEN = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
@@ -39,6 +40,12 @@ def stated(formal_statement: str) -> str:
     """Return a statement up to its last `:=`, without `by` or `by sorry` after it."""
     ends = [match.end() for match in _ASSIGNMENT.finditer(_blank_comments(formal_statement))]
     return formal_statement[: ends[-1]] if ends else formal_statement
+
+
+def find_name(statement: str) -> str | None:
+    """Return the name of the theorem that a statement declares; None if it declares none."""
+    declaration = _THEOREM.search(_blank_comments(statement))
+    return declaration and declaration[1].rstrip(".")
 
 
 def readings(name: str, statement: str, completion: str) -> list[str]:

@@ -101,7 +101,8 @@ class LeanProcess(Worker):
         self._scratch = plan.scratch
         # The pipe for the guard in launch.py, which ends Lean when this process ends for any
         # reason.
-        guarded, self._lifeline = os.pipe()
+        guarded, lifeline = os.pipe()
+        self._lifeline: int | None = lifeline
         try:
             super().__init__(
                 plan.command,
@@ -196,16 +197,25 @@ class LeanProcess(Worker):
         # Bytes after the export are dropped. There is one request at a time, so a proof wrote them.
         return answer, self._read_or_die(lambda: self._reader.read_bytes(answer.bytes, deadline))
 
+    def release(self) -> None:
+        super().release()
+        self._close_lifeline()
+
     def end(self, patience: float = 0.0) -> None:
         """End the process and all that it started."""
-        atexit.unregister(self.end)
         if self.returncode is not None:  # it ended by itself; its guard may still run
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         super().end(patience)
-        os.close(self._lifeline)
+        self._close_lifeline()
         if self._scratch:
             self._scratch.unlink(missing_ok=True)
+
+    def _close_lifeline(self) -> None:
+        atexit.unregister(self.end)
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
 
     def _describe_death(self) -> ProcessDied:
         """Return how the process ended. It may still run if it has only closed its output."""

@@ -48,6 +48,7 @@ from rapid.training.refusals import (
 )
 from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
+from rapid.training.time_limit import TimeLimit
 from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
@@ -83,13 +84,11 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         self._examples: list[dict] = []  # dataset rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # log mu, (T,), of each completion of that batch
         self._sampler_check = SamplerCheck()  # that completions are sampled from the policy
-        self._early_grading: StreamedRewards | None = None  # grades while others are sampled
-        if args.grading_workers:
-            self._early_grading = StreamedRewards(
-                self.reward_funcs,
-                args.grading_workers,
-                lambda: {"trainer_state": self.state, "log_metric": self._log_metric},
-            )
+        self._time_limit = TimeLimit.from_config(args)
+        # Grades completions while others are sampled.
+        self._early_grading = StreamedRewards.from_trainer(self, self._time_limit)
+        if self._time_limit:
+            self.reward_funcs = self._time_limit.wrap_all(self.reward_funcs, self.reward_func_names)
         # Holds the phase "backpropagation" open from a step's gradient to the optimizer's step.
         self._optimizer_phase = ExitStack()
         self.add_callback(AfterOptimizer(self._optimizer_phase.close))
@@ -376,6 +375,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
                 rewards = super()._calculate_rewards(
                     inputs, prompts, completions, completion_ids_list
                 )
+        if self._time_limit:
+            rewards = self._time_limit.drop_late(self, rewards, len(prompts))
         first = self.accelerator.process_index * len(prompts)
         refuse_rewards(rewards, self.reward_func_names, first, prompts, completions)
         self._rewards_per_func = rewards

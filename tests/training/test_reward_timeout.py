@@ -1,0 +1,317 @@
+"""A reward function that hangs ends: its completions are not graded, and training goes on."""
+
+import asyncio
+import gc
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from rapid import RapidConfig
+from rapid.algorithms.dapo import build_reward_and_penalty
+from rapid.rewards import MathReward
+from rapid.training.rewards import StreamedRewards
+from rapid.training.time_limit import MAX_IN_A_ROW, TimedOut, TimeLimit
+from tests.subprocesses import wait_for
+from tests.training.loops import logged_values, text_sum_reward, train_rapid
+
+SECONDS = 0.3  # for calls that hang
+PATIENCE = 1.0  # for others, on a machine as busy as can be
+COLUMNS = {"prompts": ["p", "q"], "completions": ["a", "b"]}
+
+
+@pytest.fixture
+def release():
+    """An event that lets hanging functions return, at the end of a test at the latest."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+# Calls ----------------------------------------------------------------------------------------
+
+
+def test_a_function_that_returns_in_time_is_not_changed():
+    """One thread calls it each time, so that what it keeps for each thread is there."""
+    threads = []
+
+    def reward(completions, **_):
+        threads.append(threading.get_ident())
+        return [len(threads)] * len(completions)
+
+    limit = TimeLimit(60, 1)
+    [wrapped] = limit.wrap_all([reward], ["reward"])
+    assert [wrapped(**COLUMNS) for _ in range(3)] == [[1, 1], [2, 2], [3, 3]]
+    assert len({*threads}) == 1 and threads[0] != threading.get_ident()
+    assert wrapped.__name__ == "reward" and wrapped.__wrapped__ is reward
+
+
+@pytest.mark.parametrize(
+    ("is_async", "error"),
+    [
+        (False, SystemExit("the end")),
+        (False, TimeoutError("of its own")),
+        (True, TimeoutError("of its own")),
+    ],
+)
+def test_errors_of_a_function_are_raised(is_async, error):
+    def reward(**_):
+        raise error
+
+    async def async_reward(**_):
+        raise error
+
+    [wrapped] = TimeLimit(60, 1).wrap_all([async_reward if is_async else reward], ["reward"])
+    with pytest.raises(type(error), match=str(error)):
+        asyncio.run(wrapped(**COLUMNS)) if is_async else wrapped(**COLUMNS)
+
+
+def test_a_hanging_call_is_given_up_with_its_place(release, caplog):
+    def stuck(**_):
+        release.wait()
+
+    with pytest.raises(TimedOut):
+        TimeLimit(SECONDS, 2).call("stuck", stuck, COLUMNS)
+    [warning] = caplog.messages
+    assert warning.startswith(
+        "stuck did not return within reward_timeout=0.3 seconds for 2 completions, the first is "
+        "the completion 'a' of the prompt 'p': not graded. It goes on, at "
+    )
+    place = warning.partition("goes on, at ")[2]
+    assert place.startswith(f"{__file__}:") and " stuck > " in place and "threading.py" in place
+
+
+def test_the_place_of_a_deep_call_is_short(release, caplog):
+    def recurse(depth=100, **_):
+        return recurse(depth - 1) if depth else release.wait()
+
+    with pytest.raises(TimedOut):
+        TimeLimit(SECONDS, 2).call("recurse", recurse, COLUMNS)
+    place = caplog.messages[0].partition("goes on, at ")[2]
+    assert place.count(" > ") == 6 and " > ... > " in place
+
+
+def test_threads_end_with_their_calls(release):
+    def stuck(**_):
+        release.wait()
+
+    before = {*threading.enumerate()}
+    limit = TimeLimit(SECONDS, 3)
+    for _ in range(2):
+        with pytest.raises(TimedOut):
+            limit.call("stuck", stuck, COLUMNS)
+    assert limit.call("quick", lambda **_: 1, COLUMNS) == 1
+    helpers = {*threading.enumerate()} - before
+    assert len(helpers) == 3 and all(thread.daemon for thread in helpers)
+    release.set()
+    del limit
+    gc.collect()
+    wait_for(lambda: not helpers & {*threading.enumerate()}, 10)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_many_calls_in_a_row_raise_an_error_with_the_name(is_async, release):
+    def stuck(completions, **_):
+        if completions == ["hangs"]:
+            release.wait()
+        return [1.0]
+
+    async def async_stuck(completions, **_):
+        if completions == ["hangs"]:
+            await asyncio.sleep(60)
+        return [1.0]
+
+    [wrapped] = TimeLimit(SECONDS, 3).wrap_all([async_stuck if is_async else stuck], ["my_reward"])
+
+    def call(text):
+        rewards = wrapped(prompts=["p"], completions=[text])
+        return asyncio.run(rewards) if is_async else rewards
+
+    texts = ["hangs", "hangs", "returns", "hangs", "hangs"]
+    assert [call(text) for text in texts] == [[None], [None], [1.0], [None], [None]]
+    with pytest.raises(TimeoutError, match=r"my_reward .* in 3 calls in a row.*'hangs'"):
+        call("hangs")
+
+
+def test_an_async_function_that_refuses_to_end_is_left_alone():
+    async def stubborn(**_):
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+                return [1.0, 1.0]
+
+    [wrapped] = TimeLimit(0.05, 3).wrap_all([stubborn], ["stubborn"])
+
+    async def call():
+        began = time.monotonic()
+        assert await wrapped(**COLUMNS) == [None, None]
+        assert time.monotonic() - began < 0.9
+
+    asyncio.run(call())
+
+
+def test_a_late_call_logs_nothing(release):
+    logged, returned = [], threading.Event()
+
+    def late(log_extra, log_metric, **_):
+        log_metric("early", 1.0)
+        release.wait()
+        log_extra("late", ["x", "y"])
+        log_metric("late", 1.0)
+        returned.set()
+
+    loggers = {name: lambda *values: logged.append(values) for name in ("log_extra", "log_metric")}
+    with pytest.raises(TimedOut):
+        TimeLimit(SECONDS, 2).call("late", late, COLUMNS | loggers)
+    release.set()
+    assert returned.wait(10)
+    assert logged == [("early", 1.0)]
+
+
+def test_a_reward_model_is_not_wrapped():
+    model = torch.nn.Linear(1, 1)
+    assert TimeLimit(1, 1).wrap_all([model], ["model"]) == [model]
+
+
+# Batches ---------------------------------------------------------------------------------------
+
+
+def test_one_completion_at_a_time_loses_that_one_alone(release):
+    """Of several functions the others' rewards of it are dropped too: they are not the whole."""
+
+    def stuck(completions, **_):
+        if completions == ["text 1"]:
+            release.wait()
+        return [1.0]
+
+    limit = TimeLimit(PATIENCE, 9)
+    rewards = StreamedRewards([text_sum_reward, stuck], 3, dict, limit)
+    examples = [{"prompt": "p"}] * 4
+    values = rewards.collect(examples, [f"text {n}" for n in range(4)], [[1]] * 4)
+    assert values.isnan().tolist() == [[False] * 2, [True] * 2, [False] * 2, [False] * 2]
+    metrics: dict[str, float] = {}
+    trainer = SimpleNamespace(
+        reward_func_names=["first", "stuck"],
+        accelerator=SimpleNamespace(gather=lambda tensor: tensor),
+        add_metrics=metrics.update,
+    )
+    torch.testing.assert_close(limit.drop_late(trainer, values, 4), values, equal_nan=True)
+    assert metrics == {"rewards/first/timed_out": 0.0, "rewards/stuck/timed_out": 0.25}
+    limit.drop_late(trainer, values, 4)
+    assert metrics["rewards/stuck/timed_out"] == 0.0
+
+
+def test_a_process_that_waits_in_vain_loses_its_part_of_the_batch():
+    shares = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.5, 0.0]])
+    metrics: dict[str, float] = {}
+    trainer = SimpleNamespace(
+        reward_func_names=["a", "b"],
+        accelerator=SimpleNamespace(gather=lambda _: shares),
+        add_metrics=metrics.update,
+    )
+    rewards = TimeLimit(1, 1).drop_late(trainer, torch.ones(6, 2), 2)
+    assert rewards.isnan().all(1).tolist() == [False, False, True, True, False, False]
+    assert not rewards[:2].isnan().any()
+    assert metrics == pytest.approx({"rewards/a/timed_out": 1 / 6, "rewards/b/timed_out": 1 / 3})
+
+
+def test_dapo_s_penalty_is_none_where_the_reward_hung(release):
+    def stuck(**_):
+        release.wait()
+
+    functions = build_reward_and_penalty(stuck, lambda **_: [-1.0] * 2)
+    limited = TimeLimit(SECONDS, 3).wrap_all(functions, ["accuracy", "overlong"])
+    assert [function(**COLUMNS) for function in limited] == [[None] * 2] * 2
+
+
+# Training --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("objective", ["rapid", "trl"])
+def test_training_goes_on_without_the_groups_of_hanging_calls(
+    toy_model, tmp_path, workers, objective, release, caplog
+):
+    calls = []
+
+    def sometimes_stuck(prompts, completions, trainer_state, **_):
+        hangs = trainer_state.global_step == 2 and (not workers or prompts[0].endswith("1"))
+        calls.append(hangs)
+        if hangs and calls.count(True) <= 2:
+            release.wait()
+        return text_sum_reward(prompts, completions)
+
+    def always_one(completions, **_):
+        return [1.0] * len(completions)
+
+    settings = {"H": 2, "n_step": 32, "max_steps": 6, "grading_workers": workers}
+    trainer = train_rapid(
+        toy_model,
+        tmp_path,
+        objective,
+        [sometimes_stuck, always_one],
+        reward_timeout=PATIENCE,
+        **settings,
+    )
+    assert trainer.state.global_step == 6
+    late = logged_values(trainer, "rewards/sometimes_stuck/timed_out")
+    graded = logged_values(trainer, "rapid/graded")
+    assert len(late) == 3 and late[0] == late[2] == 0.0
+    assert graded[:2] == graded[4:] == [1.0, 1.0]
+    warnings = [text for text in caplog.messages if "did not return" in text]
+    if workers:
+        assert late[1] == len(warnings) / 64 and min(graded[2:4]) >= 0.75
+    else:
+        assert late[1] == 1.0 and graded[2:4] == [0.0, 0.0] and len(warnings) == 1
+    assert {*logged_values(trainer, "rewards/always_one/timed_out")} == {0.0}
+
+
+def test_a_function_that_always_hangs_ends_the_run(toy_model, tmp_path, release):
+    def stuck_reward(**_):
+        release.wait()
+
+    with pytest.raises(TimeoutError, match=f"stuck_reward .* in {MAX_IN_A_ROW} calls in a row"):
+        train_rapid(toy_model, tmp_path, "rapid", stuck_reward, H=1, reward_timeout=0.1)
+
+
+def test_an_async_function_that_hangs_is_not_graded(toy_model, tmp_path):
+    async def async_reward(completions, trainer_state, **_):
+        await asyncio.sleep(60 * (trainer_state.global_step == 1))
+        return [1.0] * len(completions)
+
+    trainer = train_rapid(
+        toy_model, tmp_path, "pg", async_reward, reward_timeout=PATIENCE, max_steps=3
+    )
+    assert logged_values(trainer, "rewards/async_reward/timed_out") == [0.0, 1.0, 0.0]
+    assert logged_values(trainer, "rapid/graded") == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_limit_that_is_not_reached_changes_no_bit(toy_model, tmp_path, workers):
+    def train(**settings):
+        settings |= {"max_steps": 4, "grading_workers": workers}
+        return train_rapid(toy_model, tmp_path, "rapid", **settings)
+
+    plain, limited = train(), train(reward_timeout=600)
+    assert plain._time_limit is None
+    state, expected = limited.model.state_dict(), plain.model.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in expected.items())
+    names = {name for row in plain.state.log_history for name in row}
+    assert not [name for name in names if "timed_out" in name]
+
+
+def test_graders_end_what_hangs_by_themselves():
+    """Their own time limit should be the shorter one: a verdict of `timeout` is a reward of 0."""
+    reward = MathReward(timeout=SECONDS, workers=1)
+    [verdict] = reward.grade([""], [r"\boxed{(x+y+z)^{2000}}"], answer=["x+y+z"])
+    assert (verdict.reward, verdict.reason) == (0.0, "timeout")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_time_limits_out_of_bounds_are_refused(seconds, tmp_path):
+    with pytest.raises(ValueError, match="set reward_timeout > 0"):
+        RapidConfig(str(tmp_path), use_cpu=True, reward_timeout=seconds)
