@@ -204,7 +204,11 @@ BAD = [
     (code_reward, {"tests": [["assert f(1) =="]]}, "invalid syntax"),
     (code_reward, {"tests": [["assert f(1) == 1", "assert g(1) == 1"]]}, "call f, g"),
     (code_reward, {"tests": [[]]}, "call no function"),
-    (code_reward, {n: [v] for n, v in make_hub_row(inputs="").items()}, "its test program has no inputs"),
+    (
+        code_reward,
+        {n: [v] for n, v in make_hub_row(inputs="").items()},
+        "its test program has no inputs",
+    ),
     (lean_reward, {"theorem": ["example : 1 = 1 := rfl"]}, "no theorem"),
     (lean_reward, {"theorem": ["theorem a : Undefined := by"]}, "Undefined"),
 ]
