@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -103,21 +104,55 @@ def test_an_import_error_names_the_missing_extra(module, extra):
         )
 
 
-def read_example(model: Path) -> str:
-    """Return the README's example with 32 prompts and a local model."""
-    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    code = code.replace("a in range(32)", "a in range(4)").replace(
-        "b in range(32)", "b in range(8)"
+def read_example(page: str, **replacements: str) -> str:
+    """Return the first example of a page, with local files in place of what the hub has."""
+    code = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[1]
+    for old, new in replacements.items():
+        assert old in code
+        code = code.replace(old, new)
+    return code
+
+
+CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+
+
+@pytest.fixture
+def readme_example(toy_model, tmp_path) -> str:
+    """README's example with a model that has a chat template, and 32 rows in GSM8K's form."""
+    model = shutil.copytree(toy_model, tmp_path / "model")
+    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    rows = [
+        {
+            "question": f"Ann has {n} pens and buys {n + 2}. How many has she now?",
+            "answer": f"She has {n} + {n + 2} = <<{n}+{n + 2}={2 * n + 2}>>{2 * n + 2}.\n#### {2 * n + 2}",
+        }
+        for n in range(32)
+    ]
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read_example(
+        "README.md",
+        **{
+            '"openai/gsm8k", "main"': f'"json", data_files="{file}"',
+            "Qwen/Qwen2.5-0.5B-Instruct": str(model),
+            "max_completion_length=512": "max_completion_length=16",
+        },
     )
-    return code.replace("Qwen/Qwen2.5-0.5B", str(model))
 
 
-def test_the_example_of_the_readme_is_short_and_trains(toy_model, tmp_path, monkeypatch):
+def test_readme_is_short_and_begins_with_the_paper_and_the_trainer():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 130
+    first_screen = "\n".join(lines[:40])
+    assert "https://arxiv.org/abs/2510.03515" in first_screen
+    assert "trainer.train()\n```" in first_screen
+
+
+def test_the_example_of_the_readme_is_short_and_trains(readme_example, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code = read_example(toy_model)
-    assert len(code.splitlines()) < 40
-    exec(compile(code, "README.md", "exec"), {})
-    [state] = tmp_path.glob("out/checkpoint-*/trainer_state.json")
+    assert len(readme_example.splitlines()) < 20
+    exec(compile(readme_example, "README.md", "exec"), {})
+    [state] = tmp_path.glob("output/checkpoint-*/trainer_state.json")
     # 32 prompts, 8 completions each, 3 epochs, 32 completions per step
     assert json.loads(state.read_text())["global_step"] == 32 * 8 * 3 / 32
 
@@ -176,9 +211,19 @@ def run_bare(command: list, folder: Path) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_the_wheel_without_extras_trains(wheel_programs, toy_model, tmp_path):
-    status, output = run_bare([wheel_programs / "python", "-c", read_example(toy_model)], tmp_path)
+    code = read_example("docs/trl.md", **{"Qwen/Qwen2.5-0.5B": str(toy_model)})
+    status, output = run_bare([wheel_programs / "python", "-c", code], tmp_path)
     assert status == 0, output
-    assert [*tmp_path.glob("out/checkpoint-*/model.safetensors")]
+    assert [*tmp_path.glob("output/checkpoint-*/model.safetensors")]
+
+
+@pytest.mark.slow
+def test_the_wheel_with_graders_runs_the_example_of_the_readme(
+    grading_programs, readme_example, tmp_path
+):
+    status, output = run_bare([grading_programs / "python", "-c", readme_example], tmp_path)
+    assert status == 0, output
+    assert [*tmp_path.glob("output/checkpoint-*/model.safetensors")]
 
 
 @pytest.mark.slow

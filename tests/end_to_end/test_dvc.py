@@ -125,13 +125,13 @@ def test_a_changed_eta_runs_only_the_affected_jobs(checkout):
 
 
 def read_sweep_commands() -> list[str]:
-    """Return README's three commands for a sweep: to queue it, to run it, to show it."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"^    \$ (dvc exp (?:.*\\\n)*.*)$", text, re.MULTILINE)
+    """Return docs/dvc.md's three commands for a sweep: to queue it, to run it, to show it."""
+    text = (ROOT / "docs/dvc.md").read_text(encoding="utf-8")
+    return re.findall(r"^    (dvc exp (?:run --|show --csv)(?:.*\\\n)*.*)$", text, re.MULTILINE)
 
 
 def test_a_sweep_over_h_is_queued_and_shown(checkout):
-    """The commands are README's, and dvc.lock is neither staged nor committed."""
+    """The commands are those of docs/dvc.md, and dvc.lock is neither staged nor committed."""
     assert run_command(checkout, "git", "status", "--short") == " M dvc.lock\n"
     queue_command, work_command, show_command = read_sweep_commands()
     run_command(checkout, "sh", "-c", queue_command.replace("2,4,8,16", ",".join(map(str, SWEEP))))
