@@ -1,6 +1,6 @@
 """Check the links of the built site, and that its pages load nothing from other hosts.
 
-    python docs/site/check.py [FOLDER]
+    python docs/site/check.py
 
 Zensical checks links from page to page in Markdown. This also checks what it does not: links that
 mkdocstrings makes, links to figures and other files, the navigation, and everything that a browser
@@ -13,6 +13,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
 LOADING = {"src", "srcset", "poster", "data"}  # attributes whose addresses a browser loads
 NAMING = {"canonical", "prev", "next", "alternate"}  # kinds of <link> that load nothing
 STYLE_ADDRESS = re.compile(r"""(?:url\(\s*|@import\s+)["']?((?:https?:)?//[^"')\s]+)""")
@@ -50,50 +53,49 @@ def is_elsewhere(address: str) -> bool:
     return bool(parts.netloc) or parts.scheme in ("http", "https")
 
 
-def find_errors(site: Path) -> list[str]:
-    """Return what is wrong in the pages of a site, each with the name of its page."""
-    files = {file: Page(file.read_text(encoding="utf-8")) for file in sorted(site.rglob("*.html"))}
+def find_errors(site: Path, base: str = "/") -> list[str]:
+    """Return what is wrong in the pages of a site, each with the name of its page.
+
+    Args:
+        site: the folder of the built site.
+        base: the path of the site on its host, which absolute links begin with.
+    """
+    pages = {file: Page(file.read_text(encoding="utf-8")) for file in sorted(site.rglob("*.html"))}
     errors = []
-    for file, page in files.items():
+    for file, page in pages.items():
         name = file.relative_to(site)
-        for address in page.loaded:
-            if is_elsewhere(address):
-                errors.append(f"{name} loads {address}")
+        errors += [f"{name} loads {address}" for address in page.loaded if is_elsewhere(address)]
         if "mermaid" in page.classes:
             errors.append(f"{name} has a diagram that a script from another host would draw")
-        own = [address for address in [*page.links, *page.loaded] if not is_elsewhere(address)]
-        for address in own:
-            errors += [
-                f"{name} links to {address}, {why}" for why in explain(address, file, site, files)
-            ]
+        for address in dict.fromkeys([*page.links, *page.loaded]):
+            if is_elsewhere(address) or urlsplit(address).scheme:  # mailto:, data:
+                continue
+            target = find_target(address, file, site, base)
+            anchor = unquote(urlsplit(address).fragment)
+            if not target.is_file():
+                errors.append(f"{name} links to {address}, which does not exist")
+            elif anchor and target in pages and anchor not in pages[target].anchors:
+                errors.append(f"{name} links to {address}, where that anchor does not exist")
     for sheet in site.rglob("*.css"):
-        for address in STYLE_ADDRESS.findall(sheet.read_text(encoding="utf-8")):
-            errors.append(f"{sheet.relative_to(site)} loads {address}")
+        addresses = STYLE_ADDRESS.findall(sheet.read_text(encoding="utf-8"))
+        errors += [f"{sheet.relative_to(site)} loads {address}" for address in addresses]
     return errors
 
 
-def explain(address: str, file: Path, site: Path, files: dict[Path, Page]) -> list[str]:
-    """Return what is wrong with an address on the same host, in a page; [] if it can be opened."""
-    parts = urlsplit(address)
-    if parts.scheme or not address:  # mailto:, data:
-        return []
-    path = unquote(parts.path)
-    folder = site if path.startswith("/") else file.parent
-    target = folder.joinpath(path.lstrip("/")).resolve() if path else file
-    target = target / "index.html" if target.is_dir() else target
-    if not target.is_file():
-        return ["which does not exist"]
-    anchor = unquote(parts.fragment)
-    if anchor and target in files and anchor not in files[target].anchors:
-        return ["where that anchor does not exist"]
-    return []
+def find_target(address: str, file: Path, site: Path, base: str) -> Path:
+    """Return the file that an address in a page stands for, on the same host."""
+    path = unquote(urlsplit(address).path)
+    folder = site if path.startswith(base) else file.parent
+    target = (folder / path.removeprefix(base)).resolve() if path else file
+    return target / "index.html" if target.is_dir() else target
 
 
 def main() -> None:
-    site = Path(sys.argv[1] if len(sys.argv) > 1 else "site").resolve()
-    if not (errors := find_errors(site)):
-        print(f"{len([*site.rglob('*.html')])} pages: all links can be opened, nothing is foreign")
-    sys.exit("\n".join(dict.fromkeys(errors)) or 0)
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    site = ROOT / config["site_dir"]
+    if errors := find_errors(site, urlsplit(config.get("site_url", "")).path or "/"):
+        sys.exit("\n".join(errors))
+    print(f"{len([*site.rglob('*.html')])} pages: all links can be opened, nothing is foreign")
 
 
 if __name__ == "__main__":

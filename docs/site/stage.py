@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import mermaidx
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,6 +41,7 @@ def find_nav_errors(pages: list[str], root: Path) -> list[str]:
 
 def draw_diagrams(text: str, page: Path) -> str:
     """Replace the diagrams in a page by pictures beside it, one for each colour scheme."""
+    import mermaidx  # in the environment of `make docs` only; tests call the rest of this file
 
     def draw(diagram: re.Match) -> str:
         images = []
@@ -61,7 +61,7 @@ def stage_page(name: str, root: Path, folder: Path) -> None:
     text = (root / name).read_text(encoding="utf-8")
     page = folder / name
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(draw_diagrams(text, page), encoding="utf-8")
+    page.write_text(draw_diagrams(text, page) if DIAGRAM.search(text) else text, encoding="utf-8")
     for target in LINK.findall(text):
         file = (root / name).parent.joinpath(target).resolve()
         if file.suffix != ".md" and file.is_file() and file.is_relative_to(root):
