@@ -53,11 +53,12 @@ def config_fields(text: str, root: Path) -> str:
     """
     settings = {setting.name: setting for setting in dataclasses.fields(RapidConfig)}
     items = []
-    for name in RapidConfig.__annotations__:
+    for name, annotation in RapidConfig.__annotations__.items():
         setting = settings[name]
         is_made = setting.default_factory is not dataclasses.MISSING
         default = setting.default_factory() if is_made else setting.default
-        kind = setting.type.__name__ if isinstance(setting.type, type) else str(setting.type)
+        # Not `setting.type`, which transformers' parser of command lines changes.
+        kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
         kind = kind.removeprefix("typing.")
         item = f"- `{name}` (`{kind}`, default `{default!r}`): {setting.metadata['help']}"
         items.append(textwrap.fill(item, 100, subsequent_indent="  ", break_on_hyphens=False))
