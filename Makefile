@@ -21,7 +21,8 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
 .PHONY: help setup foreign tables studies arena arena-record arena-tuning test test-all test-docs \
-	test-faults test-gpu test-processors mutants gpu bench figures-of-docs lint lock clean
+	test-faults test-gpu test-processors mutants gpu bench docs docs-serve figures-of-docs lint lock \
+	clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
@@ -122,6 +123,23 @@ gpu:  ## GPU tests and benchmark  (GPU_BENCH=--tiny: on a CPU, into benchmarks/g
 bench: setup  ## measure speed and memory; writes performance/results/  (BENCH=--quick: benchmarks/quick/)
 	$(ACTIVATE) snakemake --cores $(CORES) models/tiny-qwen2/manifest.json
 	$(ACTIVATE) python -m performance.bench $(BENCH)
+
+# In an environment of its own, which needs neither PyTorch nor this package (docs/site/).
+DOCS_PYTHON := .venv-docs/bin/python
+.venv-docs/installed: requirements/docs.txt
+	@echo "Installing requirements/docs.txt into .venv-docs"
+	@$(PYTHON) -m venv --clear .venv-docs
+	@$(DOCS_PYTHON) -m pip --disable-pip-version-check install --quiet --no-deps --require-hashes \
+		--only-binary :all: -r requirements/docs.txt
+	@touch $@
+
+docs: .venv-docs/installed  ## build the documentation site into site/; a dead link is an error
+	$(DOCS_PYTHON) docs/site/stage.py
+	.venv-docs/bin/zensical build --clean --strict
+	$(DOCS_PYTHON) docs/site/check.py
+
+docs-serve: docs  ## build the site, and show it at http://localhost:8000
+	$(DOCS_PYTHON) -m http.server --bind 127.0.0.1 --directory site 8000
 
 figures-of-docs: setup  ## compare figures in the documents with results  (WRITE=1 updates them)
 	$(ACTIVATE) python -m tests.documents $(if $(WRITE),--write)

@@ -1,10 +1,13 @@
-"""Resolve requirements/{cpu,gpu}.in into lock files, for Linux and Python 3.11 to 3.13.
+"""Resolve requirements/{cpu,gpu,docs}.in into lock files, for Linux and Python 3.11 to 3.13.
 
 `make lock` runs this. Versions are resolved for the oldest Python. Then the lock files are checked
 to be complete for newer Pythons: a package that only a newer Python needs must be named in base.in.
 
 Arguments are passed on to uv. Without arguments, versions in the present lock files are kept if
 base.in allows them; `--upgrade` takes the newest versions.
+
+docs.txt has the hashes of its packages, which pip checks. cpu.txt and gpu.txt have none: the builds
+of torch differ by machine.
 
 cpu.txt is resolved for torch's CPU build, which needs no CUDA libraries. install.py decides which
 build of torch is installed.
@@ -26,6 +29,9 @@ OLDEST, *NEWER_VERSIONS = "3.11", "3.12", "3.13"
 PLATFORM = ("--python-platform", "x86_64-manylinux_2_28")
 QUIET = ("--no-emit-index-url", "--no-emit-find-links", "--quiet")
 COMMAND = ("--custom-compile-command", "make lock")
+# Further arguments for each lock file.
+OPTIONS = {kind: ("--overrides", f"overrides-{kind}.txt") for kind in ("cpu", "gpu")}
+OPTIONS["docs"] = ("--generate-hashes",)
 
 
 def read_pins(lock: Path) -> set[str]:
@@ -34,7 +40,7 @@ def read_pins(lock: Path) -> set[str]:
 
 
 def main() -> None:
-    """Write cpu.txt and gpu.txt."""
+    """Write cpu.txt, gpu.txt and docs.txt."""
     os.chdir(FOLDER)  # so that paths in comments of the lock files are relative
     base = Path("base.in")
     with tempfile.TemporaryDirectory() as venv_folder:
@@ -43,9 +49,10 @@ def main() -> None:
         cpu_variables = uv.find_cpu_build(read_pin("torch", base))
         if cpu_variables is None:
             sys.exit("torch's CPU build was not found: see requirements/install.py.")
-        for kind, variables in {"cpu": cpu_variables, "gpu": {}}.items():
+        for kind in OPTIONS:
+            variables = cpu_variables if kind == "cpu" else {}
             lock = Path(f"{kind}.txt")
-            inputs = (f"{kind}.in", "--overrides", f"overrides-{kind}.txt", *PLATFORM, *QUIET)
+            inputs = (f"{kind}.in", *OPTIONS[kind], *PLATFORM, *QUIET)
             outputs = ("--python-version", OLDEST, "-o", str(lock), *COMMAND)
             if not uv.run_pip("compile", *inputs, *outputs, *sys.argv[1:], **variables):
                 sys.exit(f"requirements/{kind}.in could not be resolved, see above.")
@@ -60,7 +67,8 @@ def main() -> None:
                     )
                 elif missing := read_pins(newer_lock) - read_pins(lock):
                     sys.exit(
-                        f"Python {version} needs more packages, to be added to base.in: "
+                        f"Python {version} needs more packages, to be added to "
+                        f"{'docs' if kind == 'docs' else 'base'}.in: "
                         f"{', '.join(missing)}"
                     )
     lock = Path("cpu.txt")

@@ -21,22 +21,17 @@ import sys
 import textwrap
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple, get_args, get_origin
-
-from pydantic import BaseModel
+from typing import NamedTuple
 
 from performance import results, steps
 from rapid import cli
-from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit
-from rapid.artifacts.metrics import METRICS
-from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
@@ -52,14 +47,14 @@ from reports.tables.notes import origin_facts, render_notes
 from reports.tables.table import MISSING
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
+from tests.field_tables import config_fields, fields, logged_metrics, steps_fields
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
 FIGURES = "reports/figures"
-RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
@@ -220,38 +215,6 @@ def passes(text: str, root: Path) -> str:
     return "\n" + "\n".join([*tables, origins]) + "\n"
 
 
-def steps_fields(text: str, root: Path) -> str:
-    """Return a table of the fields of steps.jsonl, with what is declared of metrics."""
-    rows = [["Field", "Meaning", "Unit", "Averaged over", "Better"], ["---"] * 5]
-    for name, description in describe_fields(StepRecord):
-        metric = METRICS.get(name)
-        cells = [metric.unit, metric.over, metric.better] if metric else ["seconds", "", ""]
-        cells[0] = "" if name == "step" else cells[0]
-        rows.append([f"`{name}`", description, *cells])
-    return render_rows(rows)
-
-
-def fields(text: str, root: Path, record: str) -> str:
-    """Return a table of the fields of a run's file."""
-    rows = [[f"`{name}`", description] for name, description in describe_fields(RECORDS[record])]
-    return render_rows([["Field", "Meaning"], ["---"] * 2, *rows])
-
-
-def describe_fields(record: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the fields of a record and of the records in it, with their descriptions."""
-    for name, field in record.model_fields.items():
-        yield f"{prefix}{name}", field.description or ""
-        for part in get_args(field.annotation):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                is_list = get_origin(field.annotation) is list
-                yield from describe_fields(part, f"{prefix}{name}{'[]' if is_list else ''}.")
-
-
-def render_rows(rows: list[list[str]]) -> str:
-    escaped = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows)
-    return "\n" + "".join(f"| {row} |\n" for row in escaped)
-
-
 def within(text: str, root: Path, file: str) -> str:
     """Return prose, with question marks for figures that do not stand in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
@@ -284,7 +247,7 @@ MAKERS = {
     maker.__name__: maker
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
-        passes, steps_fields, fields, within, picture,
+        passes, steps_fields, logged_metrics, fields, config_fields, within, picture,
     )
 }  # fmt: skip
 

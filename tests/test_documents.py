@@ -7,12 +7,12 @@ import pytest
 
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.runs import RunSummary, StepRecord
-from tests import commands, documents
+from tests import commands, documents, field_tables
 from tests.conftest import ROOT
 
 MARKS = [mark for page in documents.PAGES for mark in documents.read_marks(page)]
 PAGES = sorted(
-    str(path.relative_to(ROOT)) for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")
+    str(path.relative_to(ROOT)) for pages in ("*.md", "docs/**/*.md") for path in ROOT.glob(pages)
 )
 FOLDERS = "rapid|reports|performance|tests|docs|workflow|experiments|requirements"
 PATH = rf"`((?:{FOLDERS})/[\w/.-]*(?:\.(?:py|md|smk|js|lean|yaml|yml|j2|txt|css)|/))`"
@@ -74,4 +74,4 @@ def test_every_command_of_the_pages_is_run_or_left_out_with_a_reason():
 @pytest.mark.parametrize("record", [StepRecord, RunSummary, Evaluation])
 def test_every_field_of_a_run_s_files_has_a_description(record):
     """docs/watching.md has tables of them."""
-    assert not [name for name, text in documents.describe_fields(record) if not text]
+    assert not [name for name, text in field_tables.describe_fields(record) if not text]

@@ -56,9 +56,11 @@ class RapidConfig(GRPOConfig):
     configuration is created.
 
     If n_step and H are not given, they follow from TRL's batch sizes as in GRPOTrainer:
+
         n_step = per_device_train_batch_size * gradient_accumulation_steps * processes
         H = steps_per_generation * num_iterations / gradient_accumulation_steps,
             or generation_batch_size * num_iterations / n_step
+
     With other batch sizes of TRL but none of steps_per_generation, num_iterations and
     generation_batch_size, H is 1, as GRPOTrainer then samples for each step. Unlike in GRPOTrainer,
     each completion is used once: num_iterations makes the inference batch larger. Afterwards TRL's
