@@ -42,7 +42,7 @@ def _declare(name: str, meaning: str, graders: str, is_of_completion: bool = Tru
 
 PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1", "code math lean")
 WRONG_ANSWER = _declare(
-    "wrong_answer", "was run or read, and is not the expected answer", "code math lean"
+    "wrong_answer", "its answer or output is not the expected one", "code math lean"
 )
 TIMEOUT = _declare("timeout", "did not finish in time", "code math lean")
 MEMORY = _declare("memory", "needed more memory than allowed", "code math lean")

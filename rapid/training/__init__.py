@@ -2,7 +2,7 @@
 
 `trainer` is Algorithm 1 of the paper, with the settings of `config`. `generation` samples,
 `rewards` grades, `micro_batches` splits mini-batches, and `forward` computes log-probabilities.
-`trl` has all changes to TRL's behaviour. docs/architecture.md says what each file is for.
+`trl` has all changes to TRL's behaviour.
 
 Terms in code and comments:
 

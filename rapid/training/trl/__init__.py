@@ -2,7 +2,6 @@
 
 The docstring of each overridden method says what TRL does and why it is changed. This module lists
 TRL's names that the code depends on, and has two patches that are applied before TRL is used.
-docs/architecture.md says what each file is for.
 
 tests/training/test_trl.py compares these names with the installed TRL. This module must not import
 TRL, because `without_vllm` has to be called before TRL is imported.
