@@ -268,13 +268,19 @@ def read_text(message: Any, role: str = "assistant") -> str:
     """
     if message is None or isinstance(message, str):
         return message or ""
-    contents = [part.get("content") for part in message if part.get("role", role) == role]
+    messages = [part for part in message if get_field(part, "role") in (role, None)]
+    contents = [get_field(part, "content") for part in messages]
     content = contents[-1] if contents else ""
     if isinstance(content, list):  # of blocks
-        content = "".join(block.get("text") or "" for block in content)
+        content = "".join(get_field(block, "text") or "" for block in content)
     if not isinstance(content, str | None):
         raise TypeError(f"content is a {type(content).__name__}")
     return content or ""
+
+
+def get_field(message: Any, name: str) -> Any:
+    """Return a field of a message or a block: a dictionary, or an object of OpenAI's client."""
+    return message.get(name) if hasattr(message, "get") else getattr(message, name)
 
 
 def is_list_of_text(value: Any) -> bool:

@@ -5,6 +5,7 @@ import math
 import re
 import textwrap
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -166,6 +167,8 @@ def test_the_last_message_of_the_assistant_counts():
     verdicts = math_reward.grade([""] * 5, completions, answer=["1"] * 5)
     no_answer = ["no_answer"] * 3
     assert [verdict.reason for verdict in verdicts] == ["passed", "passed", *no_answer]
+    message = SimpleNamespace(role="assistant", content=r"\boxed{1}")  # as of OpenAI's client
+    assert math_reward([""], [[message]], answer=["1"]) == [1.0]
 
 
 # What is not graded ----------------------------------------------------------------------------
