@@ -100,6 +100,7 @@ class GradedReward(ABC):
             ValueError: a column is missing or has another length, or a value has a type that cannot
                 be graded.
             GradingFailed: graders die too often.
+            GradersClosed: another thread has called `close`.
             GraderDied: graders do not start. SandboxError, a subclass: completions cannot be
                 sandboxed here.
             LeanUnavailable: Lean does not start here.

@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -96,6 +97,19 @@ def test_close_ends_calls_in_other_threads(kind, count):
         with pytest.raises(GradersClosed, match="closed while a completion was graded"):
             call.result(20)
     assert grade_sums(range(3)) == [0.0, 0.0, 1.0]
+
+
+def test_a_call_after_ctrl_c_does_not_wait_for_the_interrupted_one():
+    reward = CodeReward(timeout=300, workers=1)
+    _, endless, columns = ENDLESS["code"]
+    columns = {name: values * 2 for name, values in columns.items()}
+    reward(["", ""], ["", ""], **columns)
+    threading.Timer(1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        reward(["", ""], [endless, f"{endless} "], **columns)
+    with ThreadPoolExecutor(1) as thread:
+        programs = ["def f(x): return 2", "def f(x): return 3"]
+        assert thread.submit(reward, ["", ""], programs, **columns).result(60) == [1.0, 0.0]
 
 
 SCRIPT = """

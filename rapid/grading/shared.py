@@ -58,8 +58,11 @@ class SharedGraders:
             threading.Thread(target=self._grade_queue, args=(queue,), daemon=True).start()
         try:
             return [future.result() for future in futures]
+        except KeyboardInterrupt:
+            close()  # otherwise the next call would wait for the verdicts of this one
+            raise
         finally:
-            queue.clear()  # after an error, or Ctrl-C
+            queue.clear()
 
     def _grade_queue(self, queue: deque) -> None:
         while queue:

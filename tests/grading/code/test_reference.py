@@ -45,8 +45,9 @@ def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference
 def test_the_references_that_were_used_last_are_kept(double, reference_runs, grader, monkeypatch):
     monkeypatch.setattr(limits, "MAX_REFERENCES", 2)
     problems = {name: double.model_copy(update={"task_id": name}) for name in "abc"}
+    references = References()
     for name in "abacab":
-        grader.prepare(problems[name])
+        references.find(problems[name], grader._sandbox)
     assert reference_runs == [*"abc", "b"]
 
 
