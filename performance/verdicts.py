@@ -1,11 +1,11 @@
-"""Measure the verdicts a second of the reward functions in `rapid.rewards`.
+"""Measure how many verdicts per second the reward functions in `rapid.rewards` give.
 
     python -m performance.verdicts            print a table
     python -m performance.verdicts --write    also write it into performance/results/rewards.md
 
-Each reward is called as a trainer calls it: once, with the correct completion and the mistakes of
-made problems. A call before has started the graders and seen each problem. No completion comes
-twice, so no verdict comes from memory.
+Each reward function is called as a trainer calls it: once, with the correct and the mistaken
+completions of problems made from a seed. Earlier calls start the graders and prepare each problem.
+All completions differ, so no verdict comes from the cache.
 """
 
 import argparse
@@ -39,51 +39,50 @@ def build_columns(reward: GradedReward, exercises: list[Exercise]) -> dict[str, 
 
 
 def measure_reward(reward: GradedReward, exercises: list[Exercise]) -> list[str]:
-    """Return the cells of a row: how fast a reward with new graders is."""
+    """Return the cells of a row: the speed and memory of a reward function with new graders."""
     workers = reward.workers or 1
     began = time.perf_counter()
-    count_verdicts(reward, exercises[:1], [""])
-    started = time.perf_counter() - began
-    count_verdicts(reward, exercises, ["?"] * len(exercises))  # as many as there are workers start
+    grade_all(reward, exercises[:1], [""])
+    first_seconds = time.perf_counter() - began
+    grade_all(reward, exercises, ["?"] * len(exercises))  # prepares each problem and all workers
     jobs = [
         (exercise, completion)
         for exercise in exercises
         for completion in dict.fromkeys([exercise.correct, *exercise.mistakes])
     ]
     began = time.perf_counter()
-    count = count_verdicts(reward, [job[0] for job in jobs], [job[1] for job in jobs])
-    rate = count / (time.perf_counter() - began)
+    grade_all(reward, [job[0] for job in jobs], [job[1] for job in jobs])
+    rate = len(jobs) / (time.perf_counter() - began)
     memory = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
     close()
-    figures = f"{rate:,.0f}", f"{started:.1f}", f"{memory / workers / 1e6:,.0f}"
-    return [reward.__name__, str(workers), f"{count:,}", *figures]
+    figures = f"{rate:,.0f}", f"{first_seconds:.1f}", f"{memory / workers / 1e6:,.0f}"
+    return [reward.__name__, str(workers), f"{len(jobs):,}", *figures]
 
 
-def count_verdicts(reward: GradedReward, exercises: list[Exercise], completions: list[str]) -> int:
-    """Grade completions of exercises, and return how many there were."""
+def grade_all(reward: GradedReward, exercises: list[Exercise], completions: list[str]) -> None:
+    """Grade completions, one for each exercise; fail if one is not graded."""
     rewards = reward(completions, completions, **build_columns(reward, exercises))
     assert None not in rewards
-    return len(rewards)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m performance.verdicts", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--problems", type=int, help="of each kind (500 or, of Lean, 100)")
+    parser.add_argument("--problems", type=int, help="per reward function (500, for Lean 100)")
     parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name}")
     options = parser.parse_args(arguments)
     rows, (load, *_) = [], os.getloadavg()
-    for kind, count in PROBLEMS.items():
-        task = BENCHMARKS[kind.benchmark]
-        exercises = draw_exercises(task, 0, {"test": options.problems or count})["test"]
-        for workers in sorted({1, min(count_cores(), kind.most_workers)}):
-            rows.append(measure_reward(kind(workers=workers), exercises))
+    for reward_class, count in PROBLEMS.items():
+        benchmark = BENCHMARKS[reward_class.benchmark]
+        exercises = draw_exercises(benchmark, 0, {"test": options.problems or count})["test"]
+        for workers in sorted({1, min(count_cores(), reward_class.max_workers)}):
+            rows.append(measure_reward(reward_class(workers=workers), exercises))
             print(" | ".join(rows[-1]), flush=True)
     if options.write:
         commit, date = shorten_commit(get_commit(), 7), datetime.now(UTC).date()
         table = render_markdown_table(HEADS, rows)
-        lines = ["# Verdicts a second", "By `python -m performance.verdicts`.", table]
+        lines = ["# Verdicts per second", "By `python -m performance.verdicts`.", table]
         hardware = f"{describe_hardware()}, with a load average of {load:.1f} before"
         lines.append(f"Measured on {date} at commit {commit}: {hardware}.")
         text = "\n\n".join(line.rstrip() for line in lines)

@@ -4,43 +4,45 @@
 
     GRPOTrainer(model, reward_funcs=math_reward, train_dataset=dataset_with_answers)
 
-| reward        | a completion is right if               | columns of the dataset              |
+| reward        | a completion is correct if             | columns of the dataset              |
 |---------------|----------------------------------------|-------------------------------------|
 | `math_reward` | its last `\\boxed{}` is the answer      | `answer`; `problem` or `question`   |
 | `code_reward` | its function passes the tests          | `tests`, or the columns of MBPP+    |
 | `lean_reward` | it proves the theorem                  | `theorem`; `header`                 |
 
-They are called as TRL's trainers call a reward, `reward(prompts, completions, **columns)`, and
-return 1.0 for each completion that is right, 0.0 for one that is wrong, and None for one that was
-not graded. A completion is a text or a list of messages, of which the last one by the assistant is
-graded. `CodeReward(timeout=5, workers=8)` makes a reward with other settings.
+They are called as TRL's trainers call a reward function, `reward(prompts, completions, **columns)`.
+They return 1.0 for each correct completion, 0.0 for each other one, and None for one that was not
+graded. A completion is text or a list of messages. Of messages, the last one of the assistant is
+graded. `CodeReward(timeout=5, workers=8)` makes a reward function with other settings.
 
-- A completion never runs outside the sandbox. Where there can be no sandbox, the first call raises
-  an error that says what to install.
-- None has three causes: the grader died twice over the completion; the problem is at fault, which
-  the log names; the row has no value in the column, so that a dataset can mix problems for several
-  rewards. If graders die over more than one completion and more than 1 % of them, `GradingFailed`
-  is raised.
-- The first call starts the graders' processes. All rewards with the same settings share them. Each
-  process of a run has its own, also after a fork. They end with it, or when `close` is called.
+- A completion never runs outside the sandbox. Where the sandbox does not work, the first call
+  raises an error that says what to install.
+- None has three causes: the grader died twice over the completion; the problem has a fault, which
+  is logged; the row has no value in the column, so that a dataset can mix problems for several
+  reward functions. If graders die over more than one completion and more than 1 % of them,
+  `GradingFailed` is raised.
+- The first call starts the graders' processes. All reward functions with equal settings share them.
+  Each process of a run has its own, also after a fork. They end with it, or when `close` is called.
 
-Rewards for format and length are TRL's: `trl.rewards.think_format_reward`,
+TRL has reward functions for format and length: `trl.rewards.think_format_reward`,
 `get_soft_overlong_punishment` and `get_repetition_penalty_reward`. docs/rewards.md has examples for
-several trainers, and says how many verdicts a second to expect.
+several trainers, and says how many verdicts per second to expect.
 """
 
+import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
-from rapid.benchmarks.mbpp_plus.columns import read_asserts, read_hub_row, read_release_row
+from rapid.benchmarks.mbpp_plus.columns import parse_asserts, parse_hub_row, parse_release_row
 from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.grading import limits
 from rapid.grading.grader import BadProblem, Problem
-from rapid.grading.lean.extract import find_name
+from rapid.grading.lean.extract import find_theorem_name
 from rapid.grading.math.grader import last_boxed
 from rapid.grading.shared import close, share_graders
 from rapid.grading.verdicts import Verdict
@@ -48,39 +50,46 @@ from rapid.grading.verdicts import Verdict
 __all__ = ["CodeReward", "LeanReward", "MathReward", "close"]
 __all__ += ["code_reward", "lean_reward", "math_reward"]
 
-# What trainers pass beside the columns of the dataset.
+MAX_TIMEOUT = 86_400  # seconds: a day. Timers and limits of the system take no infinity
+# What trainers pass besides the columns of the dataset.
 NOT_COLUMNS = {"completion_ids", "environments", "log_extra", "log_metric", "trainer_state"}
 
 
 class GradedReward(ABC):
-    """Base class of the rewards.
+    """Base class of the reward functions.
 
     Args:
-        timeout: seconds for a verdict; None for the usual ones of the benchmark.
-        workers: completions that are graded at a time; None for this process's share of the cores,
-            but at most `most_workers`.
+        timeout: seconds for a verdict; None for the default of the benchmark.
+        workers: number of completions graded at a time; None for this process's share of the cores,
+            but at most `max_workers`.
 
     Raises:
-        ValueError: one of them is not positive.
+        ValueError: `timeout` or `workers` is out of bounds.
     """
 
     __name__: str  # TRL names metrics after it
-    benchmark: ClassVar[str]  # whose grader it uses
-    column_sets: ClassVar[tuple[tuple[str, ...], ...]]  # one of which the dataset needs
-    most_workers: ClassVar[int] = 8
+    benchmark: ClassVar[str]  # the benchmark whose grader is used
+    column_sets: ClassVar[tuple[tuple[str, ...], ...]]  # the dataset needs one of these sets
+    optional_columns: ClassVar[tuple[str, ...]] = ()
+    max_workers: ClassVar[int] = 8
 
     def __init__(self, timeout: float | None = None, workers: int | None = None):
         self.timeout = BENCHMARKS[self.benchmark].usual_timeout if timeout is None else timeout
         self.workers = workers
-        if not self.timeout > 0 or (workers is not None and workers < 1):
-            raise ValueError(f"timeout={timeout}, workers={workers}: set timeout > 0, workers >= 1")
+        if not 0 < self.timeout <= MAX_TIMEOUT or (
+            workers is not None and (not isinstance(workers, int) or workers < 1)
+        ):
+            raise ValueError(
+                f"timeout={timeout}, workers={workers}: set 0 < timeout <= {MAX_TIMEOUT} seconds, "
+                "workers >= 1"
+            )
 
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
-        """Return 1.0 for right completions, 0.0 for others, and None for what was not graded."""
+        """Return 1.0 for correct completions, 0.0 for others, and None for what was not graded."""
         verdicts = self.grade(prompts, completions, **columns)
-        return [verdict.reward if verdict else None for verdict in verdicts]
+        return [None if verdict is None else verdict.reward for verdict in verdicts]
 
     def grade(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
@@ -88,78 +97,122 @@ class GradedReward(ABC):
         """Return verdicts, with their reasons; None where a row has no problem for this reward.
 
         Raises:
-            ValueError: a column is missing, or a value has a type that cannot be graded.
+            ValueError: a column is missing or has another length, or a value has a type that cannot
+                be graded.
             GradingFailed: graders die too often.
-            SandboxError: completions cannot be sandboxed here.
+            GradersClosed: another thread has called `close`.
+            GraderDied: graders do not start. SandboxError, a subclass: completions cannot be
+                sandboxed here.
             LeanUnavailable: Lean does not start here.
         """
         columns = {name: columns[name] for name in columns if name not in NOT_COLUMNS}
-        self._require_columns(columns)
-        with name_extra():
-            return self._grade_rows(prompts, completions, columns)
+        rows = self._build_rows(prompts, completions, columns)
+        with note_missing_extra():
+            problems = [self._read_row(row) for row in rows]
+            texts = [self._read_text("completions", row["completions"]) for row in rows]
+            workers = self.workers or min(count_cores(), self.max_workers)
+            build_pool = BENCHMARKS[self.benchmark].grader
+            graders = share_graders(self.benchmark, self.timeout, workers, build_pool)
+            return graders.grade(problems, texts)
 
-    def _grade_rows(
+    def _build_rows(
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
-    ) -> list[Verdict | None]:
-        problems: list[Problem | BadProblem | None] = []
-        for number, prompt in enumerate(prompts):
-            try:
-                row = {name: values[number] for name, values in columns.items()}
-                problems.append(self._read_problem(prompt, row))
-            except BadProblem as error:
-                problems.append(error)
-        texts = [read_text(completion) for _, completion in zip(prompts, completions, strict=True)]
-        workers = self.workers or min(count_cores(), self.most_workers)
-        make = BENCHMARKS[self.benchmark].grader
-        return share_graders(self.benchmark, self.timeout, workers, make).grade(problems, texts)
-
-    def _require_columns(self, columns: Mapping[str, Any]) -> None:
+    ) -> list[dict[str, Any]]:
+        """Return a row for each completion, with its prompt and the columns for this reward."""
         if not any(columns.keys() >= {*needed} for needed in self.column_sets):
             needed = ", or ".join(" and ".join(map(repr, names)) for names in self.column_sets)
             raise ValueError(
                 f"{self.__name__} needs the column {needed}, but the dataset has "
-                f"{', '.join(map(repr, columns)) or 'none beside the prompt'}. Rename one with "
+                f"{', '.join(map(repr, columns)) or 'none besides the prompt'}. Rename one with "
                 "dataset.rename_column, or add it with dataset.map"
             )
+        used = {name for names in self.column_sets for name in names} | {*self.optional_columns}
+        batch = {"prompts": prompts, "completions": completions}
+        batch |= {name: columns[name] for name in columns if name in used}
+        for name, values in batch.items():
+            if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+                self._refuse(name, values, "make it a list, with one value per completion")
+        if len({*map(len, batch.values())}) > 1:
+            lengths = ", ".join(f"{name} {len(values)}" for name, values in batch.items())
+            raise ValueError(f"{self.__name__}: the numbers of values differ: {lengths}")
+        rows = zip(*batch.values(), strict=True)
+        return [dict(zip(batch, values, strict=True)) for values in rows]
+
+    def _read_row(self, row: Mapping[str, Any]) -> Problem | BadProblem | None:
+        try:
+            problem = self._read_problem(row)
+        except BadProblem as error:
+            return error
+        try:
+            if problem:
+                _ = problem.digest
+        except ValueError:
+            return BadProblem(
+                f"{ascii(row['prompts'])[:100]}: half a surrogate pair, which is not text"
+            )
+        return problem
 
     @abstractmethod
-    def _read_problem(self, prompt: Any, row: Mapping[str, Any]) -> Problem | None:
+    def _read_problem(self, row: Mapping[str, Any]) -> Problem | None:
         """Return the problem of a row, None if it has none; raise BadProblem or ValueError."""
+
+    def _get_text(self, row: Mapping[str, Any], *names: str) -> str:
+        """Return the first of these columns that is not empty, which has to be text; else ""."""
+        for name in names:
+            if (value := row.get(name)) is not None and not isinstance(value, str):
+                self._refuse(name, value, "make it text")
+            if value:
+                return value
+        return ""
+
+    def _read_text(self, name: str, value: Any, role: str = "assistant") -> str:
+        """Return a prompt or a completion as text."""
+        try:
+            return read_text(value, role)
+        except (AttributeError, TypeError):
+            self._refuse(name, value, "make it text or a list of messages")
+
+    def _refuse(self, name: str, value: Any, advice: str) -> NoReturn:
+        kind = type(value).__name__
+        raise ValueError(f"{self.__name__}: {name} is {value!r:.100}, of type {kind}: {advice}")
 
 
 class MathReward(GradedReward):
     """1.0 if the last `\\boxed{}` of a completion is the answer in `answer`.
 
-    The answer is LaTeX or an integer; of a solution its last `\\boxed{}` counts, or what follows
-    `####` as in GSM8K. The question decides the form and the unit: it is `problem` or `question`
-    of the row, else the prompt, or its last message by the user.
+    The answer is LaTeX or an integer. If it is a whole solution, its last `\\boxed{}` counts, or
+    what follows `####` as in GSM8K. The question decides the form and the unit of the answer. It is
+    the row's `problem` or `question`, or else the prompt, or the last message of the user in it.
     """
 
     __name__ = "math_reward"
     benchmark = "math"
     column_sets = (("answer",),)
+    optional_columns = ("problem", "question")
 
-    def _read_problem(self, prompt: Any, row: Mapping[str, Any]) -> MathProblem | None:
+    def _read_problem(self, row: Mapping[str, Any]) -> MathProblem | None:
         answer = row["answer"]
         if answer is None:
             return None
-        if isinstance(answer, bool) or not isinstance(answer, str | int):
-            raise ValueError(
-                f"{self.__name__}: answer is {answer!r}, a {type(answer).__name__}: make it text"
-            )
+        if isinstance(answer, bool) or not isinstance(answer, str | numbers.Integral):
+            self._refuse("answer", answer, "make it text")
         answer = last_boxed(str(answer)) or str(answer).rpartition("####")[2]
-        question = row.get("problem") or row.get("question") or read_text(prompt, "user")
+        question = self._get_text(row, *self.optional_columns)
+        question = question or self._read_text("prompts", row["prompts"], "user")
         problem = MathProblem(unique_id="", problem=question, answer=answer)
-        if problem.unusable_reason:
-            raise BadProblem(f"{question[:100]!r}: {problem.unusable_reason}")
+        reason = problem.unusable_reason
+        if len(answer) > limits.MATH_CHARACTERS:
+            reason = f"an answer of {len(answer)} characters, without \\boxed{{}} or ####"
+        if reason:
+            raise BadProblem(f"{question[:100]!r}: {reason}")
         return problem
 
 
 class CodeReward(GradedReward):
     """1.0 if the function in a completion passes all tests of its row.
 
-    Rows have `tests`, texts of the form `assert f(1) == 2`; or the columns of MBPP+, as on the hub
-    or as in EvalPlus's release, where inputs may be JSON.
+    Rows have `tests`, such as `["assert f(1) == 2"]`, or the columns of MBPP+, as on the hub or as
+    in EvalPlus's release, where inputs may be JSON.
     """
 
     __name__ = "code_reward"
@@ -169,58 +222,76 @@ class CodeReward(GradedReward):
         ("task_id", "code", "test"),
         ("task_id", "entry_point", "canonical_solution", "base_input", "plus_input"),
     )
+    optional_columns = ("atol",)
 
-    def _read_problem(self, prompt: Any, row: Mapping[str, Any]) -> Problem | None:
-        _, hub, release = self.column_sets
+    def _read_problem(self, row: Mapping[str, Any]) -> Problem | None:
         if (tests := row.get("tests")) is not None:
-            if not all(isinstance(test, str) for test in tests):
-                raise ValueError(f"{self.__name__}: tests is {tests!r}: make it a list of texts")
-            return read_asserts(tests)
-        if row.get("code") is not None and row.get("test") is not None:
-            return read_hub_row(*(row[name] for name in hub))
-        if row.get("entry_point") is None:
+            tests = [tests] if isinstance(tests, str) else tests
+            if not is_list_of_text(tests):
+                self._refuse("tests", tests, "make it a list of text")
+            return parse_asserts("\n".join(tests))
+        code, test = (self._get_text(row, name) for name in ("code", "test"))
+        if code and test:
+            return parse_hub_row(str(row["task_id"]), code, test)
+        if not self._get_text(row, "entry_point"):
             return None
-        fields = {name: row[name] for name in release}
-        return read_release_row(**fields, atol=row.get("atol") or 0.0)
+        fields = {name: row[name] for name in self.column_sets[-1]}
+        return parse_release_row(**fields, atol=row.get("atol") or 0.0)
 
 
 class LeanReward(GradedReward):
     """1.0 if a completion proves the statement in `theorem`, after the imports in `header`.
 
-    miniF2F's `formal_statement` will do for `theorem`.
+    The column of the statement may also be miniF2F's `formal_statement`.
     """
 
     __name__ = "lean_reward"
     benchmark = "minif2f"
     column_sets = (("theorem",), ("formal_statement",))
-    most_workers = 2  # a gigabyte each
+    optional_columns = ("header",)
+    max_workers = 2  # a worker takes more than a gigabyte
 
-    def _read_problem(self, prompt: Any, row: Mapping[str, Any]) -> LeanProblem | None:
-        statement = row.get("theorem") or row.get("formal_statement")
-        if statement is None:
+    def _read_problem(self, row: Mapping[str, Any]) -> LeanProblem | None:
+        statement = self._get_text(row, "theorem", "formal_statement")
+        if not statement:
             return None
-        if not isinstance(statement, str):
-            raise ValueError(f"{self.__name__}: theorem is {statement!r}: make it text")
-        if (name := find_name(statement)) is None:
+        if (name := find_theorem_name(statement)) is None:
             raise BadProblem(f"{statement[:100]!r} states no theorem with a name")
-        header = row.get("header") or ""
+        header = self._get_text(row, "header")
         return LeanProblem(name=name, formal_statement=statement, header=header)
 
 
 def read_text(message: Any, role: str = "assistant") -> str:
-    """Return a text as it is; of a list of messages the content of the last one by this role."""
+    """Return text as it is. Of a list of messages, return the content of the last one of this role.
+
+    Raises:
+        AttributeError, TypeError: it is neither.
+    """
     if message is None or isinstance(message, str):
         return message or ""
-    contents = [part.get("content") for part in message if part.get("role", role) == role]
+    messages = [part for part in message if get_field(part, "role") in (role, None)]
+    contents = [get_field(part, "content") for part in messages]
     content = contents[-1] if contents else ""
     if isinstance(content, list):  # of blocks
-        return "".join(block.get("text") or "" for block in content)
+        content = "".join(get_field(block, "text") or "" for block in content)
+    if not isinstance(content, str | None):
+        raise TypeError(f"content is a {type(content).__name__}")
     return content or ""
 
 
+def get_field(message: Any, name: str) -> Any:
+    """Return a field of a message or a block: a dictionary, or an object of OpenAI's client."""
+    return message.get(name) if hasattr(message, "get") else getattr(message, name)
+
+
+def is_list_of_text(value: Any) -> bool:
+    is_list = isinstance(value, Iterable) and not isinstance(value, Mapping)
+    return is_list and all(isinstance(item, str) for item in value)
+
+
 @contextmanager
-def name_extra() -> Iterator[None]:
-    """Say which extra has a package that is missing."""
+def note_missing_extra() -> Iterator[None]:
+    """Add the name of the extra to the error about a missing package."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -230,8 +301,8 @@ def name_extra() -> Iterator[None]:
 
 def count_cores() -> int:
     """Return this process's share of the cores that it may use, at least 1."""
-    may_use = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
-    return max(1, len(may_use(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    get_cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    return max(1, len(get_cores(0)) // int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
 
 
 math_reward = MathReward()

@@ -251,7 +251,11 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from rapid.rewards import code_reward, math_reward
+from rapid.rewards import CodeReward, code_reward, math_reward
+
+def endless_reward(completions, **columns):
+    programs = [f"def f(x):\\n    while True: pass  # {text!r}" for text in completions]
+    return CodeReward(timeout=1)(completions, programs, tests=[["assert f(1) == 1"]] * len(programs))
 
 rows = [{"prompt": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(8)]
 config = GRPOConfig(
@@ -259,11 +263,12 @@ config = GRPOConfig(
     report_to=[], logging_steps=1, per_device_train_batch_size=8,
 )
 trainer = GRPOTrainer(
-    MODEL, math_reward, args=config, train_dataset=Dataset.from_list(rows),
+    MODEL, [math_reward, endless_reward], args=config, train_dataset=Dataset.from_list(rows),
     processing_class=AutoTokenizer.from_pretrained(MODEL, padding_side="left"),
 )
 trainer.train()
-print([row["rewards/math_reward/mean"] for row in trainer.state.log_history[:2]])
+for name in ("math_reward", "endless_reward"):
+    print(name, [row[f"rewards/{name}/mean"] for row in trainer.state.log_history[:2]])
 print(math_reward(["", ""], [r"\\boxed{\\frac12}", "1"], answer=["0.5", "1"]))
 tests = [["assert double([1]) == [1, 1]"]] * 2
 print(code_reward(["", ""], ["def double(x): return 2 * x", "def double(x): 1"], tests=tests))
@@ -274,10 +279,13 @@ print(code_reward(["", ""], ["def double(x): return 2 * x", "def double(x): 1"],
 def test_a_stock_trainer_and_the_rewards_need_the_extra_graders_only(
     grading_programs, toy_model, tmp_path
 ):
+    """Programs without an end have the reward 0 after their time limit."""
     script = STOCK_SCRIPT.replace("MODEL", repr(str(toy_model)))
     status, text = run_bare([grading_programs / "python", "-c", script], tmp_path)
     assert status == 0, text
     assert [*tmp_path.glob("out/checkpoint-2/model.safetensors")]
-    assert text.count("[1.0, 0.0]") == 2 and "[0.0, 0.0]" in text
+    assert text.count("[1.0, 0.0]") == 2
+    assert "endless_reward [0.0, 0.0]" in text and "math_reward [0.0, 0.0]" in text
+    print(text)
     status, text = run_bare([grading_programs / "rapid", "plan"], tmp_path)
     assert status == 1 and "pip install -e '.[pipeline]'" in text

@@ -1,30 +1,27 @@
-"""Reward functions for any trainer give the graders' verdicts, in every process, and end with it."""
+"""Reward functions for any trainer return the graders' verdicts on the rows of a dataset."""
 
 import json
-import multiprocessing
-import os
-import pickle
-import signal
-import subprocess
-import sys
+import math
+import re
 import textwrap
+from decimal import Decimal
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from rapid import rewards
 from rapid.grading.code import sandbox
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.math.grader import MathGrader
+from rapid.grading.shared import MAX_LOGGED_PROBLEMS
 from rapid.rewards import CodeReward, MathReward, code_reward, lean_reward, math_reward
 from tests.benchmarks.test_hub_mbpp import make_row as make_hub_row
 from tests.benchmarks.test_prompts import PROBLEMS
-from tests.conftest import ROOT
 from tests.grading.code.attacks import FORBIDDEN_ACTIONS, FORGERIES, OUTPUTS, RIGHT, SOURCES
 from tests.grading.lean.test_proofs import FALSE, FORBIDDEN, NOT_PROVED, PROOFS
 from tests.grading.math.attacks import ATTACKS, PENS, split_answers
-from tests.subprocesses import filter_living, wait_for
 
-TESTS = ["assert f(1) == 2", "assert f(-7) == -14", "assert f(10**2) == 200"][:2]
+TESTS = ["assert f(1) == 2", "assert f(-7) == -14"]
 DOUBLE = {"tests": [TESTS]}
 
 
@@ -65,13 +62,16 @@ def test_math_attacks_have_no_reward():
         assert {*math_reward([""] * len(boxes), boxes, **columns)} == {0.0}, question
 
 
-@pytest.mark.parametrize("answer", ["91", 91, "34 + 57 = 91\n#### 91", r"So we have $\boxed{91}$."])
+@pytest.mark.parametrize(
+    "answer",
+    ["91", 91, np.int64(91), np.str_("91"), "34 + 57 = 91\n#### 91", r"So we have $\boxed{91}$."],
+)
 def test_an_answer_may_be_a_number_or_the_end_of_a_solution(answer):
     assert math_reward([PENS] * 2, [r"\boxed{91}", r"\boxed{90}"], answer=[answer] * 2) == [1, 0]
 
 
-@pytest.mark.parametrize("answer", [0.1, True, ["91"]])
-def test_other_types_of_answers_are_refused(answer):
+@pytest.mark.parametrize("answer", [0.1, math.nan, Decimal(91), True, ["91"]])
+def test_an_answer_of_another_type_is_an_error(answer):
     with pytest.raises(ValueError, match=r"math_reward: answer is .* make it text"):
         math_reward([PENS], [""], answer=[answer])
 
@@ -92,20 +92,21 @@ def test_the_question_decides_the_form(chat):
     ("columns", "program"),
     [
         (DOUBLE, RIGHT),
+        ({"tests": [tuple(TESTS)]}, RIGHT),
+        ({"tests": [np.array(TESTS)]}, RIGHT),
         ({"tests": ["assert f(1) == 2\nassert f(0.1) == 0.2"]}, RIGHT),
         ({name: [value] for name, value in make_hub_row().items()}, NAMED),
     ],
 )
-def test_code_reward_runs_the_tests_of_any_row(columns, program, chat):
+def test_code_reward_runs_the_tests_of_a_row(columns, program, chat):
     programs = [f"```python\n{program}\n```", program.replace("2", "3")]
     if chat:
         programs = [[{"role": "assistant", "content": text}] for text in programs]
-    given = [column * 2 for column in columns.values()]
-    columns = dict(zip(columns, given, strict=True))
+    columns = {name: values * 2 for name, values in columns.items()}
     assert code_reward([""] * 2, programs, **columns) == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("encode", [json.dumps, lambda inputs: inputs])
+@pytest.mark.parametrize("encode", [json.dumps, list, np.array])
 def test_code_reward_takes_rows_of_the_release(encode):
     inputs = {name: encode(RELEASE[name]) for name in ("base_input", "plus_input")}
     columns = {name: [value] for name, value in (RELEASE | inputs).items()}
@@ -150,25 +151,30 @@ def test_lean_reward_is_for_proofs():
     for table in (NOT_PROVED, FORBIDDEN):
         statement, proof = next(iter(table.values()))
         assert lean_reward([""], [proof], formal_statement=[statement], header=[None]) == [0.0]
-    whole = [{"role": "assistant", "content": f"```lean4\n{FALSE}  sorry\n```"}]
-    assert grade(lean_reward, whole, theorem=[FALSE + "sorry"]) == (0.0, "forbidden")
+    chat = [{"role": "assistant", "content": f"```lean4\n{FALSE}  sorry\n```"}]
+    assert grade(lean_reward, chat, theorem=[FALSE + "sorry"]) == (0.0, "forbidden")
 
 
 def test_the_last_message_of_the_assistant_counts():
-    """In its text, where it has blocks of other kinds; what a tool says is no answer."""
-    said = {"role": "assistant", "content": [{"type": "text", "text": r"\boxed{1}"}, {"type": "x"}]}
+    """Of blocks, the text counts. The message of a tool is no answer."""
+    reply = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": r"\boxed{1}"}, {"type": "x"}],
+    }
     tool = {"role": "tool", "content": r"\boxed{2}"}
-    called = {"role": "assistant", "content": None}
-    completions = [[called, tool, said], [said, tool], [said, called], [tool], []]
+    tool_call = {"role": "assistant", "content": None}
+    completions = [[tool_call, tool, reply], [reply, tool], [reply, tool_call], [tool], []]
     verdicts = math_reward.grade([""] * 5, completions, answer=["1"] * 5)
     no_answer = ["no_answer"] * 3
     assert [verdict.reason for verdict in verdicts] == ["passed", "passed", *no_answer]
+    message = SimpleNamespace(role="assistant", content=r"\boxed{1}")  # as of OpenAI's client
+    assert math_reward([""], [[message]], answer=["1"]) == [1.0]
 
 
 # What is not graded ----------------------------------------------------------------------------
 
 
-def test_none_where_the_grader_died_until_it_is_too_much(monkeypatch):
+def test_a_completion_over_which_the_grader_died_is_none_a_second_one_an_error(monkeypatch):
     def die(*_):
         raise GraderDied("killed in a test")
 
@@ -180,14 +186,14 @@ def test_none_where_the_grader_died_until_it_is_too_much(monkeypatch):
             reward([""], [r"\boxed{4}"], answer=["2"])
 
 
-def test_without_a_sandbox_there_is_an_error(monkeypatch):
+def test_a_missing_sandbox_is_an_error_with_advice(monkeypatch):
     monkeypatch.setattr(sandbox, "LAYERS", ())
     for _ in range(2):
         with pytest.raises(sandbox.SandboxError, match="Install bubblewrap"):
             CodeReward(timeout=3)([""], [RIGHT], **DOUBLE)
 
 
-def test_rows_of_other_kinds_are_left_to_other_rewards():
+def test_rows_without_a_value_are_not_graded():
     columns = {"answer": ["1", None], "tests": [None, TESTS], "theorem": [None, None]}
     completions = [r"\boxed{1}", RIGHT]
     assert math_reward(["", ""], completions, **columns) == [1.0, None]
@@ -198,6 +204,9 @@ def test_rows_of_other_kinds_are_left_to_other_rewards():
 BAD = [
     (code_reward, {n: [v] for n, v in (RELEASE | {"plus_input": "[[2"}).items()}, "Mbpp/0: "),
     (math_reward, {"answer": [" "]}, "empty answer"),
+    (math_reward, {"answer": ["1+" * 600]}, "an answer of 1200 characters"),
+    (math_reward, {"answer": ["\ud800"]}, "not text"),
+    (code_reward, {"tests": [["assert f('\ud800') == 1"]]}, "surrogates not allowed"),
     (code_reward, {"tests": [["assert f(open('x')) == 1"]]}, "with literals"),
     (code_reward, {"tests": [["assert f(x=1) == 1"]]}, "with literals"),
     (code_reward, {"tests": [["import os"]]}, "with literals"),
@@ -214,17 +223,98 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("reward", "columns", "why"), BAD)
-def test_problems_at_fault_are_named_once_and_not_graded(reward, columns, why, caplog):
+@pytest.mark.parametrize(("reward", "columns", "reason"), BAD)
+def test_bad_problems_are_logged_once_and_not_graded(reward, columns, reason, caplog):
     columns = {name: values * 2 for name, values in columns.items()}
     verdicts = reward.grade(["", ""], [RIGHT, RIGHT], **columns)
     assert [(v.reward, v.reason) for v in verdicts] == [(None, "bad_problem")] * 2
     [message] = [text for text in caplog.messages if "not graded" in text]
-    assert why in message
+    assert reason in message
+
+
+def test_many_bad_problems_do_not_flood_the_log(caplog):
+    columns = {"answer": [" "] * 100, "problem": [f"question {n}" for n in range(100)]}
+    reward = MathReward(timeout=8)
+    assert reward([""] * 100, ["x"] * 100, **columns) == [None] * 100
+    assert len(caplog.messages) == MAX_LOGGED_PROBLEMS + 1
+    assert caplog.messages[-1].endswith("there are more such problems, which are not logged")
+
+
+# Arguments -------------------------------------------------------------------------------------
+
+
+def test_an_empty_batch_has_no_rewards():
+    assert math_reward([], [], answer=[]) == []
+
+
+def test_arguments_that_a_reward_does_not_read_may_be_anything():
+    """Trainers pass their own, and datasets have other columns."""
+    columns = {"step": 5, "tools": None, "answer": ["1"], "tests": "x"}
+    assert math_reward([""], [r"\boxed{1}"], **columns) == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("completion", "kind"),
+    [
+        (5, "int"),
+        (b"x", "bytes"),
+        ({"role": "assistant", "content": "x"}, "dict"),
+        (["x"], "list"),
+        ([{"role": "assistant", "content": 5}], "list"),
+        ([{"role": "assistant", "content": ["x"]}], "list"),
+    ],
+)
+def test_a_completion_of_another_type_is_an_error(completion, kind):
+    with pytest.raises(ValueError, match=rf"math_reward: completions is .*, of type {kind}: make"):
+        math_reward([""], [completion], answer=["1"])
+
+
+@pytest.mark.parametrize(
+    ("reward", "columns"),
+    [
+        (math_reward, {"answer": ["1"], "problem": [5]}),
+        (code_reward, {"tests": [5]}),
+        (code_reward, {"tests": [{"assert f(1) == 2": 1}]}),
+        (code_reward, {"tests": [[None]]}),
+        (code_reward, {"task_id": [1], "code": [["x"]], "test": ["x"]}),
+        (lean_reward, {"theorem": [5]}),
+        (lean_reward, {"theorem": [FALSE], "header": [5]}),
+    ],
+)
+def test_a_value_of_another_type_is_an_error_that_names_its_column(reward, columns):
+    name, values = [*columns.items()][-1 if "code" not in columns else 1]
+    message = f"{reward.__name__}: {name} is {values[0]!r}, of type {type(values[0]).__name__}: "
+    with pytest.raises(ValueError, match=re.escape(message)):
+        reward([""], ["x"], **columns)
+
+
+@pytest.mark.parametrize(
+    ("completions", "answers", "lengths"),
+    [
+        (["x"], ["1", "2"], "prompts 2, completions 1, answer 2"),
+        (["x"] * 2, ["1"], "prompts 2, completions 2, answer 1"),
+        (["x"] * 2, ["1"] * 3, "prompts 2, completions 2, answer 3"),
+    ],
+)
+def test_columns_of_different_lengths_are_an_error(completions, answers, lengths):
+    with pytest.raises(ValueError, match=f"math_reward: the numbers of values differ: {lengths}"):
+        math_reward(["", ""], completions, answer=answers)
+
+
+def test_a_completion_in_place_of_a_list_is_an_error():
+    with pytest.raises(ValueError, match="completions is '12', of type str: make it a list"):
+        math_reward(["", ""], "12", answer=["1", "2"])
+
+
+def test_tests_may_name_a_function_as_a_builtin():
+    for name in ("next", "iter", "set", "_outputs", "outputs"):
+        tests = [[f"assert {name}(1) == [2]", f"assert {name}(2) == set()"]]
+        program = f"def {name}(n): return [2] if n == 1 else {{*()}}"
+        assert code_reward(["", ""], [program, RIGHT], tests=tests * 2) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("reward", [math_reward, code_reward, lean_reward])
-def test_a_missing_column_is_named_with_those_there_are(reward):
+def test_a_missing_column_is_an_error_that_lists_the_columns(reward):
     columns = {"solution": ["1"], "trainer_state": None, "log_extra": print, "completion_ids": [[]]}
     with pytest.raises(ValueError) as raised:
         reward([""], ["x"], **columns)
@@ -233,111 +323,19 @@ def test_a_missing_column_is_named_with_those_there_are(reward):
     assert "the dataset has 'solution'. Rename one" in message
 
 
-@pytest.mark.parametrize("settings", [{"timeout": 0}, {"timeout": float("nan")}, {"workers": 0}])
-def test_settings_out_of_bounds_are_refused(settings):
-    with pytest.raises(ValueError, match="set timeout > 0, workers >= 1"):
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"timeout": 0},
+        {"timeout": math.nan},
+        {"timeout": math.inf},
+        {"workers": 0},
+        {"workers": 2.5},
+    ],
+)
+def test_settings_out_of_bounds_are_errors(settings):
+    with pytest.raises(ValueError, match="set 0 < timeout <= 86400 seconds, workers >= 1"):
         MathReward(**settings)
-
-
-# Processes -------------------------------------------------------------------------------------
-
-
-def test_a_reward_has_settings_and_can_be_sent_to_another_process():
-    reward = CodeReward(timeout=5, workers=3)
-    copied = pickle.loads(pickle.dumps(reward))
-    assert (copied.timeout, copied.workers, copied.__name__) == (5, 3, "code_reward")
-    assert pickle.loads(pickle.dumps(math_reward))([""], [r"\boxed{1}"], answer=["1"]) == [1.0]
-
-
-def test_workers_are_a_process_s_share_of_the_cores(monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(24))
-    assert rewards.count_cores() == 24
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert rewards.count_cores() == 3
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "48")
-    assert rewards.count_cores() == 1
-
-
-def grade_alone(numbers: range) -> list[float | None]:
-    boxes = [f"\\boxed{{1 + {n}}}" for n in numbers]
-    return math_reward([""] * len(boxes), boxes, answer=["1+2"] * len(boxes))
-
-
-def test_processes_grade_at_the_same_time_forked_or_not():
-    expected = [float(n == 2) for n in range(20)]
-    assert grade_alone(range(20)) == expected
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(2) as pool:
-            results = pool.map_async(grade_alone, [range(20)] * 4, chunksize=1)
-            assert grade_alone(range(20)) == expected
-            assert results.get(300) == [expected] * 4
-
-
-SCRIPT = """
-import json, os, psutil, signal, sys
-from rapid.rewards import code_reward, lean_reward, math_reward
-
-def grade(number):
-    values = math_reward([""], [rf"\\boxed{{1/{number}+1}}"], answer=["1"])
-    values += code_reward([""], [f"def f(x): return {number} * x"], tests=[["assert f(1) == 2"]])
-    if WITH_LEAN:
-        values += lean_reward([""], [f"  exact Nat.lt_of_sub_eq_succ (by rfl : {number} = 3)"],
-                              theorem=["theorem a : 1 < 4 := by"])
-    return values
-
-def pids():
-    return sorted(child.pid for child in psutil.Process().children(recursive=True))
-
-first, started = grade(2), pids()
-"""
-ENDINGS = {
-    "at its end": "",
-    "by an error": "sys.excepthook = lambda *_: None\nraise ValueError",
-    "by SIGTERM": "os.kill(os.getpid(), signal.SIGTERM)",
-    "by SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
-    "by close, to start again": (
-        "from rapid.rewards import close\nclose()\nassert not pids()\n"
-        "assert grade(3) and pids() and not {*pids()} & {*started}"
-    ),
-    "after a fork": """
-child = os.fork()
-if child == 0:
-    first_again = grade(2)
-    own = {*pids()}
-    assert first_again == first and own and not own & {*started}
-    assert grade(3)[1] == 0.0 and own <= {*pids()}
-    sys.exit(0)  # what runs at exit ends its own processes alone
-assert os.waitpid(child, 0)[1] == 0
-assert grade(3)[1] == 0.0 and {*started} <= {*pids()}
-""",
-    "before a fork of it": """
-if os.fork() == 0:
-    import time
-    os.close(1), os.close(2)
-    time.sleep(60)  # has none of the parent's processes, and keeps none of them alive
-    os._exit(0)
-os.kill(os.getpid(), signal.SIGKILL)
-""",
-}
-
-
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("with_lean", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_graders_end_with_their_process(ending, with_lean):
-    script = SCRIPT.replace("WITH_LEAN", str(with_lean))
-    script += f"print(json.dumps([os.getpid(), first, started]), flush=True)\n{ENDINGS[ending]}"
-    run = subprocess.Popen(
-        [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    output, _ = run.communicate(timeout=300)
-    pid, values, started = json.loads(output)
-    assert values[:2] == [0.0, 1.0] and len(started) >= 2
-    statuses = {"by an error": 1, "by SIGTERM": -signal.SIGTERM}
-    assert run.returncode == (
-        -signal.SIGKILL if "SIGKILL" in ENDINGS[ending] else statuses.get(ending, 0)
-    )
-    wait_for(lambda: not filter_living(pid, *started), 10)
 
 
 # Trainers --------------------------------------------------------------------------------------
@@ -357,7 +355,7 @@ def trainer_arguments(toy_model):
     }
 
 
-def test_a_stock_trainer_takes_a_reward(trainer_arguments, tmp_path, monkeypatch):
+def test_grpo_trainer_trains_with_a_reward(trainer_arguments, tmp_path, monkeypatch):
     from trl import GRPOConfig, GRPOTrainer
 
     from tests.training.loops import COMMON, logged_values
@@ -384,7 +382,7 @@ def with_completions(calculate, texts):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_rapid_trainer_takes_a_reward(trainer_arguments, tmp_path, workers):
+def test_rapid_trainer_trains_with_a_reward(trainer_arguments, tmp_path, workers):
     from rapid import RapidConfig, RapidTrainer
     from tests.training.loops import COMMON, logged_values
 

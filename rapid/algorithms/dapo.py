@@ -105,7 +105,7 @@ def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callab
         return last.rewards
 
     def overlong(**columns) -> list[float | None]:
-        rewards = getattr(last, "rewards", None)  # not if `accuracy` ran into a time limit
+        rewards = getattr(last, "rewards", None)  # None if `accuracy` exceeded its time limit
         if rewards is None:
             return [None] * len(columns["completions"])
         penalties = zip(rewards, penalty(**columns), strict=True)

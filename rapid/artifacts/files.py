@@ -58,7 +58,7 @@ def read_json(path: Path | str, record: type[Row]) -> Row:
     try:
         return record.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
-        raise BadFile(f"{path}: {_describe_first_error(error, 'the document')}") from None
+        raise BadFile(f"{path}: {describe_first_error(error, 'the document')}") from None
     except OSError as error:
         raise BadFile(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -91,12 +91,12 @@ def read_numbered_rows(
                 if line.strip():
                     yield number, parse(line)
         except ValidationError as error:
-            raise BadFile(f"{path}:{number}: {_describe_first_error(error, 'the line')}") from None
+            raise BadFile(f"{path}:{number}: {describe_first_error(error, 'the line')}") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise BadFile(f"{path}:{number + 1}: not readable as gzip: {error}") from None
 
 
-def _describe_first_error(error: ValidationError, document: str) -> str:
+def describe_first_error(error: ValidationError, document: str) -> str:
     """Return "FIELD: PROBLEM" of the first error.
 
     Args:

@@ -37,6 +37,10 @@ class GradingFailed(RuntimeError):
     """Graders die so often that the verdicts that are left would be a biased sample."""
 
 
+class GradersClosed(RuntimeError):
+    """The graders were closed, by another thread, while a completion was graded."""
+
+
 class Grader(Protocol[AProblem]):
     """Decides whether a completion solves a problem.
 

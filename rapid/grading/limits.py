@@ -30,6 +30,7 @@ CODE_SLOW_SECONDS = 60.0
 # A multiple of the longest expected output is added (code/reference.py).
 CODE_LINE_BYTES = 65_536
 CODE_VALUES = 10_000
+MAX_REFERENCES = 4096  # problems whose expected outputs are kept, in a pool of graders
 REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, but may be slow
 REFERENCE_LINE_BYTES = 256_000_000  # of one output of a reference solution
 # Time for the runner to send its first message. If it were too short, the grader would fall back

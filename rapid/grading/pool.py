@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Self, TypeVar
 
 from rapid.grading import limits, verdicts
-from rapid.grading.grader import Grader, GraderDied, GradingFailed, Problem
+from rapid.grading.grader import Grader, GraderDied, GradersClosed, GradingFailed, Problem
 from rapid.grading.verdicts import Verdict
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class SteadyGrader:
         for grader in self._graders:
             self._free.put(grader)
         self._open = ExitStack()
+        self._is_closed = False
         # The cache. Its keys are the problem's digest and the completion.
         self._remembered: OrderedDict[tuple[str, bytes], RememberedVerdict] = OrderedDict()
         self._last_death = ""
@@ -69,9 +70,11 @@ class SteadyGrader:
             for grader in self._graders:
                 opening.enter_context(grader)
             self._open = opening.pop_all()
+        self._is_closed = False
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._is_closed = True
         self._open.__exit__(*error)
 
     def walls(self) -> str:
@@ -96,6 +99,7 @@ class SteadyGrader:
         Raises:
             GradingFailed: more than one verdict, and more than 1 % of all verdicts, have the reason
                 `infrastructure`.
+            GradersClosed: another thread has closed the pool.
         """
         try:
             verdict = self._retry_once(lambda: self._grade_cached(problem, completion))
@@ -138,9 +142,14 @@ class SteadyGrader:
         """Call `use` with a free grader, as soon as there is one, and return its result."""
         grader = self._free.get()
         try:
-            return use(grader)
+            if not self._is_closed:
+                return use(grader)
+        except Exception:
+            if not self._is_closed:
+                raise
         finally:
             self._free.put(grader)
+        raise GradersClosed(f"the graders of {self.name} were closed while a completion was graded")
 
     def _retry_once(self, ask: Callable[[], Result]) -> Result:
         """Return the result of `ask`, called a second time if a grader dies in the first call."""

@@ -30,9 +30,8 @@ class Worker(subprocess.Popen):
         TypeError: `command` is not from `limit_memory`.
     """
 
-    started: ClassVar[WeakSet["Worker"]] = (
-        WeakSet()
-    )  # by this process, or by one it was forked from
+    # All that run and were started by this process, or by one that it was forked from.
+    started: ClassVar[WeakSet["Worker"]] = WeakSet()
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
@@ -78,7 +77,7 @@ class Worker(subprocess.Popen):
         return os.getpid() != self._owner
 
     def release(self) -> None:
-        """Close what a fork has inherited of its parent's worker, which ends with the parent."""
+        """Close a fork's copy of the connection. The worker goes on to work for the parent."""
         self.connection.close()
         self.returncode = 0  # for Popen: nothing is left to wait for
 
@@ -88,6 +87,8 @@ class Worker(subprocess.Popen):
         A process that has not ended within `patience` seconds is killed, with its process group.
         """
         self.started.discard(self)
+        with contextlib.suppress(OSError):  # wakes a thread that reads; `close` would not
+            self.connection.shutdown(socket.SHUT_RDWR)
         self.connection.close()
         if patience:
             with contextlib.suppress(subprocess.TimeoutExpired):

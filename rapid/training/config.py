@@ -137,12 +137,12 @@ class RapidConfig(GRPOConfig):
     )
     reward_timeout: float | None = option(
         None,
-        "Seconds for a call of a reward function: for one completion with grading_workers, "
-        "else for the whole batch. A call that takes longer is given up: its completions are "
-        "not graded, their groups are skipped, rewards/NAME/timed_out has their share, and "
-        "training goes on. After three such calls in a row (with grading_workers, three "
-        "times num_generations) the run ends with the function's name. A thread cannot be "
-        "killed: docs/rewards.md says what that means. None waits for ever.",
+        "Time limit in seconds for a call of a reward function: with grading_workers for one "
+        "completion, otherwise for the whole batch. If a call takes longer, its completions "
+        "are not graded, their groups are skipped, and training goes on. Their share is "
+        "logged as rewards/NAME/timed_out. Three consecutive timeouts (with grading_workers, "
+        "three times num_generations) end the run with an error that names the function. The "
+        "call itself is not killed: see docs/rewards.md. None means no limit.",
     )
     skip_zero_groups: bool = option(
         True,

@@ -12,7 +12,7 @@ import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 from rapid.training.refusals import describe_sample, note_on_error
-from rapid.training.time_limit import TimedOut, TimeLimit
+from rapid.training.time_limit import RewardTimeout, TimeLimit
 
 # Columns of the dataset that are not passed to reward functions. TRL passes `prompts`,
 # `completions` and `completion_ids` of the batch instead.
@@ -49,8 +49,8 @@ class StreamedRewards:
         functions: reward functions as `GRPOTrainer` takes them.
         workers: number of threads: completions graded at a time.
         extra: returns further keyword arguments of each call.
-        limit: of the time of a call. A completion that one function does not grade in time is not
-            graded at all.
+        limit: the time limit of a call. A completion that one function does not grade in time is
+            not graded by the others either.
 
     Raises:
         ValueError: a function is a model, is async, or logs columns of a batch.
@@ -137,7 +137,7 @@ class StreamedRewards:
 
     @classmethod
     def from_trainer(cls, trainer: Any, limit: TimeLimit | None) -> "StreamedRewards | None":
-        """Return a trainer's reward functions, or None if `grading_workers` is 0."""
+        """Return an instance for a trainer's reward functions; None if `grading_workers` is 0."""
         if not trainer.args.grading_workers:
             return None
 
@@ -163,7 +163,7 @@ class StreamedRewards:
             with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
                 try:
                     (reward,) = self._call(name, function, columns)
-                except TimedOut:
+                except RewardTimeout:
                     return [math.nan] * len(self._functions)
                 rewards.append(math.nan if reward is None else float(reward))
         return rewards

@@ -1,4 +1,4 @@
-"""A reward function that hangs ends: its completions are not graded, and training goes on."""
+"""The time limit of reward functions: training goes on without completions that were not graded."""
 
 import asyncio
 import gc
@@ -13,12 +13,12 @@ from rapid import RapidConfig
 from rapid.algorithms.dapo import build_reward_and_penalty
 from rapid.rewards import MathReward
 from rapid.training.rewards import StreamedRewards
-from rapid.training.time_limit import MAX_IN_A_ROW, TimedOut, TimeLimit
+from rapid.training.time_limit import MAX_CONSECUTIVE_TIMEOUTS, RewardTimeout, TimeLimit
 from tests.subprocesses import wait_for
 from tests.training.loops import logged_values, text_sum_reward, train_rapid
 
-SECONDS = 0.3  # for calls that hang
-PATIENCE = 1.0  # for others, on a machine as busy as can be
+SECONDS = 0.3  # the limit where every call hangs
+PATIENCE = 1.0  # the limit where other calls must return, also on a busy machine
 COLUMNS = {"prompts": ["p", "q"], "completions": ["a", "b"]}
 
 
@@ -33,8 +33,8 @@ def release():
 # Calls ----------------------------------------------------------------------------------------
 
 
-def test_a_function_that_returns_in_time_is_not_changed():
-    """One thread calls it each time, so that what it keeps for each thread is there."""
+def test_a_function_that_returns_in_time_is_called_in_the_same_thread_each_time():
+    """So the state that it keeps for each thread is kept."""
     threads = []
 
     def reward(completions, **_):
@@ -51,12 +51,12 @@ def test_a_function_that_returns_in_time_is_not_changed():
 @pytest.mark.parametrize(
     ("is_async", "error"),
     [
-        (False, SystemExit("the end")),
-        (False, TimeoutError("of its own")),
-        (True, TimeoutError("of its own")),
+        (False, SystemExit("ended")),
+        (False, TimeoutError("from the function")),
+        (True, TimeoutError("from the function")),
     ],
 )
-def test_errors_of_a_function_are_raised(is_async, error):
+def test_the_error_of_a_function_is_raised(is_async, error):
     def reward(**_):
         raise error
 
@@ -68,51 +68,55 @@ def test_errors_of_a_function_are_raised(is_async, error):
         asyncio.run(wrapped(**COLUMNS)) if is_async else wrapped(**COLUMNS)
 
 
-def test_a_hanging_call_is_given_up_with_its_place(release, caplog):
+def test_the_warning_names_the_line_at_which_a_call_hangs(release, caplog):
     def stuck(**_):
         release.wait()
 
-    with pytest.raises(TimedOut):
+    with pytest.raises(RewardTimeout):
         TimeLimit(SECONDS, 2).call("stuck", stuck, COLUMNS)
     [warning] = caplog.messages
     assert warning.startswith(
         "stuck did not return within reward_timeout=0.3 seconds for 2 completions, the first is "
-        "the completion 'a' of the prompt 'p': not graded. It goes on, at "
+        "the completion 'a' of the prompt 'p': not graded. It still runs, at "
     )
-    place = warning.partition("goes on, at ")[2]
-    assert place.startswith(f"{__file__}:") and " stuck > " in place and "threading.py" in place
+    location = warning.partition("still runs, at ")[2]
+    assert (
+        location.startswith(f"{__file__}:")
+        and " stuck > " in location
+        and "threading.py" in location
+    )
 
 
-def test_the_place_of_a_deep_call_is_short(release, caplog):
+def test_the_location_of_a_deep_call_is_shortened(release, caplog):
     def recurse(depth=100, **_):
         return recurse(depth - 1) if depth else release.wait()
 
-    with pytest.raises(TimedOut):
+    with pytest.raises(RewardTimeout):
         TimeLimit(SECONDS, 2).call("recurse", recurse, COLUMNS)
-    place = caplog.messages[0].partition("goes on, at ")[2]
-    assert place.count(" > ") == 6 and " > ... > " in place
+    location = caplog.messages[0].partition("still runs, at ")[2]
+    assert location.count(" > ") == 6 and " > ... > " in location
 
 
-def test_threads_end_with_their_calls(release):
+def test_a_thread_ends_when_its_call_returns(release):
     def stuck(**_):
         release.wait()
 
     before = {*threading.enumerate()}
     limit = TimeLimit(SECONDS, 3)
     for _ in range(2):
-        with pytest.raises(TimedOut):
+        with pytest.raises(RewardTimeout):
             limit.call("stuck", stuck, COLUMNS)
     assert limit.call("quick", lambda **_: 1, COLUMNS) == 1
-    helpers = {*threading.enumerate()} - before
-    assert len(helpers) == 3 and all(thread.daemon for thread in helpers)
+    threads = {*threading.enumerate()} - before
+    assert len(threads) == 3 and all(thread.daemon for thread in threads)
     release.set()
     del limit
     gc.collect()
-    wait_for(lambda: not helpers & {*threading.enumerate()}, 10)
+    wait_for(lambda: not threads & {*threading.enumerate()}, 10)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_many_calls_in_a_row_raise_an_error_with_the_name(is_async, release):
+def test_consecutive_timeouts_raise_an_error_with_the_name(is_async, release):
     def stuck(completions, **_):
         if completions == ["hangs"]:
             release.wait()
@@ -131,11 +135,11 @@ def test_many_calls_in_a_row_raise_an_error_with_the_name(is_async, release):
 
     texts = ["hangs", "hangs", "returns", "hangs", "hangs"]
     assert [call(text) for text in texts] == [[None], [None], [1.0], [None], [None]]
-    with pytest.raises(TimeoutError, match=r"my_reward .* in 3 calls in a row.*'hangs'"):
+    with pytest.raises(TimeoutError, match=r"my_reward .* in 3 consecutive calls.*'hangs'"):
         call("hangs")
 
 
-def test_an_async_function_that_refuses_to_end_is_left_alone():
+def test_an_async_function_that_ignores_its_cancellation_is_not_waited_for():
     async def stubborn(**_):
         while True:
             try:
@@ -154,7 +158,7 @@ def test_an_async_function_that_refuses_to_end_is_left_alone():
     asyncio.run(call())
 
 
-def test_a_late_call_logs_nothing(release):
+def test_a_call_logs_nothing_after_its_time_limit(release):
     logged, returned = [], threading.Event()
 
     def late(log_extra, log_metric, **_):
@@ -165,14 +169,14 @@ def test_a_late_call_logs_nothing(release):
         returned.set()
 
     loggers = {name: lambda *values: logged.append(values) for name in ("log_extra", "log_metric")}
-    with pytest.raises(TimedOut):
+    with pytest.raises(RewardTimeout):
         TimeLimit(SECONDS, 2).call("late", late, COLUMNS | loggers)
     release.set()
     assert returned.wait(10)
     assert logged == [("early", 1.0)]
 
 
-def test_a_reward_model_is_not_wrapped():
+def test_a_reward_model_has_no_time_limit():
     model = torch.nn.Linear(1, 1)
     assert TimeLimit(1, 1).wrap_all([model], ["model"]) == [model]
 
@@ -180,8 +184,8 @@ def test_a_reward_model_is_not_wrapped():
 # Batches ---------------------------------------------------------------------------------------
 
 
-def test_one_completion_at_a_time_loses_that_one_alone(release):
-    """Of several functions the others' rewards of it are dropped too: they are not the whole."""
+def test_with_grading_workers_one_completion_is_not_graded(release):
+    """The rewards of the other functions are dropped too, since their sum would be incomplete."""
 
     def stuck(completions, **_):
         if completions == ["text 1"]:
@@ -199,13 +203,13 @@ def test_one_completion_at_a_time_loses_that_one_alone(release):
         accelerator=SimpleNamespace(gather=lambda tensor: tensor),
         add_metrics=metrics.update,
     )
-    torch.testing.assert_close(limit.drop_late(trainer, values, 4), values, equal_nan=True)
+    torch.testing.assert_close(limit.drop_timed_out(trainer, values, 4), values, equal_nan=True)
     assert metrics == {"rewards/first/timed_out": 0.0, "rewards/stuck/timed_out": 0.25}
-    limit.drop_late(trainer, values, 4)
+    limit.drop_timed_out(trainer, values, 4)
     assert metrics["rewards/stuck/timed_out"] == 0.0
 
 
-def test_a_process_that_waits_in_vain_loses_its_part_of_the_batch():
+def test_a_timeout_in_one_process_drops_the_rewards_of_that_process():
     shares = torch.tensor([[0.0, 0.0], [0.0, 1.0], [0.5, 0.0]])
     metrics: dict[str, float] = {}
     trainer = SimpleNamespace(
@@ -213,13 +217,13 @@ def test_a_process_that_waits_in_vain_loses_its_part_of_the_batch():
         accelerator=SimpleNamespace(gather=lambda _: shares),
         add_metrics=metrics.update,
     )
-    rewards = TimeLimit(1, 1).drop_late(trainer, torch.ones(6, 2), 2)
+    rewards = TimeLimit(1, 1).drop_timed_out(trainer, torch.ones(6, 2), 2)
     assert rewards.isnan().all(1).tolist() == [False, False, True, True, False, False]
     assert not rewards[:2].isnan().any()
     assert metrics == pytest.approx({"rewards/a/timed_out": 1 / 6, "rewards/b/timed_out": 1 / 3})
 
 
-def test_dapo_s_penalty_is_none_where_the_reward_hung(release):
+def test_the_overlong_penalty_of_dapo_is_none_after_a_timeout(release):
     def stuck(**_):
         release.wait()
 
@@ -233,7 +237,7 @@ def test_dapo_s_penalty_is_none_where_the_reward_hung(release):
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("objective", ["rapid", "trl"])
-def test_training_goes_on_without_the_groups_of_hanging_calls(
+def test_training_skips_the_groups_of_calls_that_hang(
     toy_model, tmp_path, workers, objective, release, caplog
 ):
     calls = []
@@ -274,7 +278,9 @@ def test_a_function_that_always_hangs_ends_the_run(toy_model, tmp_path, release)
     def stuck_reward(**_):
         release.wait()
 
-    with pytest.raises(TimeoutError, match=f"stuck_reward .* in {MAX_IN_A_ROW} calls in a row"):
+    with pytest.raises(
+        TimeoutError, match=f"stuck_reward .* in {MAX_CONSECUTIVE_TIMEOUTS} consecutive calls"
+    ):
         train_rapid(toy_model, tmp_path, "rapid", stuck_reward, H=1, reward_timeout=0.1)
 
 
@@ -291,7 +297,7 @@ def test_an_async_function_that_hangs_is_not_graded(toy_model, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_limit_that_is_not_reached_changes_no_bit(toy_model, tmp_path, workers):
+def test_a_limit_that_is_not_reached_changes_nothing(toy_model, tmp_path, workers):
     def train(**settings):
         settings |= {"max_steps": 4, "grading_workers": workers}
         return train_rapid(toy_model, tmp_path, "rapid", **settings)
@@ -304,14 +310,14 @@ def test_a_limit_that_is_not_reached_changes_no_bit(toy_model, tmp_path, workers
     assert not [name for name in names if "timed_out" in name]
 
 
-def test_graders_end_what_hangs_by_themselves():
-    """Their own time limit should be the shorter one: a verdict of `timeout` is a reward of 0."""
+def test_the_time_limit_of_graders_is_a_reward_of_zero():
+    """It should be shorter than `reward_timeout`, with which a completion has no reward."""
     reward = MathReward(timeout=SECONDS, workers=1)
     [verdict] = reward.grade([""], [r"\boxed{(x+y+z)^{2000}}"], answer=["x+y+z"])
     assert (verdict.reward, verdict.reason) == (0.0, "timeout")
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
-def test_time_limits_out_of_bounds_are_refused(seconds, tmp_path):
+def test_time_limits_out_of_bounds_are_errors(seconds, tmp_path):
     with pytest.raises(ValueError, match="set reward_timeout > 0"):
         RapidConfig(str(tmp_path), use_cpu=True, reward_timeout=seconds)

@@ -1,27 +1,29 @@
-"""Reads problems of code from the columns of a dataset: tests, or rows of MBPP+.
+"""Parses programming problems in the columns of a dataset: tests, or rows of MBPP+.
 
-Nothing of a row is run here. In tests such as `assert double(2) == 4` arguments and outputs are
-literals, and as with MBPP+ the expected outputs stay outside the sandbox of a completion.
+Nothing of a row is run here. The arguments and outputs in tests such as `assert double(2) == 4` are
+literals. As for MBPP+, the expected outputs do not enter the sandbox of a completion.
 """
 
 import ast
 import hashlib
 import json
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from pydantic import ValidationError
+
+from rapid.artifacts.files import describe_first_error
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import BadProblem
 
-PARSED = 1024  # problems that are kept: the completions of a group have the same one
+MAX_PARSED = 1024  # problems that are kept: the completions of a group have the same problem
 
 
 @dataclass(frozen=True)
 class AssertedFunction:
-    """A function to write, by its tests. The grader of MBPP+ reads these fields."""
+    """A function to write, defined by its tests. The grader of MBPP+ reads these fields."""
 
     id: str
     digest: str
@@ -36,8 +38,9 @@ class AssertedFunction:
         return self.id
 
 
-def read_asserts(tests: str | Sequence[str]) -> AssertedFunction:
-    """Return the function that tests ask for.
+@lru_cache(MAX_PARSED)
+def parse_asserts(source: str) -> AssertedFunction:
+    """Return the function that a program of tests calls.
 
     A test is `assert f(1, "a") == [2]`, with literals only. `assert f(1)` expects True, `assert not
     f(1)` False.
@@ -45,30 +48,25 @@ def read_asserts(tests: str | Sequence[str]) -> AssertedFunction:
     Raises:
         BadProblem: a test has another form, there is none, or they call different functions.
     """
-    return _read_asserts(tests if isinstance(tests, str) else "\n".join(tests))
-
-
-@lru_cache(PARSED)
-def _read_asserts(source: str) -> AssertedFunction:
     digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()
     name = f"tests-{digest[:12]}"
     try:
-        tests = [_read_assert(statement) for statement in ast.parse(source.strip()).body]
+        tests = [_parse_assert(statement) for statement in ast.parse(source.strip()).body]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise BadProblem(f"{name}: {error}") from None
     functions = {function for function, *_ in tests}
     if len(functions) != 1:
         called = ", ".join(sorted(functions)) or "no function"
-        raise BadProblem(f"{name}: its tests have to call one function, and call {called}")
+        raise BadProblem(f"{name}: its tests must all call the same function, but call {called}")
     (function,) = functions
-    # A reference solution that returns the expected outputs one after the other.
-    outputs = ", ".join(output for *_, output in tests)
-    solution = f"_outputs = iter([{outputs}])\ndef {function}(*_):\n    return next(_outputs)\n"
+    # The reference solution returns the expected outputs, one per call.
+    outputs = ", ".join(output for *_, output in reversed(tests))
+    solution = f"def {function}(*_, outputs=[{outputs}]):\n    return outputs.pop()\n"
     inputs = [arguments for _, arguments, _ in tests]
     return AssertedFunction(name, digest, function, solution, inputs)
 
 
-def _read_assert(statement: ast.stmt) -> tuple[str, list[Any], str]:
+def _parse_assert(statement: ast.stmt) -> tuple[str, list[Any], str]:
     """Return the function that an assert calls, its arguments, and the source of its output."""
     match statement:
         case ast.Assert(
@@ -89,8 +87,8 @@ def _read_assert(statement: ast.stmt) -> tuple[str, list[Any], str]:
     raise ValueError(f"`{ast.unparse(statement)}` is not like `assert f(1) == 2`, with literals")
 
 
-@lru_cache(PARSED)
-def read_hub_row(task_id: int | str, code: str, test: str) -> CodeProblem:
+@lru_cache(MAX_PARSED)
+def parse_hub_row(task_id: str, code: str, test: str) -> CodeProblem:
     """Return the problem of a row of MBPP+ on the hub.
 
     Raises:
@@ -105,22 +103,28 @@ def read_hub_row(task_id: int | str, code: str, test: str) -> CodeProblem:
         raise BadProblem(str(error)) from None
 
 
-def read_release_row(base_input: Any, plus_input: Any, **fields: Any) -> CodeProblem:
-    """Return the problem of a row of EvalPlus's release; its inputs may be JSON.
+def parse_release_row(**fields: Any) -> CodeProblem:
+    """Return the problem of a row of EvalPlus's release. Its inputs may be JSON.
 
     Raises:
         BadProblem: a field has another type.
     """
-    inputs = [
-        value if isinstance(value, str) else json.dumps(value) for value in (base_input, plus_input)
-    ]
-    return _read_release_row(*inputs, **fields)
-
-
-@lru_cache(PARSED)
-def _read_release_row(base_input: str, plus_input: str, **fields: Any) -> CodeProblem:
     try:
-        inputs = {"base_input": json.loads(base_input), "plus_input": json.loads(plus_input)}
-        return CodeProblem.model_validate({"prompt": "", **fields, **inputs})
+        return _parse_release_row(json.dumps(fields, default=lambda array: array.tolist()))
+    except (AttributeError, TypeError) as error:
+        raise BadProblem(f"{fields['task_id']}: {error}") from None
+
+
+@lru_cache(MAX_PARSED)
+def _parse_release_row(text: str) -> CodeProblem:
+    fields = json.loads(text)
+    try:
+        for name in ("base_input", "plus_input"):
+            if isinstance(fields[name], str):
+                fields[name] = json.loads(fields[name])
+        return CodeProblem.model_validate({"prompt": "", **fields})
+    except ValidationError as error:
+        reason = describe_first_error(error, "row")
+        raise BadProblem(f"{fields['task_id']}: {reason}") from None
     except ValueError as error:
         raise BadProblem(f"{fields['task_id']}: {error}") from None

@@ -3,7 +3,8 @@
 import json
 import threading
 import time
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rapid.grading import limits
@@ -51,22 +52,36 @@ class Reference:
         return max(timeout, seconds)
 
 
+@dataclass
+class CachedReference:
+    """A problem's reference, None until it is computed. `lock` is held while it is computed."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    reference: Reference | None = None
+
+
 class References:
     """The references of problems, each computed once, in the sandbox of the grader that asks first.
 
-    Safe to share between threads. Threads that ask for the same reference wait for the first.
+    The last `limits.MAX_REFERENCES` that were used are kept. Safe to share between threads. Threads
+    that ask for the same reference wait for the first.
     """
 
     def __init__(self) -> None:
-        self._references: dict[str, Reference] = {}
-        self._locks: dict[str, threading.Lock] = {}  # both by the problem's digest
+        self._cache: OrderedDict[str, CachedReference] = OrderedDict()  # by the problem's digest
+        self._lock = threading.Lock()
 
     def find(self, problem: Function, sandbox: Sandbox) -> Reference:
         """Return the reference of a problem; raise BadProblem as `run_reference` does."""
-        with self._locks.setdefault(problem.digest, threading.Lock()):
-            if problem.digest not in self._references:
-                self._references[problem.digest] = run_reference(problem, sandbox)
-            return self._references[problem.digest]
+        with self._lock:
+            cached = self._cache.setdefault(problem.digest, CachedReference())
+            self._cache.move_to_end(problem.digest)
+            if len(self._cache) > limits.MAX_REFERENCES:
+                self._cache.popitem(last=False)
+        with cached.lock:
+            if cached.reference is None:
+                cached.reference = run_reference(problem, sandbox)
+            return cached.reference
 
 
 def run_reference(problem: Function, sandbox: Sandbox) -> Reference:

@@ -52,6 +52,9 @@ STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 # Moves the socket to the grader from standard input to file descriptor 3. bubblewrap's processes
 # keep copies of descriptors 0 to 2, and a completion may be able to reach those processes.
 _WITH_SOCKET = ["/bin/sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh"]
+# The same in a shell that waits for the command, and so is its parent. With --die-with-parent Linux
+# would otherwise kill bubblewrap when the grader's thread that started it ends.
+_WITH_SOCKET_AND_PARENT = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; "$@"; exit', "sh"]
 _RUNNER = Path(__file__).resolve().with_name("runner")
 # The Python installation itself, not a virtual environment.
 _PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix
@@ -340,7 +343,7 @@ def _build_command(layer: str) -> list[str]:
     command += _bind_paths([*shared, runner_folder])  # after `hidden`: they may lie in its folders
     for path in (*hidden, "/"):
         command += ["--remount-ro", path]
-    return [*_WITH_SOCKET, *command, "--chdir", "/", *runner]
+    return [*_WITH_SOCKET_AND_PARENT, *command, "--chdir", "/", *runner]
 
 
 def _bind_paths(paths: list[str]) -> list[str]:

@@ -62,6 +62,7 @@ class LeanChecker:
         # Names and statements that both processes have elaborated.
         self._stated: set[tuple[str, str]] = set()
         self._turn = threading.Lock()
+        self._is_stopping = False
 
     def __enter__(self) -> Self:
         return self.start()
@@ -130,12 +131,21 @@ class LeanChecker:
             self._state({"name": name, "statement": statement})
 
     def stop(self) -> None:
-        """End the processes. A borrowed process goes back to its owner."""
+        """End the processes. A borrowed process goes back to its owner.
+
+        If another thread checks a proof, GraderDied is raised there.
+        """
+        self._is_stopping = True
+        self._end_own_processes()
         with self._turn:
-            for process in self._processes.values():
-                if not process.is_borrowed:
-                    process.end()
+            self._is_stopping = False
+            self._end_own_processes()
             self._processes.clear()
+
+    def _end_own_processes(self) -> None:
+        for process in [*self._processes.values()]:
+            if not process.is_borrowed:
+                process.end()
 
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
         goal = {"name": name, "statement": statement}
@@ -234,6 +244,8 @@ class LeanChecker:
 
     def _start(self) -> None:
         """Borrow or start the processes that are missing."""
+        if self._is_stopping:
+            raise GraderDied(f"{self.backend} was stopped")
         self.backend = self.backend or ensure_lean()
         for role in ANSWERS:
             if role not in self._processes:

@@ -42,7 +42,7 @@ def stated(formal_statement: str) -> str:
     return formal_statement[: ends[-1]] if ends else formal_statement
 
 
-def find_name(statement: str) -> str | None:
+def find_theorem_name(statement: str) -> str | None:
     """Return the name of the theorem that a statement declares; None if it declares none."""
     declaration = _THEOREM.search(_blank_comments(statement))
     return declaration and declaration[1].rstrip(".")
@@ -84,9 +84,11 @@ def uses_lemmas(name: str, completion: str, proof: str) -> bool:
     """Return whether a proof uses a name that the completion declares besides the theorem."""
     declarations = _DECLARATION.finditer(_blank_comments(completion))
     declared = {match[1].rstrip(".") for match in declarations} - {name}
+    most_parts = max((name.count(".") + 1 for name in declared), default=0)
     # A word `a.b.c` may use the names a, a.b and a.b.c.
-    words = (word.split(".") for word in _WORD.findall(_blank_comments(proof)))
-    return any(prefix in declared for word in words for prefix in accumulate(word, "{}.{}".format))
+    words = (word.split(".", most_parts) for word in _WORD.findall(_blank_comments(proof)))
+    prefixes = (accumulate(word[:most_parts], "{}.{}".format) for word in words)
+    return any(prefix in declared for word_prefixes in prefixes for prefix in word_prefixes)
 
 
 def _after_statement(name: str, statement: str, text: str) -> str | None:

@@ -213,9 +213,9 @@ class LeanProcess(Worker):
 
     def _close_lifeline(self) -> None:
         atexit.unregister(self.end)
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+        lifeline, self._lifeline = self._lifeline, None  # another thread may end it too
+        if lifeline is not None:
+            os.close(lifeline)
 
     def _describe_death(self) -> ProcessDied:
         """Return how the process ended. It may still run if it has only closed its output."""

@@ -35,11 +35,11 @@ def last_boxed(text: str) -> str | None:
     next token. If the last \\boxed{ is never closed the result is None; earlier ones are not used.
     If there is no \\boxed, the last \\fbox is used.
     """
-    boxes = list(_BOX.finditer(text))
-    boxes = [box for box in boxes if box[1] == "boxed"] or boxes
-    if not boxes:
+    last_boxes = {box[1]: box for box in _BOX.finditer(text)}
+    box = last_boxes.get("boxed") or last_boxes.get("fbox")
+    if box is None:
         return None
-    start = boxes[-1].end()
+    start = box.end()
     if not text.startswith("{", start):
         token = _TOKEN.match(text, start)
         return token and token.group()

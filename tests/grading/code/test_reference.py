@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.code import reference
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import References, run_reference
@@ -40,6 +40,15 @@ def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference
         verdicts_of_programs = list(threads.map(pool.grade, [double] * 8, programs))
     assert {verdict.reason for verdict in verdicts_of_programs} == {verdicts.PASSED}
     assert reference_runs == ["double"]
+
+
+def test_the_references_that_were_used_last_are_kept(double, reference_runs, grader, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_REFERENCES", 2)
+    problems = {name: double.model_copy(update={"task_id": name}) for name in "abc"}
+    references = References()
+    for name in "abacab":
+        references.find(problems[name], grader._sandbox)
+    assert reference_runs == [*"abc", "b"]
 
 
 def test_references_of_different_problems_run_concurrently(double, monkeypatch):

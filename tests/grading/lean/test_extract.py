@@ -1,5 +1,7 @@
 """Extraction of proofs from completions, in any form in which models write them."""
 
+import time
+
 import pytest
 
 from rapid.grading.lean.extract import readings, stated, uses_lemmas
@@ -91,6 +93,12 @@ LEMMA = "lemma x.half (n : Nat) : n ≤ 2 * n := by omega\n"
 )
 def test_a_proof_that_uses_a_lemma_beside_the_theorem_is_detected(completion, proof, is_used):
     assert uses_lemmas("double", completion, proof) == is_used
+
+
+def test_a_word_of_many_parts_is_read_quickly():
+    began = time.monotonic()
+    assert not uses_lemmas("double", f"{LEMMA}{THEOREM}", "a." * 500_000)
+    assert time.monotonic() - began < 10  # 0.3 seconds, and a minute if each part took longer
 
 
 class TestReadings:
