@@ -17,10 +17,9 @@ from transformers.trainer_pt_utils import get_model_param_count
 from transformers.trainer_utils import has_length
 from transformers.utils.logging import WARNING, get_verbosity
 
-from rapid.artifacts.manifests import peak_memory_mb
 from rapid.text import align_columns, format_duration, format_size
 from rapid.training.caches import sees_padding
-from rapid.training.memory import AUTO
+from rapid.training.memory import AUTO, read_peak
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +140,8 @@ class Overview(TrainerCallback):
         parts = [f"{name} {format_duration(spent)}" for name, spent in seconds.items()]
         text = (
             f"an inference batch took {format_duration(total)} ({', '.join(parts)}; "
-            f"{count_noun(self._trainer.passes - self._passes, 'pass')}); "
-            f"peak memory {describe_peak(self._trainer.accelerator.device)}"
+            f"{count_noun(self._trainer.passes - self._passes, 'pass')})"
+            f"{describe_peak(self._trainer.accelerator.device)}"
         )
         if steps_left:
             left = estimate_seconds_left(self._batches, steps_left, self._trainer.args.H)
@@ -302,22 +301,19 @@ def describe_memory(trainer: Any) -> str:
     """
     if trainer._uses_deepspeed:
         return ""
-    held = (
-        "weights, gradients and Adam's moments" if uses_adam(trainer) else "weights and gradients"
-    )
-    text = f"{format_size(count_held_bytes(trainer))} for {held}"
+    moments = ", Adam's moments" if uses_adam(trainer) else ""
+    text = f"{format_size(count_held_bytes(trainer))} for weights, gradients{moments}"
     device = trainer.accelerator.device
     if device.type == "cuda":
-        text += f" of {format_size(torch.cuda.get_device_properties(device).total_memory)}"
+        text += f" of {format_size(total_memory(device))}"
         if trainer.use_vllm and trainer.args.vllm_mode == "colocate":
             text += f", {trainer.args.vllm_gpu_memory_utilization:.0%} of which vLLM may take"
     return f"{text}; activations and buffers come on top"
 
 
 def uses_adam(trainer: Any) -> bool:
-    optimizer = getattr(
-        trainer.optimizer, "optimizer", trainer.optimizer
-    )  # in accelerate's wrapper
+    """Return whether the optimizer, which accelerate wraps, is torch's Adam or AdamW."""
+    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
     return isinstance(optimizer, torch.optim.Adam)
 
 
@@ -331,8 +327,13 @@ def count_held_bytes(trainer: Any) -> int:
 
 
 def describe_peak(device: torch.device) -> str:
-    """Describe the peak of memory that this process has had: of its GPU, or resident."""
-    text = format_size(peak_memory_mb() * 1e6)
-    if device.type == "cuda":
-        text += f" of {format_size(torch.cuda.get_device_properties(device).total_memory)}"
-    return text
+    """Describe the peak of this process's memory; "" if the system does not report it."""
+    if (peak := read_peak(device)) is None:
+        return ""
+    total = f" of {format_size(total_memory(device))}" if device.type == "cuda" else ""
+    return f"; peak memory {format_size(peak)}{total}"
+
+
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of a GPU."""
+    return torch.cuda.get_device_properties(device).total_memory
