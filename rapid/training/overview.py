@@ -267,7 +267,7 @@ def describe_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> st
     batches = math.ceil(steps / trainer.args.H)
     prompts = batches * size // trainer.num_generations
     at_least = "at least " if trainer.args.dynamic_sampling_rounds > 1 else ""
-    epochs = "a stream" if steps_per_epoch is None else f"{steps / steps_per_epoch:.3g} epochs"
+    epochs = "a stream" if steps_per_epoch is None else f"epochs: {steps / steps_per_epoch:.3g}"
     return (
         f"{count_noun(steps, 'step')}, {count_noun(batches, 'batch')}, "
         f"{at_least}{batches * size:,} completions of {count_noun(prompts, 'prompt')} ({epochs})"

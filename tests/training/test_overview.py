@@ -111,15 +111,15 @@ def test_numbers_are_those_of_the_run(train, toy_model, messages, name):
     assert block.startswith(f"RapidTrainer: optimizer steps 1 to {len(steps)}\n")
     assert find_number("N steps?, ", block) == len(steps) == trainer.state.global_step
     assert find_number("N batch(?:es)?, ", block) == len(trainer.sampled)
-    assert find_number("N completions of [0-9,]+ prompts \\(.*(?:epochs|stream)", block) == sum(
+    assert find_number("N completions of [0-9,]+ prompts \\((?:epochs|a stream)", block) == sum(
         map(len, trainer.sampled)
     )
-    assert find_number("completions of N prompts \\(.*(?:epochs|stream)", block) == sum(prompts)
+    assert find_number("completions of N prompts \\((?:epochs|a stream)", block) == sum(prompts)
     assert find_number("N completions of .* at once", block) == len(trainer.sampled[0])
     assert find_number("of N prompts .* at once", block) == prompts[0]
     assert {find_number("at most N in a step", block)} == {*steps}
     assert find_number("tokens: N and the prompts", block) == 16 * 8
-    epochs = "a stream" if name == "stream" else f"{trainer.state.epoch:.3g} epochs"
+    epochs = "a stream" if name == "stream" else f"epochs: {trainer.state.epoch:.3g}"
     assert f"({epochs})" in block
 
 
@@ -223,10 +223,10 @@ TRL_SIZES = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
         (RapidConfig, {"H": 4, "n_step": 32, "micro_batch_size": 8},
          {"H": "H=4", "n_step": "n_step=32", "micro_batch_size": "micro_batch_size=8"}),
         (RapidConfig, {"H": 2, **TRL_SIZES}, {
-            "H": "H=2", "n_step": "n_step=8 (from TRL's batch sizes)",
+            "H": "H=2", "n_step": "n_step=8 (from TRL's sizes)",
             "micro_batch_size": "micro_batch_size=4 (per_device_train_batch_size)"}),
-        (GRPOConfig, TRL_SIZES, {"H": "H=1 (from TRL's batch sizes)",
-                                 "n_step": "n_step=8 (from TRL's batch sizes)"}),
+        (GRPOConfig, TRL_SIZES, {"H": "H=1 (from TRL's sizes)",
+                                 "n_step": "n_step=8 (from TRL's sizes)"}),
     ],
 )  # fmt: skip
 def test_settings_that_were_not_passed_are_marked(tmp_path, config_class, settings, shown):

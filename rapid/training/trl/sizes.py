@@ -28,7 +28,7 @@ def resolve_sizes(config, processes: int) -> None:
         _count_micro_batches(config),
     )
     as_trl = any(sizes) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
-    origin = "from TRL's batch sizes" if as_trl else "default"
+    origin = "from TRL's sizes" if as_trl else "default"
     config.origins |= {name: origin for name in ("n_step", "H") if getattr(config, name) is None}
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
