@@ -15,9 +15,9 @@ code is run.
    files. If one file in the folder of a grader or a benchmark is reached, all files are hashed.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
    spec; leases, processes, error messages, the console and the command; estimates of cost;
-   reporting services; and the reading, writing and hashing of artifacts. The schemas of rows
-   (demonstrations, runs, evaluations) are hashed. The code that starts several processes or a vLLM
-   server is hashed for the jobs that use it.
+   reporting services and what a run prints; and the reading, writing and hashing of artifacts. The
+   schemas of rows (demonstrations, runs, evaluations) are hashed. The code that starts several
+   processes or a vLLM server is hashed for the jobs that use it.
 """
 
 import ast
@@ -53,6 +53,7 @@ EXCLUDED = (
     "rapid/vllm_server.py",
     *(f"rapid/artifacts/{name}.py" for name in ("code", "files", "layout", "manifests")),
     "rapid/stages/reporting.py",
+    "rapid/training/overview.py",
     *REGISTRIES,
 )
 # Folders of which all files are hashed as soon as one is reached (3. above).

@@ -213,10 +213,12 @@ class RapidConfig(GRPOConfig):
         """Record in `explicit` which fields the caller passed, also those with a default value.
 
         If all fields of TRL's loss are passed, as `dataclasses.replace` and parsers of command
-        lines do, none of them is taken as a choice, and `explicit` is empty.
+        lines do, none of them is taken as a choice, and `explicit` is empty. `origins` says where
+        values come from that are not passed.
         """
         config = super().__new__(cls)
         vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}
+        vars(config)["origins"] = {}
         return config
 
     def __post_init__(self) -> None:

@@ -56,6 +56,26 @@ class GradientTrainer(SamplingTrainer):
             return self.micro_batch_limit.completions if self.micro_batch_limit else 0
         return int(self.args.micro_batch_size or 1)
 
+    def count_passes(self) -> int:
+        """Return the forward and backward passes of this process in a step without savings.
+
+        All groups of the step have a gradient, and prompts and completions are equally long. Not
+        for a `token_budget`, with which the number depends on their lengths.
+        """
+        columns = "prompt_ids", "prompt_mask", "completion_ids", "completion_mask"
+        mini_batch = dict.fromkeys(columns, torch.ones(self.args.n_step, 1, dtype=torch.long))
+        limit = self._limit_micro_batches(width=2)
+        group = self._rows_per_prompt(limit, width=2)
+        chunks = make_chunks(
+            mini_batch,
+            range(self.args.n_step // group),
+            group,
+            limit,
+            processes=self.accelerator.num_processes,
+            process=self.accelerator.process_index,
+        )
+        return sum(map(len, chunks))
+
     def _process_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
 

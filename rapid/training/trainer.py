@@ -44,6 +44,7 @@ from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
 from rapid.training.gradient_trainer import GradientTrainer
 from rapid.training.micro_batches import MicroBatchLimit, select_local
+from rapid.training.overview import Overview
 from rapid.training.processes import gather_batch
 
 PAPER = {
@@ -94,6 +95,7 @@ class RapidTrainer(GradientTrainer):
         if self.args.algorithm is not RAPID:  # for the model card
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
+        Overview.attach(self)
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._spares = 0  # prompts drawn so far by `_resample`
         self._tokens: Tensor | int = 0  # tokens of the inference batch, over all processes

@@ -7,6 +7,7 @@ N_step = 4 and groups of 4, which processes have to shard.
 import json
 import multiprocessing
 import os
+import re
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -240,6 +241,30 @@ def test_two_processes_learn_same_as_one(two_processes, train_alone, name):
 @pytest.mark.parametrize("name", SHARDED)
 def test_four_processes_learn_same_as_one(four_processes, train_alone, name):
     check_same_learning(four_processes, name, train_alone)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rapid-plain", "sharded-plain", "small-trl", "small-sharded-rapid", "sampled", "resumed"],
+)
+def test_overview_counts_what_each_process_does(two_processes, name):
+    first, second = (process[name] for process in two_processes)
+    block, *batches = first["overview"]
+    assert not second["overview"]  # only the first process prints
+    assert ", 2 processes" in block
+    pattern = r"run +(\d+) steps, (\d+) batch(?:es)?, (\d+) completions"
+    steps, count, completions = map(int, re.search(pattern, block).groups())
+    passes = [len(rows) for rows in first["rows"]]
+    assert (steps, count) == (len(passes), len(batches))
+    if (
+        name == "sampled"
+    ):  # otherwise completions are scripted, or those of an earlier run count too
+        assert completions == first["completions"] + second["completions"]
+    if about := re.search(r"about (\d+) in a step in each process", block):
+        assert int(about[1]) == max(passes)  # fewer where completions are short
+    assert bool(about) == (name not in SAMPLED | RESUMED)  # those have a token_budget
+    counted = [int(re.search(r"(\d+) pass(?:es)?\)", batch)[1]) for batch in batches]
+    assert sum(counted) == sum(passes)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -5,6 +5,7 @@ Each process writes, for each entry, its final weights and what its steps logged
 
 import gc
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ without_vllm()
 
 from rapid import RapidTrainer  # noqa: E402
 from rapid.stages.train_process import without_shared_memory  # noqa: E402
+from rapid.training import overview  # noqa: E402
 from rapid.training.micro_batches import select_local  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build_rapid_trainer, get_weights  # noqa: E402
 
@@ -39,7 +41,21 @@ def record_rows(trainer) -> list[list[int]]:
     return steps
 
 
+def record_overview() -> list[str]:
+    """Return a list that collects what the overview of a run logs in this process."""
+    messages: list[str] = []
+
+    class Collect(logging.Handler):
+        def emit(self, record):
+            messages.append(record.getMessage())
+
+    overview.logger.setLevel(logging.INFO)
+    overview.logger.addHandler(Collect())
+    return messages
+
+
 def main(loops: Path, model: Path, out: Path) -> None:
+    messages = record_overview()
     for name, settings in json.loads(loops.read_text()).items():
         trainer_class = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
         eval_prompts, resumed_from = settings.pop("evaluated", 0), settings.pop("resumed", None)
@@ -47,6 +63,7 @@ def main(loops: Path, model: Path, out: Path) -> None:
             model, out / name, trainer_class=trainer_class, dtype=torch.float32, **settings
         )
         rows = record_rows(trainer)
+        messages.clear()
         trainer.train(resumed_from and str(out / resumed_from))
         prompts = trainer.train_dataset.select(range(eval_prompts))
         process = trainer.accelerator.process_index
@@ -55,6 +72,7 @@ def main(loops: Path, model: Path, out: Path) -> None:
                 "weights": get_weights(trainer),
                 "log": [row for row in trainer.state.log_history if "rapid/run" in row],
                 "rows": rows,
+                "overview": [*messages],
                 "evaluation": trainer.evaluate(prompts) if eval_prompts else {},
                 "completions": trainer.completions_sampled,
                 "processes": trainer.accelerator.num_processes,

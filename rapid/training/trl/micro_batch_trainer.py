@@ -24,9 +24,14 @@ TRL_COUNTERS = ("_total_train_tokens", "_entropy_window_stats")
 
 
 class MicroBatchTrainer(Trainer):
-    """A Trainer that runs several micro-batches per optimizer step."""
+    """A Trainer that runs several micro-batches per optimizer step.
+
+    Attributes:
+        passes: forward and backward passes that this process has made.
+    """
 
     _metrics: dict[str, Any]
+    passes = 0
     halvings = 0  # how often the limit of micro-batches was halved because memory ran out
     _largest = 0  # rows of the largest micro-batch of a step; a single row cannot be halved
 
@@ -52,6 +57,7 @@ class MicroBatchTrainer(Trainer):
             with self.compute_loss_context_manager():
                 loss: Any = self.compute_loss(model, micro_batch, **named)
             self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
+        self.passes += 1
         return loss.detach()
 
     def _retry_smaller(

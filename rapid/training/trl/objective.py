@@ -63,6 +63,7 @@ def resolve_objective(config) -> None:
     settings = explicit_trl_settings(config)
     config.objective = TRL.name if settings else RAPID.name
     if settings:
+        config.origins["objective"] = f"because of {', '.join(settings)}"
         logger.warning(
             "This trains with GRPOTrainer's own loss (objective='trl'), not with "
             "RAPID's, because these settings shape it: %s. Remove them to train with "

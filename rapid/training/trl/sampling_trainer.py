@@ -50,6 +50,7 @@ from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.time_limit import TimeLimit
 from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
+from rapid.training.trl.completions_table import CompletionsTable
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.prompts import CheckedPrompts
@@ -57,7 +58,9 @@ from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import match_engine_to_policy, patch_weight_sync
 
 
-class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, CheckedPrompts):
+class SamplingTrainer(
+    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, CheckedPrompts, CompletionsTable
+):
     """GRPOTrainer without its training loop. Arguments are the same, with a `RapidConfig`.
 
     After `train`, `clock.seconds` has the wall-clock seconds of each phase.
@@ -245,23 +248,8 @@ class SamplingTrainer(ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, Check
         self.completions_sampled += len(inputs)
         self._sampler_check.run(self, batch)
         if not self.args.uses_trl_loss:
-            self._log_advantages(weighted)
+            self._log_advantages(weighted, self.group_size)
         return batch
-
-    def _log_advantages(self, rewards: Tensor) -> None:
-        """Put the objective's on-policy advantages in the logged table, in place of TRL's.
-
-        `rewards` (N,) are of all processes. The advantages of a group without rewards are 0.
-        """
-        columns = {"rewards": rewards, "accuracy": rewards}  # `mark_graded` reads both
-        graded = batches.mark_graded(columns, self.group_size)
-        advantages = self.args.algorithm.advantages(
-            self.args.settings, graded["rewards"], self.group_size
-        )
-        log = self._logs["advantages"]
-        for _ in range(min(len(advantages), len(log))):
-            log.pop()
-        log.extend((advantages * graded["graded"]).tolist())
 
     @override
     def _generate(self, prompts):

@@ -28,6 +28,8 @@ def resolve_sizes(config, processes: int) -> None:
         _count_micro_batches(config),
     )
     as_trl = any(sizes) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
+    origin = "from TRL's sizes" if as_trl else "default"
+    config.origins |= {name: origin for name in ("n_step", "H") if getattr(config, name) is None}
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
         config.n_step = accumulated if as_trl else DEFAULT_N_STEP
@@ -39,6 +41,8 @@ def resolve_sizes(config, processes: int) -> None:
     if config.micro_batch_size == AUTO:
         config.micro_batch_size, config.token_budget = None, AUTO
     if config.micro_batch_size is None:
+        given = config.per_device_train_batch_size
+        config.origins["micro_batch_size"] = "per_device_train_batch_size" if given else "default"
         config.micro_batch_size = per_device
 
 

@@ -1,0 +1,339 @@
+"""What a run will do, what its first inference batch took, and how long the rest will take.
+
+`describe_run` says what will be trained. `Overview` prints that when training begins, and a line
+with measured times after the first inference batch, which is the completions sampled at once for H
+optimizer steps.
+"""
+
+import logging
+import math
+import time
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+from transformers import ProgressCallback, TrainerCallback
+from transformers.trainer_pt_utils import get_model_param_count
+from transformers.trainer_utils import has_length
+from transformers.utils.logging import WARNING, get_verbosity
+
+from rapid.text import align_columns, format_duration, format_size
+from rapid.training.caches import sees_padding
+from rapid.training.memory import AUTO, read_peak
+
+logger = logging.getLogger(__name__)
+
+# Settings of GRPOTrainer's own loss that are shown with objective "trl".
+SHOWN_TRL_SETTINGS = ("loss_type", "beta", "epsilon", "epsilon_high", "scale_rewards")
+# The name of each phase of the trainer's clock in the line about an inference batch.
+PHASES = {
+    "sampling": "sampling",
+    "grading": "grading",
+    "sync": "sync",
+    "backpropagation": "training",
+}
+
+
+class BatchTime(NamedTuple):
+    """The seconds of an inference batch: in all, and for the gradients of its optimizer steps."""
+
+    total: float
+    training: float
+
+
+def estimate_seconds_left(batches: list[BatchTime], steps: int, H: int) -> float:
+    """Return the seconds that the last steps of a run will take.
+
+    The first inference batch includes what is done once, and counts only as long as it is the only
+    one. A last batch that serves fewer than H steps is sampled and graded as a whole.
+
+    Args:
+        batches: the inference batches so far, at least one.
+        steps: the optimizer steps that are left.
+        H: optimizer steps of an inference batch.
+    """
+    usual = batches[1:] or batches
+    training = fmean(batch.training for batch in usual)
+    rest = fmean(batch.total for batch in usual) - training
+    return math.ceil(steps / H) * rest + steps / H * training
+
+
+class SteadyProgress(ProgressCallback):
+    """transformers' progress bar, with a time left that follows from all steps of this run.
+
+    By default tqdm gives more weight to the last steps, so that its estimate jumps: the first step
+    on an inference batch samples for all H. In a resumed run it also counts the earlier steps as if
+    they had just been done.
+    """
+
+    def on_train_begin(self, args, state, control, **_):
+        super().on_train_begin(args, state, control)
+        if self.training_bar is not None:
+            self.training_bar.initial, self.training_bar.smoothing = state.global_step, 0
+
+    def write(self, text: str) -> None:
+        """Print a text above the bar, if there is one."""
+        write = print if self.training_bar is None else self.training_bar.write
+        write(text)
+
+
+class Overview(TrainerCallback):
+    """Prints what a run will do, and a line with measured times after its first inference batch.
+
+    The first process prints both where transformers prints metrics. It does not with
+    `disable_tqdm=True`, nor if transformers' verbosity is above "warning". Where a program logs at
+    level INFO, the lines go to this module's logger instead, after each inference batch.
+    """
+
+    def __init__(self, trainer: Any):
+        self._trainer, self._progress = trainer, SteadyProgress()
+        self._batches: list[BatchTime] = []
+        self._began = 0.0  # when the present inference batch began, on the clock of perf_counter
+        self._clocked: dict[str, float] = {}  # seconds by phase until then
+        self._passes = 0  # forward and backward passes until then
+        self._is_shown = False
+
+    @classmethod
+    def attach(cls, trainer: Any) -> None:
+        """Let a trainer print an overview, before its progress bar appears."""
+        overview = cls(trainer)
+        trainer.callback_handler.callbacks[:] = [overview] + [
+            overview._progress if type(callback) is ProgressCallback else callback
+            for callback in trainer.callback_handler.callbacks
+        ]
+
+    def on_train_begin(self, args, state, control, train_dataloader=None, **_):
+        self._batches = []
+        self._is_shown = not args.disable_tqdm and get_verbosity() <= WARNING
+        if state.is_world_process_zero:
+            first, last = state.global_step + 1, state.max_steps
+            in_epoch = len(train_dataloader) if has_length(train_dataloader) else None
+            rows = describe_run(self._trainer, last - first + 1, in_epoch)
+            lines = [f"RapidTrainer: optimizer steps {first:,} to {last:,}", *align_columns(rows)]
+            self._print("\n  ".join(lines))
+        self._begin_batch()
+
+    def on_step_end(self, args, state, control, **_):
+        if self._trainer.has_pending_steps() and state.global_step < state.max_steps:
+            return
+        if state.is_world_process_zero:
+            line = self._describe_batch(state.max_steps - state.global_step)
+            if len(self._batches) == 1 or logger.isEnabledFor(logging.INFO):
+                self._print(f"step {state.global_step:,} of {state.max_steps:,}: {line}")
+        self._begin_batch()
+
+    def _begin_batch(self) -> None:
+        self._began, self._clocked = time.perf_counter(), dict(self._trainer.clock.seconds)
+        self._passes = self._trainer.passes
+
+    def _describe_batch(self, steps_left: int) -> str:
+        """Describe what the inference batch that has just ended took, and the time left."""
+        total = time.perf_counter() - self._began
+        seconds = {
+            shown: self._trainer.clock.seconds[phase] - self._clocked.get(phase, 0.0)
+            for phase, shown in PHASES.items()
+        }
+        self._batches.append(BatchTime(total, seconds["training"]))
+        seconds["other"] = total - sum(seconds.values())
+        if not self._trainer.use_vllm:
+            del seconds["sync"]
+        parts = [f"{name} {format_duration(spent)}" for name, spent in seconds.items()]
+        text = (
+            f"an inference batch took {format_duration(total)} ({', '.join(parts)}; "
+            f"{count_noun(self._trainer.passes - self._passes, 'pass')})"
+            f"{describe_peak(self._trainer.accelerator.device)}"
+        )
+        if steps_left:
+            left = estimate_seconds_left(self._batches, steps_left, self._trainer.args.H)
+            text += f"; time left: about {format_duration(left)}"
+        return text
+
+    def _print(self, text: str) -> None:
+        if logger.isEnabledFor(logging.INFO):
+            logger.info("%s", text)
+        elif self._is_shown:
+            self._progress.write(text)
+
+
+# What will be trained -----------------------------------------------------------------------------
+
+
+def describe_run(trainer: Any, steps: int, steps_per_epoch: int | None) -> list[tuple[str, str]]:
+    """Return what a trainer is about to do, as pairs of a label and a text.
+
+    Args:
+        steps: the optimizer steps that will be taken.
+        steps_per_epoch: None if the length of the dataset is not known.
+    """
+    args = trainer.args
+    rows = [
+        ("model", describe_model(trainer)),
+        ("objective", describe_objective(args)),
+        ("optimizer", describe_optimizer(args)),
+        ("batch", describe_inference_batch(trainer)),
+        ("steps", describe_steps(args)),
+        ("passes", describe_passes(trainer)),
+        ("run", describe_length(trainer, steps, steps_per_epoch)),
+        ("rewards", describe_rewards(trainer)),
+        ("device", describe_devices(trainer.accelerator)),
+        ("memory", describe_memory(trainer)),
+    ]
+    return [(label, text) for label, text in rows if text]
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return a number with its noun: 1 batch, 2 batches."""
+    plural = f"{noun}es" if noun.endswith(("ch", "ss")) else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
+def describe_setting(args: Any, name: str) -> str:
+    """Return a setting with its value, and where the value comes from if it was not passed."""
+    origin = args.origins.get(name)
+    return f"{name}={getattr(args, name)}" + (f" ({origin})" if origin else "")
+
+
+def describe_model(trainer: Any) -> str:
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    name = getattr(model.config, "_name_or_path", "") or type(model).__name__
+    count, trained = (get_model_param_count(model, trainable_only=only) for only in (False, True))
+    text = f"{name}, {count:,} parameters in {str(model.dtype).removeprefix('torch.')}"
+    if (precision := trainer.accelerator.mixed_precision) != "no":
+        text += f" (computes in {precision})"
+    if trained == count:
+        return f"{text}, all trained"
+    adapters = getattr(model, "peft_config", {}).values()
+    kinds = ", ".join(getattr(adapter.peft_type, "value", "adapter") for adapter in adapters)
+    return f"{text}, {trained:,} trained ({trained / count:.2%}{kinds and f', {kinds}'})"
+
+
+def describe_objective(args: Any) -> str:
+    if args.uses_trl_loss:
+        settings = {name: getattr(args, name) for name in SHOWN_TRL_SETTINGS}
+    else:
+        settings = args.settings.model_dump() if args.settings else {}
+    origin = args.origins.get("objective")
+    named = f"{args.objective} ({origin})" if origin else args.objective
+    shown = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    return ", ".join([named, *shown])
+
+
+def describe_optimizer(args: Any) -> str:
+    optimizer, schedule = (getattr(v, "value", v) for v in (args.optim, args.lr_scheduler_type))
+    return f"{optimizer}, learning rate {args.learning_rate:g} ({schedule})"
+
+
+def describe_inference_batch(trainer: Any) -> str:
+    args, size = trainer.args, trainer.args.H * trainer.args.n_step
+    sampler = "transformers"
+    if trainer.rollout_func is not None:
+        sampler = "the rollout_func"
+    elif trainer.use_vllm:
+        sampler = f"vLLM ({args.vllm_mode})"
+    at_once = f"{args.sampling_batch_size:,} at a time" if args.sampling_batch_size else "at once"
+    text = (
+        f"{size:,} completions of {size // trainer.num_generations:,} prompts "
+        f"(num_generations={trainer.num_generations}), sampled {at_once} by {sampler}"
+    )
+    if (rounds := args.dynamic_sampling_rounds) > 1:
+        text += f"; groups without signal are sampled again, in up to {rounds} rounds"
+    return text
+
+
+def describe_steps(args: Any) -> str:
+    H, n_step = (describe_setting(args, name) for name in ("H", "n_step"))
+    text = f"{H} for each batch, on {n_step} completions"
+    if limit := args.max_completion_length:
+        text += f" of up to {limit:,} tokens: {args.n_step * limit:,} and the prompts"
+    return text
+
+
+def describe_passes(trainer: Any) -> str:
+    args, several = trainer.args, trainer.accelerator.num_processes > 1
+    if args.token_budget == AUTO:
+        return "as many completions in each, forward and backward, as fit in memory"
+    if args.token_budget is not None:
+        return f"up to {args.token_budget:,} tokens in each, forward and backward"
+    # Groups may be divided unequally among processes, and some models need prompts of one length.
+    is_limit = not several and not sees_padding(trainer.model)
+    count = f"{'at most' if is_limit else 'about'} {trainer.count_passes():,}"
+    each = " in each process" if several else ""
+    size = describe_setting(args, "micro_batch_size")
+    return f"{count} in a step{each}, forward and backward, with {size}"
+
+
+def describe_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> str:
+    size = trainer.args.H * trainer.args.n_step
+    batches = math.ceil(steps / trainer.args.H)
+    prompts = batches * size // trainer.num_generations
+    at_least = "at least " if trainer.args.dynamic_sampling_rounds > 1 else ""
+    epochs = "a stream" if steps_per_epoch is None else f"epochs: {steps / steps_per_epoch:.3g}"
+    return (
+        f"{count_noun(steps, 'step')}, {count_noun(batches, 'batch')}, "
+        f"{at_least}{batches * size:,} completions of {count_noun(prompts, 'prompt')} ({epochs})"
+    )
+
+
+def describe_rewards(trainer: Any) -> str:
+    weights = trainer.reward_weights.tolist()
+    named = zip(trainer.reward_func_names, weights, strict=True)
+    text = ", ".join(f"{weight:g} * {name}" if weight != 1 else name for name, weight in named)
+    if workers := trainer.args.grading_workers:
+        text += f"; {count_noun(workers, 'thread')} for grading"
+    if (limit := trainer.args.reward_timeout) is not None:
+        text += f"; reward_timeout={limit:g} seconds"
+    return text
+
+
+def describe_devices(accelerator: Any) -> str:
+    count, device = accelerator.num_processes, accelerator.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    text = f"{name}, {count_noun(count, 'process')}"
+    if device.type == "cpu":
+        text += f", {count_noun(torch.get_num_threads(), 'thread')}"
+    return text
+
+
+def describe_memory(trainer: Any) -> str:
+    """Describe the memory that is held all the time; activations are measured and not estimated.
+
+    Returns "" with DeepSpeed, which divides it among the processes.
+    """
+    if trainer._uses_deepspeed:
+        return ""
+    moments = ", Adam's moments" if uses_adam(trainer) else ""
+    text = f"{format_size(count_held_bytes(trainer))} for weights, gradients{moments}"
+    device = trainer.accelerator.device
+    if device.type == "cuda":
+        text += f" of {format_size(total_memory(device))}"
+        if trainer.use_vllm and trainer.args.vllm_mode == "colocate":
+            text += f", {trainer.args.vllm_gpu_memory_utilization:.0%} of which vLLM may take"
+    return f"{text}; activations and buffers come on top"
+
+
+def uses_adam(trainer: Any) -> bool:
+    """Return whether the optimizer, which accelerate wraps, is torch's Adam or AdamW."""
+    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+    return isinstance(optimizer, torch.optim.Adam)
+
+
+def count_held_bytes(trainer: Any) -> int:
+    """Return the bytes of weights, gradients, Adam's moments and the reference policy's weights."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    copies = 4 if uses_adam(trainer) else 2  # of each parameter that is trained
+    held = sum(p.nbytes * (copies if p.requires_grad else 1) for p in model.parameters())
+    reference = trainer.ref_model
+    return held + (sum(p.nbytes for p in reference.parameters()) if reference is not None else 0)
+
+
+def describe_peak(device: torch.device) -> str:
+    """Describe the peak of this process's memory; "" if the system does not report it."""
+    if (peak := read_peak(device)) is None:
+        return ""
+    total = f" of {format_size(total_memory(device))}" if device.type == "cuda" else ""
+    return f"; peak memory {format_size(peak)}{total}"
+
+
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of a GPU."""
+    return torch.cuda.get_device_properties(device).total_memory

@@ -1,0 +1,124 @@
+"""The table of completions that `log_completions` prints and saves.
+
+A terminal gets completions shortened and without control characters, because a completion may be
+long, and may contain what a terminal would obey. Files and services get them as they are.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import partialmethod
+from typing import Any
+from unittest.mock import patch
+
+from torch import Tensor
+from trl import GRPOTrainer
+from trl.trainer import grpo_trainer, utils
+from typing_extensions import override
+
+from rapid.text import escape_control_chars
+from rapid.training import batches
+from rapid.training.config import RapidConfig
+
+SHOWN_CHARACTERS = 300  # of a text, at each end
+NOT_GRADED = "not graded"
+
+
+class CompletionsTable(GRPOTrainer):
+    """GRPOTrainer whose table shows the objective's advantages, and each completion once."""
+
+    args: RapidConfig
+    _logs: dict[str, Any]
+    _has_new_completions = False  # whether any were sampled since the last table
+
+    @override
+    def _generate_and_score_completions(self, inputs):
+        self._has_new_completions = True
+        return super()._generate_and_score_completions(inputs)
+
+    @override
+    def log(self, logs, start_time=None):
+        """Log metrics, and the table if it has changed.
+
+        TRL prints and saves the table whenever it logs: the same one in each of the H steps on an
+        inference batch, and once more at the end of training.
+        """
+        has_changed, self._has_new_completions = self._has_new_completions, False
+        shown = patch.object(self, "log_completions", self.log_completions and has_changed)
+        printer = patch.object(grpo_trainer, "print_prompt_completions_sample", print_completions)
+        with shown, printer:
+            super().log(logs, start_time)
+
+    def _log_advantages(self, rewards: Tensor, group_size: int) -> None:
+        """Put the objective's on-policy advantages in the table, in place of TRL's.
+
+        `rewards` (N,) are of all processes. The advantages of a group without rewards are 0.
+        """
+        columns = {"rewards": rewards, "accuracy": rewards}  # `mark_graded` reads both
+        graded = batches.mark_graded(columns, group_size)
+        advantages = self.args.algorithm.advantages(
+            self.args.settings, graded["rewards"], group_size
+        )
+        log = self._logs["advantages"]
+        for _ in range(min(len(advantages), len(log))):
+            log.pop()
+        log.extend((advantages * graded["graded"]).tolist())
+
+
+def print_completions(
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    rewards: Mapping[str, Sequence[float]],
+    advantages: Sequence[float],
+    step: int,
+    num_samples: int | None = None,
+    extra: Mapping[str, Sequence[Any]] | None = None,
+) -> None:
+    """Print a table of prompts and completions with TRL's function, made fit for a terminal.
+
+    TRL prints texts in full, but of a text without spaces only what fits in one line. It prints
+    "nan" for the reward of a completion that was not graded.
+
+    Args:
+        prompts, completions: texts, or lists of messages.
+        rewards: of each reward function, by name; NaN where it returned None.
+        advantages: of the completions.
+        step: number of the optimizer step, for the title.
+        num_samples: how many random rows to print; None prints all.
+        extra: further columns, by name.
+    """
+    Table = utils.Table  # TRL calls this function only where rich is installed
+    numbers = {
+        name: [NOT_GRADED if math.isnan(value) else f"{value:.2f}" for value in column]
+        for name, column in {**rewards, "Advantage": advantages}.items()
+    }
+    others = {name: shorten_entries(column) for name, column in (extra or {}).items()}
+    with patch.object(Table, "add_column", partialmethod(Table.add_column, overflow="fold")):
+        utils.print_prompt_completions_sample(
+            shorten_entries(prompts),
+            shorten_entries(completions),
+            rewards={},
+            advantages=None,
+            step=step,
+            num_samples=num_samples,  # type: ignore[arg-type]  # None is TRL's default
+            extra=numbers | others,
+        )
+
+
+def shorten_entries(column: Sequence[Any]) -> list[Any]:
+    """Return a column of texts or lists of messages, with each text shortened and escaped."""
+    return [_shorten(entry) for entry in column]
+
+
+def _shorten(entry: Any) -> Any:
+    """Return an entry with the same structure, and shortened texts."""
+    if isinstance(entry, list):
+        return [_shorten(part) for part in entry]
+    if isinstance(entry, dict):
+        # The arguments of a tool call are JSON, which TRL parses, and shows escaped.
+        return {k: v if k == "arguments" else _shorten(v) for k, v in entry.items()}
+    if not isinstance(entry, str):
+        return entry
+    if left_out := max(0, len(entry) - 2 * SHOWN_CHARACTERS):
+        end = SHOWN_CHARACTERS
+        entry = f"{entry[:end]} [... {left_out:,} characters ...] {entry[-end:]}"
+    return escape_control_chars(entry)
