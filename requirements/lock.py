@@ -34,7 +34,7 @@ def read_pins(lock: Path) -> set[str]:
 
 
 def main() -> None:
-    """Write cpu.txt and gpu.txt."""
+    """Write cpu.txt, gpu.txt and release.txt."""
     os.chdir(FOLDER)  # so that paths in comments of the lock files are relative
     base = Path("base.in")
     with tempfile.TemporaryDirectory() as venv_folder:
@@ -63,6 +63,9 @@ def main() -> None:
                         f"Python {version} needs more packages, to be added to base.in: "
                         f"{', '.join(missing)}"
                     )
+    outputs = ("--python-version", OLDEST, "-o", "release.txt", *COMMAND)
+    if not uv.run_pip("compile", "release.in", *PLATFORM, *QUIET, *outputs, *sys.argv[1:]):
+        sys.exit("requirements/release.in could not be resolved, see above.")
     lock = Path("cpu.txt")
     text = lock.read_text(encoding="utf-8")
     lock.write_text(re.sub(r"^(torch==[\d.]+)\+cpu$", r"\1", text, flags=re.M), encoding="utf-8")

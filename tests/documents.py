@@ -52,6 +52,7 @@ from reports.tables.notes import origin_facts, render_notes
 from reports.tables.table import MISSING
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
+from tests.versions import tested_versions
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
@@ -184,8 +185,7 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
     columns_of, days = {}, []
     for name in gpus:
         files = [str(ROOT / file) for file in ("params.yaml", "experiments/paper.yaml")]
-        arguments = ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"]
-        lines = printed(cli.run, arguments)
+        lines = printed(cli.run, ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"])
         jobs_that_train = re.compile(
             r"(\S+) +(\S+) +(sft|grpo|pg|dapo|rapid-\S+) .*?([\d.]+) GB .*GB$"
         )
@@ -284,7 +284,7 @@ MAKERS = {
     maker.__name__: maker
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
-        passes, steps_fields, fields, within, picture,
+        passes, steps_fields, fields, within, picture, tested_versions,
     )
 }  # fmt: skip
 
