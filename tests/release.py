@@ -65,9 +65,9 @@ def build_distributions(folder: Path) -> tuple[Path, Path]:
     with tempfile.TemporaryDirectory() as name:
         checkout = Path(name)
         copy_checkout(checkout, *FILES)
-        project = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        settings = tomllib.loads((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+        source = settings["project"].get("urls", {}).get("Source")
         readme = checkout / "README.md"
-        source = project.get("urls", {}).get("Source")
         readme.write_text(rewrite_links(readme.read_text(encoding="utf-8"), source), "utf-8")
         command = ["-m", "uv", "build", "--quiet", "--no-build-isolation", "--no-create-gitignore"]
         subprocess.run(

@@ -23,6 +23,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ from rapid.text import render_markdown_table, shorten_commit
 from tests.checkout import ROOT
 from tests.release import build_distributions
 from tests.test_install import install
+from tests.test_layers import read_imports
 from tests.test_library import BASE, EXTRAS, find_imported_modules
 
 FOLDER = ROOT / ".versions"
@@ -67,13 +69,31 @@ PARTS = {
 }
 
 
-def select_tests() -> list[str]:
-    """Return the tests that mirror the packages and modules that the library is made of."""
+def select_tests() -> tuple[list[str], list[str]]:
+    """Return the tests of the library, and those left out because they need the pipeline too.
+
+    The library's packages are those of the modules that LIBRARY imports. Its tests mirror them:
+    tests/training, tests/test_rewards.py. A file that also imports another package of the project,
+    such as `reports`, needs the pipeline's requirements.
+    """
     modules = {module for root in LIBRARY for module in find_imported_modules(root)}
-    packages = {module.split(".")[1] for module in modules if "." in module}
-    tests = [ROOT / "tests" / name for name in packages if (ROOT / "tests" / name).is_dir()]
-    tests += [path for name in packages for path in (ROOT / "tests").glob(f"test_{name}*.py")]
-    return sorted(str(path.relative_to(ROOT)) for path in tests)
+    packages = {get_package(module) for module in modules}
+    files: set[Path] = set()
+    for package in packages - {"rapid"}:
+        name = package.removeprefix("rapid.")
+        files |= {*ROOT.glob(f"tests/{name}/**/test_*.py"), *ROOT.glob(f"tests/test_{name}*.py")}
+    selected, left_out = [], []
+    for file in sorted(files):
+        imported = {get_package(module) for module in read_imports(file)}
+        (selected if imported <= packages | {"rapid"} else left_out).append(
+            str(file.relative_to(ROOT))
+        )
+    return selected, left_out
+
+
+def get_package(module: str) -> str:
+    """Return the first two parts of a module's name: rapid.training of rapid.training.config."""
+    return ".".join(module.split(".")[:2])
 
 
 def find_python(version: str) -> str:
@@ -145,8 +165,11 @@ class Environment:
         results.unlink(missing_ok=True)
         command = [self.python, "-m", "pytest", "-q", "-m", "not slow and not gpu"]
         command += ["-p", "no:cacheprovider", f"--junitxml={results}", f"--numprocesses={workers}"]
-        command += ["--dist", "loadfile", "--no-loadscope-reorder", *select_tests()]
-        status = subprocess.run(command, cwd=ROOT, check=False).returncode
+        selected, left_out = select_tests()
+        command += ["--dist", "loadfile", "--no-loadscope-reorder", *selected]
+        with tempfile.TemporaryDirectory() as folder:  # pytest keeps three runs in a shared folder
+            environment = os.environ | {"PYTEST_DEBUG_TEMPROOT": folder}
+            status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         skipped: Counter[str] = Counter()
         passed = 0
         for case in ElementTree.parse(results).iter("testcase"):
@@ -154,7 +177,8 @@ class Environment:
             if "skipped" in outcomes:
                 skipped[outcomes["skipped"]] += 1
             passed += not outcomes.keys() & {"skipped", "failure", "error"}
-        return status == 0, {"passed": passed, "skipped": dict(sorted(skipped.items()))}
+        counts = {"passed": passed, "skipped": dict(sorted(skipped.items()))}
+        return status == 0, counts | {"left_out": left_out}
 
     def run_examples(self, extras: tuple[str, ...]) -> bool:
         """Run the examples and commands of the wheel, and return whether all did as promised.
@@ -188,7 +212,9 @@ def run_part(name: str, wheel: Path, workers: int) -> dict | None:
     return {
         "python": python,
         "bounds": read_bounds(),
-        "packages": {package: packages[package] for package in read_bounds() if package in packages},
+        "packages": {
+            package: packages[package] for package in read_bounds() if package in packages
+        },
         **record,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": get_commit(),
@@ -198,8 +224,12 @@ def run_part(name: str, wheel: Path, workers: int) -> dict | None:
 
 def read_bounds() -> dict[str, str]:
     """Return the bounds of pyproject.toml for each package of the trainer and the rewards."""
-    requirements = map(Requirement, [*BASE, *EXTRAS["graders"], *EXTRAS["peft"]])
-    return {canonicalize_name(each.name): str(each.specifier) for each in requirements}
+    lines = [*BASE, *EXTRAS["graders"], *EXTRAS["peft"]]
+    names = [Requirement(line).name for line in lines]
+    return {
+        canonicalize_name(name): line.removeprefix(name)
+        for name, line in zip(names, lines, strict=True)
+    }
 
 
 def read_record() -> dict[str, dict]:
@@ -234,13 +264,17 @@ def tested_versions(text: str, root: Path) -> str:
         for name in tested
         for reason, count in record[name].get("skipped", {}).items()
     }
-    reasons = "".join(f"- {count}: {reason}\n" for reason, count in sorted(skipped.items()))
-    tables = [
-        render_markdown_table(heads, versions),
-        render_markdown_table(part_heads, parts),
-        f"Skipped, by reason:\n\n{reasons}" if reasons else "No test was skipped.\n",
+    reasons = [f"{count}: {reason}" for reason, count in sorted(skipped.items())]
+    left_out = sorted({f"`{file}`" for name in tested for file in record[name]["left_out"]})
+    lists = [
+        f"{head}\n\n" + "".join(f"- {line}\n" for line in lines or ["none"])
+        for head, lines in (
+            ("Tests that were skipped, with the reason:", reasons),
+            ("Files that were left out, because they test the pipeline too:", left_out),
+        )
     ]
-    return "\n" + "\n".join(tables)
+    tables = [render_markdown_table(heads, versions), render_markdown_table(part_heads, parts)]
+    return "\n" + "\n".join([*tables, *lists])
 
 
 def main(arguments: list[str] | None = None) -> int:
