@@ -127,7 +127,7 @@ class Environment:
 
         Returns the file, and the environment variables with which uv finds all packages.
         """
-        inputs, pins = self.folder.with_suffix(".in"), self.folder.with_suffix(".txt")
+        inputs, pins = (FOLDER / f"{self.folder.name}.{kind}" for kind in ("in", "txt"))
         tools = [install.read_pin(tool, LOCK) for tool in TOOLS] if self.part.runs_tests else []
         command = ["compile", "--quiet", "--upgrade", "--resolution", self.part.resolution]
         command += ["--python-version", self.part.python, "--output-file", str(pins), str(inputs)]
@@ -161,7 +161,7 @@ class Environment:
 
     def run_tests(self, workers: int) -> tuple[bool, dict]:
         """Run the library's tests; return whether they pass, and their number and what is skipped."""
-        results = self.folder.with_suffix(".xml")
+        results = FOLDER / f"{self.folder.name}.xml"
         results.unlink(missing_ok=True)
         command = [self.python, "-m", "pytest", "-q", "-m", "not slow and not gpu"]
         command += ["-p", "no:cacheprovider", f"--junitxml={results}", f"--numprocesses={workers}"]
