@@ -21,8 +21,8 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
 .PHONY: help setup foreign tables studies arena arena-record arena-tuning test test-all test-docs \
-	test-faults test-gpu test-processors mutants gpu bench docs docs-serve figures-of-docs lint lock \
-	clean
+	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
+	figures-of-docs lint lock dist clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
@@ -108,6 +108,11 @@ test-processors: setup  ## run numeric tests as on processors without AVX2 and A
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 
+# Downloads some GB into .versions/ and takes the longer part of an hour (docs/versions.md).
+test-versions: setup  ## test with the lowest and the newest packages  (PARTS=lowest, WRITE=1 updates docs/)
+	$(ACTIVATE) python -m tests.versions $(PARTS) --workers $(WORKERS) $(if $(WRITE),--record)
+	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)
+
 # Takes hours, one mutant at a time. Results are in mutants.jsonl, and are not made twice.
 mutants: setup  ## change code at random, and see whether tests fail  (MUTANTS=--count=200)
 	$(ACTIVATE) python -m tests.mutants $(MUTANTS)
@@ -149,6 +154,9 @@ lint: setup  ## run ruff, and mypy for types
 
 lock:  ## resolve requirements/*.in again
 	$(PYTHON) requirements/lock.py
+
+dist: setup  ## build and check the distributions of a release, in dist/
+	$(ACTIVATE) python -m tests.release
 
 clean:  ## delete all results, also of named experiments and the arena; keeps the environment
 	rm -rf data models distilled runs evaluations logs benchmarks experiments/*/

@@ -94,10 +94,11 @@ class Uv:
     Args:
         python: path of a Python that has pip.
         requirement: uv with its version, such as "uv==1.2".
+        target: path of the Python into whose environment packages are installed; `python` if empty.
     """
 
-    def __init__(self, python: str, requirement: str):
-        self.python = python
+    def __init__(self, python: str, requirement: str, target: str = ""):
+        self.python, self.target = python, target or python
         pip = [python, "-m", "pip", "--disable-pip-version-check"]
         if subprocess.run([*pip, "install", "--quiet", requirement], check=False).returncode:
             sys.exit(FAILURE_MESSAGE.format(f"pip install {requirement}"))
@@ -118,8 +119,8 @@ class Uv:
         return subprocess.run(command, env=environment, check=False).returncode == 0
 
     def install_packages(self, *arguments: str, **variables: str) -> bool:
-        """Run `uv pip install` for the Python, and return whether it succeeded."""
-        return self.run_pip("install", "--python", self.python, *arguments, **variables)
+        """Run `uv pip install` for the target, and return whether it succeeded."""
+        return self.run_pip("install", "--python", self.target, *arguments, **variables)
 
     def find_cpu_build(self, torch: str) -> dict[str, str] | None:
         """Return the environment variables with which uv finds torch's CPU build, or None.

@@ -40,7 +40,7 @@ def read_pins(lock: Path) -> set[str]:
 
 
 def main() -> None:
-    """Write cpu.txt, gpu.txt and docs.txt."""
+    """Write cpu.txt, gpu.txt, docs.txt and release.txt."""
     os.chdir(FOLDER)  # so that paths in comments of the lock files are relative
     base = Path("base.in")
     with tempfile.TemporaryDirectory() as venv_folder:
@@ -71,6 +71,9 @@ def main() -> None:
                         f"{'docs' if kind == 'docs' else 'base'}.in: "
                         f"{', '.join(missing)}"
                     )
+    outputs = ("--python-version", OLDEST, "-o", "release.txt", *COMMAND)
+    if not uv.run_pip("compile", "release.in", *PLATFORM, *QUIET, *outputs, *sys.argv[1:]):
+        sys.exit("requirements/release.in could not be resolved, see above.")
     lock = Path("cpu.txt")
     text = lock.read_text(encoding="utf-8")
     lock.write_text(re.sub(r"^(torch==[\d.]+)\+cpu$", r"\1", text, flags=re.M), encoding="utf-8")

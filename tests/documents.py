@@ -48,6 +48,7 @@ from reports.tables.table import MISSING
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
 from tests.field_tables import config_fields, fields, logged_metrics, steps_fields
+from tests.versions import tested_versions
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
@@ -179,8 +180,7 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
     columns_of, days = {}, []
     for name in gpus:
         files = [str(ROOT / file) for file in ("params.yaml", "experiments/paper.yaml")]
-        arguments = ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"]
-        lines = printed(cli.run, arguments)
+        lines = printed(cli.run, ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"])
         jobs_that_train = re.compile(
             r"(\S+) +(\S+) +(sft|grpo|pg|dapo|rapid-\S+) .*?([\d.]+) GB .*GB$"
         )
@@ -248,6 +248,7 @@ MAKERS = {
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
         passes, steps_fields, logged_metrics, fields, config_fields, within, picture,
+        tested_versions,
     )
 }  # fmt: skip
 

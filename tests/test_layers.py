@@ -44,19 +44,24 @@ def find_modules() -> dict[str, Path]:
 MODULES = find_modules()
 
 
-@cache
-def find_imports(name: str) -> set[str]:
-    """Return the modules of the project that a module imports, also within its functions."""
+def read_imports(path: Path) -> set[str]:
+    """Return the modules of the project that a file imports, also within its functions."""
     names = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{name}: relative import"
+            assert not node.level, f"{path}: relative import"
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 names.add(inner if inner in MODULES else node.module)
-    return names & MODULES.keys() - {name}
+    return names & MODULES.keys()
+
+
+@cache
+def find_imports(name: str) -> set[str]:
+    """Return the modules of the project that a module imports, also within its functions."""
+    return read_imports(MODULES[name]) - {name}
 
 
 def get_layer_entry(name: str) -> str:

@@ -19,7 +19,8 @@ from packaging.utils import canonicalize_name
 
 from rapid.errors.shortages import describe_shortage
 from tests.benchmarks.test_prompts import PROBLEMS
-from tests.checkout import ROOT, copy_checkout
+from tests.checkout import ROOT
+from tests.release import build_distributions
 from tests.test_install import install
 from tests.test_layers import MODULES, find_imports
 
@@ -163,12 +164,7 @@ def test_the_example_of_the_readme_is_short_and_trains(readme_example, tmp_path,
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     """Return this project's wheel."""
-    folder = tmp_path_factory.mktemp("wheel")
-    copy_checkout(folder / "source", "pyproject.toml", "README.md", "LICENSE", "rapid")
-    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
-    subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
-    [wheel] = folder.glob("*.whl")
-    return wheel
+    return build_distributions(tmp_path_factory.mktemp("wheel") / "dist")[0]
 
 
 @pytest.fixture(scope="module")
@@ -184,17 +180,22 @@ def grading_programs(wheel) -> Path:
 
 
 def install_alone(wheel: str, environment: Path) -> Path:
-    """Make an environment with a wheel and what it requires, in this environment's versions."""
+    """Make an environment with a wheel and what it requires, in this environment's versions.
+
+    Returns the folder of its programs; or RAPID_WHEEL_PROGRAMS, which tests/versions.py sets.
+    """
+    if programs := os.environ.get("RAPID_WHEEL_PROGRAMS"):
+        return Path(programs)
     venv.create(environment, symlinks=True)
-    torch, python = f"torch=={version('torch')}", f"--python={environment / 'bin/python'}"
+    torch, python = f"torch=={version('torch')}", str(environment / "bin/python")
     lock = ROOT / f"requirements/{'cpu' if torch.endswith('cpu') else 'gpu'}.txt"
-    uv = install.Uv(sys.executable, f"uv=={version('uv')}")
+    uv = install.Uv(sys.executable, f"uv=={version('uv')}", target=python)
     for offline in ("1", "0"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("UV_OFFLINE", offline)
             variables = uv.find_cpu_build(torch.removesuffix("+cpu")) or {}
             packages = (wheel, torch, f"--constraints={lock}")
-            if uv.run_pip("install", python, *packages, **variables):
+            if uv.install_packages(*packages, **variables):
                 return environment / "bin"
     pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 

@@ -160,7 +160,8 @@ def test_tools_are_called_and_their_answers_masked_from_loss(
     start = get_weights(trainer)
     trainer.train()
     assert not turns and not torch.equal(get_weights(trainer), start)
-    assert [len(completion) for completion in graded_completions] == [1, 3] * (N_STEP // 2)
+    lengths = [len(completion) for completion in graded_completions]
+    assert sorted(lengths) == sorted([1, 3] * (N_STEP // 2))  # workers grade in any order
     assert graded_completions[1][1] == {"role": "tool", "name": "double", "content": "6"}
     _, micro_batch, _ = trainer.last_pass
     loss_mask = (micro_batch["completion_mask"] * micro_batch["tool_mask"]).bool()
