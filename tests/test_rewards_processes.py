@@ -15,6 +15,8 @@ import pytest
 
 from rapid import rewards
 from rapid.grading.grader import GradersClosed
+from rapid.grading.pool import SteadyGrader
+from rapid.grading.shared import SharedGraders
 from rapid.grading.worker import Worker
 from rapid.rewards import CodeReward, LeanReward, MathReward, close, math_reward
 from tests.conftest import ROOT
@@ -97,6 +99,13 @@ def test_close_ends_calls_in_other_threads(kind, count):
         with pytest.raises(GradersClosed, match="closed while a completion was graded"):
             call.result(20)
     assert grade_sums(range(3)) == [0.0, 0.0, 1.0]
+
+
+def test_graders_that_were_closed_before_a_batch_are_an_error():
+    graders = SharedGraders(SteadyGrader("none", dict, 0), 2)
+    graders.close()
+    with pytest.raises(GradersClosed, match="before a batch was graded"):
+        graders.grade([None, None], ["", ""])
 
 
 def test_a_call_after_ctrl_c_does_not_wait_for_the_interrupted_one():

@@ -7,25 +7,27 @@ import atexit
 import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from queue import SimpleQueue
 
-from rapid.grading.grader import BadProblem, Problem
+from rapid.grading.grader import BadProblem, GradersClosed, Problem
 from rapid.grading.pool import SteadyGrader
 from rapid.grading.verdicts import BAD_PROBLEM, Verdict, verdict
 from rapid.grading.worker import Worker
 
 MAX_LOGGED_PROBLEMS = 20  # bad problems that the log names; it says that there are more
 
+Job = tuple[Problem | BadProblem | None, str]  # a problem and a completion
+
 logger = logging.getLogger(__name__)
 
 
 class SharedGraders:
-    """A pool of graders, which is asked in several threads.
+    """A pool of graders, and threads that ask it.
 
-    The threads are daemons and end with their batch. So a process that is interrupted, or whose
-    main thread ends, does not wait for verdicts.
+    The threads are daemons, so a process that ends does not wait for verdicts, as it would for the
+    threads of an executor.
 
     Args:
         pool: not started yet.
@@ -34,8 +36,14 @@ class SharedGraders:
 
     def __init__(self, pool: SteadyGrader, workers: int):
         self._pool = pool.__enter__()
-        self._workers = workers
         self._logged_problems: set[str] = set()  # the reasons of bad problems in the log
+        self._is_open, self._queue_lock = True, threading.Lock()
+        self._jobs: SimpleQueue[tuple[Future, Job] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run_jobs, daemon=True) for _ in range(workers)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def grade(
         self, problems: Sequence[Problem | BadProblem | None], completions: Sequence[str]
@@ -50,30 +58,37 @@ class SharedGraders:
             LeanUnavailable: Lean does not start.
         """
         jobs = list(zip(problems, completions, strict=True))
-        if len(jobs) <= 1:  # for callers with threads of their own
-            return [self._grade_completion(*job) for job in jobs]
+        if len(jobs) == 1:  # for callers with threads of their own
+            return [self._grade_completion(*jobs[0])]
         futures: list[Future[Verdict | None]] = [Future() for _ in jobs]
-        queue = deque(zip(futures, jobs, strict=True))
-        for _ in range(min(self._workers, len(jobs))):
-            threading.Thread(target=self._grade_queue, args=(queue,), daemon=True).start()
         try:
+            self._queue_jobs([*zip(futures, jobs, strict=True)])
             return [future.result() for future in futures]
         except KeyboardInterrupt:
             close()  # otherwise the next call would wait for the verdicts of this one
             raise
         finally:
-            queue.clear()
+            for future in futures:
+                future.cancel()
 
-    def _grade_queue(self, queue: deque) -> None:
-        while queue:
-            try:
-                future, job = queue.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            try:
-                future.set_result(self._grade_completion(*job))
-            except BaseException as error:
-                future.set_exception(error)
+    def _queue_jobs(self, queued_jobs: Sequence[tuple[Future, Job] | None]) -> None:
+        """Give jobs to the threads, or None to each thread to end it."""
+        with self._queue_lock:
+            if not self._is_open:
+                raise GradersClosed("the graders were closed before a batch was graded")
+            self._is_open = None not in queued_jobs
+            for queued_job in queued_jobs:
+                self._jobs.put(queued_job)
+
+    def _run_jobs(self) -> None:
+        while queued_job := self._jobs.get():
+            future, job = queued_job
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._grade_completion(*job))
+                except BaseException as error:
+                    future.set_exception(error)
+            del queued_job, future, job
 
     def _grade_completion(
         self, problem: Problem | BadProblem | None, completion: str
@@ -97,6 +112,7 @@ class SharedGraders:
         logger.warning("completions of a problem are not graded: %s", reason)
 
     def close(self) -> None:
+        self._queue_jobs([None for _ in self._threads])
         self._pool.__exit__(None, None, None)
 
 
