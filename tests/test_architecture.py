@@ -16,7 +16,7 @@ from tests.checkout import ROOT, list_files
 from tests.test_layers import LAYERS
 
 PAGE = ROOT / "docs/architecture.md"
-FOLDERS = ("rapid", "reports", "performance", "profiles", "workflow")
+FOLDERS = ("rapid", "examples", "reports", "performance", "profiles", "workflow")
 TREE = re.compile(r"(?<=```text\n)(rapid/.*?)(?=```)", re.DOTALL)
 GRAPH = re.compile(r"(?<=```mermaid\n)(flowchart TD\n.*?)(?=```)", re.DOTALL)
 COLUMN, WIDTH = 28, 100

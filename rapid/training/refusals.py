@@ -116,7 +116,7 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
             )
 
 
-def check_rollouts(rollout_func: Callable, use_logps: bool) -> Callable:
+def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
     """Wrap a `rollout_func` so that completions without tokens are refused.
 
     Args:

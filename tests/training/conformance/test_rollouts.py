@@ -169,8 +169,3 @@ def test_logps_that_cannot_be_log_mu_are_refused(train, logps):
 
     with pytest.raises(ValueError, match=r"rollout_func returned the logprobs .* for 3 tokens"):
         train_with_logps(train, build_untrained("Llama"), rollouts)
-
-
-def test_rollout_logps_without_rollout_func_are_refused(train):
-    with pytest.raises(ValueError, match="pass a rollout_func"):
-        train_with_logps(train, build_untrained("Llama"), None)
