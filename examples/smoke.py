@@ -17,14 +17,14 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GraniteConfig,
+    GraniteForCausalLM,
     PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
     set_seed,
 )
 
 # What the tiny model can say, in one token each: right and wrong answers to the rows below.
-ANSWERS = [*map(str, range(10)), *(f"\\boxed{{{number}}}" for number in range(1, 6))]
+ANSWERS = [*map(str, range(8, 13)), *(f"\\boxed{{{number}}}" for number in range(1, 6))]
 ANSWERS += [f"\n```python\ndef add_{n}(x):\n    return x + {n}\n```\n" for n in (1, 2, 3)]
 ANSWERS += ["\n```lean\nomega\n```\n", "\n```lean\nskip\n```\n"]
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
@@ -45,16 +45,16 @@ ROWS: dict[str, dict[str, Any]] = {
         "header": "",
     },
 }
-# Small sizes, for an example that sets them: 16 completions of an optimizer step.
-SIZES = {"H": 2, "n_step": 16, "micro_batch_size": 8}
-SIZES |= {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
+# Small sizes, for an example that sets them.
+SIZES = {"H": 2, "n_step": 32, "micro_batch_size": 16}
+SIZES |= {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}
 SETTINGS: dict[str, Any] = {"num_generations": 4, "max_completion_length": 4, "logging_steps": 2}
 SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": []}
 
 
 def shrink(arguments: Namespace, settings: dict[str, Any]) -> dict[str, Any]:
     """Put the tiny model into the arguments of an example, and return its settings made small."""
-    arguments.model, arguments.max_steps = save_model(), 4
+    arguments.model, arguments.max_steps = save_model(), 6
     sizes = {name: size for name, size in SIZES.items() if name in settings}
     return settings | sizes | SETTINGS
 
@@ -83,7 +83,8 @@ def save_model() -> str:
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)
     set_seed(0)
-    config = Qwen2Config(
+    # With a Granite, whose tokenizers are of any kind, AutoTokenizer loads this one as it is.
+    config = GraniteConfig(
         vocab_size=len(vocabulary),
         hidden_size=64,
         num_hidden_layers=1,
@@ -94,7 +95,7 @@ def save_model() -> str:
         eos_token_id=1,
         pad_token_id=0,
     )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
+    GraniteForCausalLM(config).save_pretrained(folder)
     return str(folder)
 
 
@@ -104,7 +105,7 @@ def write_log(model_folder: str, size: int) -> str:
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     log = Path(model_folder, "completions.jsonl")
     with log.open("w", encoding="utf-8") as file:
-        for number in range(10):
+        for number in range(20):
             row: dict[str, Any] = {"prompt": f"{number} + 1 ="}
             sampled = model.generate(
                 **tokenizer(row["prompt"], return_tensors="pt"),

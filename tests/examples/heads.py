@@ -41,8 +41,8 @@ class Example:
     def run_command(self) -> str:
         return self.read_field("Run")[1]
 
-    def match_promised_lines(self, output: str) -> list[str]:
-        """Return the promised lines that the output does not have. X, Y, N stand for numbers."""
+    def find_missing_lines(self, output: str) -> list[str]:
+        """Return promised lines that the output does not have. X, Y, N stand for numbers."""
         missing = []
         for line in self.read_field("Prints"):
             pattern = re.sub(r"\b[XYN]\b", lambda _: NUMBER, re.escape(line))
