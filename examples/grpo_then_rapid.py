@@ -9,7 +9,7 @@ Run:      pip install 'rapid-rl[graders]'
 Prints:   trainer: GRPOTrainer
           mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for one GPU
-Smoke:    python grpo_then_rapid.py --smoke, 12 seconds of one core
+Smoke:    python grpo_then_rapid.py --smoke, 12 seconds of CPU time (AMD EPYC)
 """
 
 import argparse

@@ -9,7 +9,7 @@ Run:      pip install 'rapid-rl[graders]'
           python lean_proofs.py
 Prints:   mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for one GPU
-Smoke:    python lean_proofs.py --smoke, 20 seconds of one core
+Smoke:    python lean_proofs.py --smoke, 19 seconds of CPU time (AMD EPYC)
 """
 
 import argparse

@@ -15,7 +15,7 @@ Run:      pip install rapid-rl
           python logged_completions.py --log completions.jsonl
 Prints:   mean importance weight: X in the first step, Y in the last
 Takes:    not measured yet
-Smoke:    python logged_completions.py --smoke, 12 seconds of one core
+Smoke:    python logged_completions.py --smoke, 11 seconds of CPU time (AMD EPYC)
 """
 
 import argparse

@@ -8,7 +8,7 @@ Run:      pip install 'rapid-rl[graders]'
           python mbpp_plus.py
 Prints:   mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for one GPU
-Smoke:    python mbpp_plus.py --smoke, 11 seconds of one core
+Smoke:    python mbpp_plus.py --smoke, 11 seconds of CPU time (AMD EPYC)
 """
 
 import argparse
