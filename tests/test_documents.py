@@ -12,9 +12,11 @@ from tests.conftest import ROOT
 
 MARKS = [mark for page in documents.PAGES for mark in documents.read_marks(page)]
 PAGES = sorted(
-    str(path.relative_to(ROOT)) for pages in ("*.md", "docs/**/*.md") for path in ROOT.glob(pages)
+    str(path.relative_to(ROOT))
+    for pages in ("*.md", "docs/**/*.md", "examples/*.md")
+    for path in ROOT.glob(pages)
 )
-FOLDERS = "rapid|reports|performance|tests|docs|workflow|experiments|requirements"
+FOLDERS = "rapid|examples|reports|performance|tests|docs|workflow|experiments|requirements"
 PATH = rf"`((?:{FOLDERS})/[\w/.-]*(?:\.(?:py|md|smk|js|lean|yaml|yml|j2|txt|css)|/))`"
 MODULE = re.compile(rf"python -m ((?:{FOLDERS})\b[\w.]*)")
 OUTPUT = re.compile(

@@ -171,6 +171,13 @@ class RapidConfig(GRPOConfig):
         "pass computes it.",
     )
     trust_sampler: bool = parameter(TrainingParameters, "trust_sampler")
+    use_rollout_logps: bool = option(
+        False,
+        "Use the `logprobs` that rollout_func returns as log mu in all H steps. Set it for "
+        "completions that were sampled earlier, or by another policy; they are the log-probs "
+        "at the temperature of sampling. False computes log mu from the policy, as if it had "
+        "just sampled the completions.",
+    )
     max_sampler_mismatch: float | None = option(
         None,
         "Largest mean difference, in nats per token, between log pi in sampling and in "

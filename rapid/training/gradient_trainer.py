@@ -104,7 +104,7 @@ class GradientTrainer(SamplingTrainer):
         loss = torch.zeros((), device=self.accelerator.device)
         chunks = self._make_chunks(mini_batch, step)
         for number, chunk in enumerate(chunks, 1):
-            self._share_logp(chunk, has_moved=step > 0)
+            self._share_logp(chunk, has_moved=not self._is_on_policy(step))
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
                 loss = loss + self._backpropagate(model, micro_batch, last=last)
@@ -120,6 +120,10 @@ class GradientTrainer(SamplingTrainer):
         self._means.discard()
         self._token_means.discard()
 
+    def _is_on_policy(self, step: int) -> bool:
+        """Return whether the policy is still mu after `step` steps on an inference batch."""
+        return step == 0 and not self.args.use_rollout_logps
+
     def _share_logp(self, chunk: Chunk, has_moved: bool) -> None:
         """Add the column `chunk_logp`, (N, T), to the micro-batches of a chunk that is split.
 
@@ -132,7 +136,7 @@ class GradientTrainer(SamplingTrainer):
         - otherwise log mu, or 0: the gradient does not depend on the values.
 
         Args:
-            has_moved: whether the policy has taken a step since it was mu.
+            has_moved: whether the policy is not mu.
         """
         first = chunk[0]
         if "is_last" not in first:  # each process runs the chunk in one micro-batch
@@ -165,7 +169,7 @@ class GradientTrainer(SamplingTrainer):
             is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
         elif args.skip_zero_groups:
             is_run = is_run & args.algorithm.have_gradient(
-                mini_batch["rewards"], group, args.settings, on_policy=step == 0
+                mini_batch["rewards"], group, args.settings, on_policy=self._is_on_policy(step)
             )
         # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
         needs_one = self._uses_deepspeed or self.accelerator.scaler is not None

@@ -6,6 +6,7 @@ An error says what is wrong, with which sample, and what to do. `note_on_error` 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from reprlib import Repr
 
 from datasets import IterableDataset
@@ -41,6 +42,8 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
             "which does not work with the environments of a whole batch: set "
             "grading_workers=0"
         )
+    if args.use_rollout_logps and not arguments.get("rollout_func"):
+        yield "use_rollout_logps=True: pass a rollout_func, whose logprobs are then used"
     if "lomo" in args.optim:
         yield (
             f"optim={args.optim} changes weights in every backward pass, but an optimizer "
@@ -113,15 +116,39 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
             )
 
 
-def check_rollouts(rollout_func: Callable) -> Callable:
-    """Wrap a `rollout_func` so that completions without tokens are refused."""
+def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
+    """Wrap a `rollout_func` so that completions without tokens are refused.
+
+    Args:
+        use_logps: also refuse `logprobs` that cannot be log mu.
+    """
 
     def checked(prompts, trainer):
         output = rollout_func(prompts, trainer)
-        refuse_completions(prompts, output.get("completion_ids", ()))
+        completion_ids = output.get("completion_ids", ())
+        refuse_completions(prompts, completion_ids)
+        if use_logps:
+            refuse_logps(prompts, completion_ids, output.get("logprobs") or ())
         return output
 
     return checked
+
+
+def refuse_logps(
+    prompts: Sequence, ids: Sequence[Sequence[int]], logps: Sequence[Sequence[float]]
+) -> None:
+    """Refuse log-probs that are not one finite number, of at most 0, for each token.
+
+    Raises:
+        ValueError: the log-probs of a completion are refused.
+    """
+    for prompt, tokens, values in zip_longest(prompts, ids, logps, fillvalue=()):
+        if len(tokens) != len(values) or not all(-math.inf < value <= 0 for value in values):
+            raise ValueError(
+                f"use_rollout_logps=True: rollout_func returned the logprobs {_SHORT.repr(values)} "
+                f"for {len(tokens)} tokens after {describe_sample(prompt)}: it needs a number for "
+                "each token, the natural logarithm of its probability"
+            )
 
 
 def refuse_rewards(

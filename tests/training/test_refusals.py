@@ -26,7 +26,12 @@ XLORA, LORA = (SimpleNamespace(peft_type=kind) for kind in (PeftType.XLORA, Peft
 
 
 def list_refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -> list[str]:
-    defaults = {"grading_workers": 0, "optim": "sgd", "dynamic_sampling_rounds": 1}
+    defaults = {
+        "grading_workers": 0,
+        "optim": "sgd",
+        "dynamic_sampling_rounds": 1,
+        "use_rollout_logps": False,
+    }
     arguments = {"train_dataset": dataset, "model": model, "peft_config": adapter}
     arguments["environment_factory"] = environment
     return [*find_refused_arguments(SimpleNamespace(**defaults | args), arguments)]
@@ -44,6 +49,7 @@ def test_supported_arguments_are_accepted():
     [
         ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
+        ({"use_rollout_logps": True}, "pass a rollout_func"),
         ({"optim": "adalomo"}, "changes weights in every backward pass"),
         ({"adapter": XLORA}, "XLORA: with this adapter"),
         (

@@ -99,7 +99,7 @@ class SamplingTrainer(
         self.notices = Notices(args, self.accelerator.is_main_process)  # warnings of a run
         self.add_callback(self.notices)
         if self.rollout_func is not None:
-            self.rollout_func = check_rollouts(self.rollout_func)
+            self.rollout_func = check_rollouts(self.rollout_func, args.use_rollout_logps)
         if self.use_vllm:
             patch_weight_sync(self.vllm_generation, self.clock)
 
@@ -233,9 +233,9 @@ class SamplingTrainer(
             raise ValueError(TEXT_ONLY_ERROR)
         columns = LOSS_COLUMNS if self.args.uses_trl_loss else BATCH_COLUMNS
         batch = {column: sampled[name] for name, column in columns.items() if name in sampled}
-        if self.rollout_func is not None:
-            # A rollout_func may sample from another policy, or return zeros to satisfy TRL.
-            batch.pop("sampler_logp", None)
+        if self.rollout_func is not None:  # unless they are log mu, they may be zeros, for TRL
+            rollout_logp = batch.pop("sampler_logp", None)
+            batch |= {"behavior_logp": rollout_logp} if args.use_rollout_logps else {}
         if self._sampled_logp:  # wider than ids where TRL cut completions at their end token
             logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
             batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # negative pad: cuts
