@@ -1,6 +1,7 @@
 """RapidConfig: TRL's GRPOConfig with the parameters of the paper, such as H, n_step and eta."""
 
 from dataclasses import dataclass, field, fields
+from inspect import cleandoc
 from textwrap import TextWrapper
 from typing import Any
 
@@ -303,7 +304,7 @@ class RapidConfig(GRPOConfig):
 
 def _build_args_section() -> str:
     """Return the section Args of RapidConfig's docstring, from the help text of each field."""
-    wrapper = TextWrapper(100, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    wrapper = TextWrapper(100, initial_indent=" " * 4, subsequent_indent=" " * 8)
     return "\n".join(
         wrapper.fill(f"{setting.name}: {setting.metadata['help']}")
         for setting in fields(RapidConfig)
@@ -311,8 +312,9 @@ def _build_args_section() -> str:
     )
 
 
-RapidConfig.__doc__ = (RapidConfig.__doc__ or "").replace(
-    "    Raises:", f"    Args:\n{_build_args_section()}\n\n    Raises:"
+# Python 3.13 removes the indentation of docstrings, and earlier versions keep it.
+RapidConfig.__doc__ = cleandoc(RapidConfig.__doc__ or "").replace(
+    "Raises:", f"Args:\n{_build_args_section()}\n\nRaises:"
 )
 # Without this, `inspect.signature(RapidConfig)` would show the arguments of `__new__`.
 RapidConfig.__new__.__wrapped__ = RapidConfig.__init__  # type: ignore[attr-defined]
