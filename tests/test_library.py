@@ -287,6 +287,5 @@ def test_a_stock_trainer_and_the_rewards_need_the_extra_graders_only(
     assert [*tmp_path.glob("out/checkpoint-2/model.safetensors")]
     assert text.count("[1.0, 0.0]") == 2
     assert "endless_reward [0.0, 0.0]" in text and "math_reward [0.0, 0.0]" in text
-    print(text)
     status, text = run_bare([grading_programs / "rapid", "plan"], tmp_path)
     assert status == 1 and "pip install -e '.[pipeline]'" in text
