@@ -5,7 +5,9 @@ weights are random, so that its rewards are luck. If you copy an example, leave 
 the lines of the example that import it.
 """
 
+import atexit
 import json
+import shutil
 import tempfile
 from argparse import Namespace
 from pathlib import Path
@@ -71,8 +73,9 @@ def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
 
 
 def save_model() -> str:
-    """Save an untrained model of one layer with its tokenizer, and return the folder."""
+    """Save an untrained model of one layer in a folder that lasts as long as this process."""
     folder = Path(tempfile.mkdtemp(prefix="rapid-smoke-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     vocabulary = {word: token for token, word in enumerate(["<pad>", "<eos>", "?", *ANSWERS])}
     core = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
