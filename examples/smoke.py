@@ -5,7 +5,9 @@ weights are random, so that its rewards are luck. If you copy an example, leave 
 the lines of the example that import it.
 """
 
+import atexit
 import json
+import shutil
 import tempfile
 from argparse import Namespace
 from pathlib import Path
@@ -15,10 +17,9 @@ import torch
 from datasets import Dataset
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
-    GraniteConfig,
-    GraniteForCausalLM,
     PreTrainedTokenizerFast,
     set_seed,
 )
@@ -72,8 +73,9 @@ def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
 
 
 def save_model() -> str:
-    """Save an untrained model of one layer with its tokenizer, and return the folder."""
+    """Save an untrained model of one layer in a folder that lasts as long as this process."""
     folder = Path(tempfile.mkdtemp(prefix="rapid-smoke-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     vocabulary = {word: token for token, word in enumerate(["<pad>", "<eos>", "?", *ANSWERS])}
     core = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -83,8 +85,9 @@ def save_model() -> str:
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)
     set_seed(0)
-    # With a Granite, whose tokenizers are of any kind, AutoTokenizer loads this one as it is.
-    config = GraniteConfig(
+    # AutoTokenizer loads the tokenizer of a Granite as it is; other models have their own kinds.
+    config = AutoConfig.for_model(
+        "granite",
         vocab_size=len(vocabulary),
         hidden_size=64,
         num_hidden_layers=1,
@@ -95,7 +98,7 @@ def save_model() -> str:
         eos_token_id=1,
         pad_token_id=0,
     )
-    GraniteForCausalLM(config).save_pretrained(folder)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return str(folder)
 
 
@@ -122,7 +125,7 @@ def write_log(model_folder: str, size: int) -> str:
             ends = (ids == tokenizer.eos_token_id).int()
             lengths = (ends.cumsum(1) - ends == 0).sum(1).tolist()  # with the end token
             for name, values in {"completion_ids": ids, "logprobs": logps}.items():
-                row[name] = [list_[:n] for list_, n in zip(values.tolist(), lengths, strict=True)]
+                row[name] = [tokens[:n] for tokens, n in zip(values.tolist(), lengths, strict=True)]
             texts = tokenizer.batch_decode(row["completion_ids"], skip_special_tokens=True)
             row["reward"] = [float(str(number + 1) in text) for text in texts]
             file.write(json.dumps(row) + "\n")
