@@ -1,6 +1,6 @@
 """Teach sums to a chat model: the shortest script that is complete.
 
-What it shows: a dataset of chat prompts, a reward function of one's own, and LoRA.
+What it shows: a dataset of chat prompts, a reward function of your own, and LoRA.
 
 Run:      pip install 'rapid-rl[peft]'
           python arithmetic.py
@@ -23,8 +23,8 @@ from rapid import RapidConfig, RapidTrainer
 def answer_is_last_number(completions, answer, **_):
     """Reward a completion whose last number is the answer."""
     texts = [messages[-1]["content"] for messages in completions]
-    numbers = [re.findall(r"-?\d+", text) or [None] for text in texts]
-    return [float(found[-1] == sought) for found, sought in zip(numbers, answer, strict=True)]
+    last_numbers = [(re.findall(r"-?\d+", text) or [None])[-1] for text in texts]
+    return [float(number == total) for number, total in zip(last_numbers, answer, strict=True)]
 
 
 def ask(a: int, b: int) -> dict:
