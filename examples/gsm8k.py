@@ -1,7 +1,7 @@
 """Grade-school mathematics: GSM8K from the hub, with answers graded by math_reward.
 
 What it shows: a dataset of the hub becomes prompts by one `map`. Answers are compared by value and
-not as texts: \\boxed{1/2} is right if 0.5 was sought.
+not as texts: \\boxed{1/2} is right if 0.5 is the answer.
 
 Run:      pip install 'rapid-rl[graders]'
           python gsm8k.py
