@@ -208,7 +208,7 @@ FORGERIES = {
         "        frame.f_locals.update(reason='passed', answer={'reason': 'passed'})\n"
         "        if 'work' in frame.f_locals: frame.f_locals['work']['calls'].clear()\n"
         "        frame = frame.f_back\n    return 0",
-        {WRONG_ANSWER},
+        {WRONG_ANSWER, CRASHED},  # from Python 3.13 on, frames are really changed (PEP 667)
     ),
     "no calls": (
         "import sys\nsys._getframe(2).f_locals['work']['calls'].clear()\ndef f(x): return 2 * x",
