@@ -150,7 +150,8 @@ def _forget_parents_graders() -> None:
     if _shared:
         _shared.clear()
         for worker in [*Worker.started]:
-            worker.release()
+            if not worker.is_lent_to_forks:
+                worker.release()
 
 
 os.register_at_fork(after_in_child=_forget_parents_graders)

@@ -47,6 +47,7 @@ class Standby(Generic[AWorker]):
                     workers.pop(role).end()
                 if role not in workers:
                     workers[role] = self._start(role)
+                    workers[role].is_lent_to_forks = True
         except (OSError, RuntimeError):  # the job will start them itself, and report the error
             for worker in workers.values():
                 worker.end()

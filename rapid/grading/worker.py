@@ -32,6 +32,7 @@ class Worker(subprocess.Popen):
 
     # All that run and were started by this process, or by one that it was forked from.
     started: ClassVar[WeakSet["Worker"]] = WeakSet()
+    is_lent_to_forks = False  # whether forks of its owner use it: see `rapid.grading.standby`
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):

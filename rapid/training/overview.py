@@ -130,7 +130,7 @@ class Overview(TrainerCallback):
         """Describe what the inference batch that has just ended took, and the time left."""
         total = time.perf_counter() - self._began
         seconds = {
-            shown: self._trainer.clock.seconds[phase] - self._clocked.get(phase, 0.0)
+            shown: self._trainer.clock.seconds.get(phase, 0.0) - self._clocked.get(phase, 0.0)
             for phase, shown in PHASES.items()
         }
         self._batches.append(BatchTime(total, seconds["training"]))

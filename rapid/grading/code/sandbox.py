@@ -54,7 +54,7 @@ STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 _WITH_SOCKET = ["/bin/sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh"]
 # The same in a shell that waits for the command, and so is its parent. With --die-with-parent Linux
 # would otherwise kill bubblewrap when the grader's thread that started it ends.
-_WITH_SOCKET_AND_PARENT = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; "$@"; exit', "sh"]
+_WITH_SOCKET_AND_PARENT = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; "$@" & exec 3<&-; wait $!', "sh"]
 _RUNNER = Path(__file__).resolve().with_name("runner")
 # The Python installation itself, not a virtual environment.
 _PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix

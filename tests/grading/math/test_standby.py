@@ -10,6 +10,7 @@ import pytest
 from rapid.benchmarks import BENCHMARKS
 from rapid.grading import verdicts
 from rapid.grading.math.grader import STANDBY, MathGrader
+from rapid.rewards import math_reward
 from tests.grading.math.conftest import HALF
 from tests.subprocesses import Borrower, assert_gone, wait_for
 
@@ -50,6 +51,14 @@ def test_a_worker_is_reused_by_jobs_with_a_new_child(idle_workers):
     assert first[1] != second[1]  # each job has a new child
     assert second[2] == one_core
     assert first[3] == [verdicts.PASSED, verdicts.WRONG_ANSWER] == second[3][::-1]
+
+
+def test_a_job_has_its_worker_beside_the_shared_graders_of_rewards(idle_workers):
+    """A fork forgets the workers of its parent's rewards, and no others."""
+    assert math_reward([""], ["\\boxed{1}"], answer=["1"]) == [1.0]
+    worker_pid, *_, reasons = eval(Job(compare_answers(RIGHT)).end())
+    assert worker_pid == idle_workers[0]["worker"].pid
+    assert reasons == [verdicts.PASSED]
 
 
 def test_concurrent_jobs_have_a_worker_each(idle_workers):
