@@ -56,16 +56,7 @@ NOT_COLUMNS = {"completion_ids", "environments", "log_extra", "log_metric", "tra
 
 
 class GradedReward(ABC):
-    """Base class of the reward functions.
-
-    Args:
-        timeout: seconds for a verdict; None for the default of the benchmark.
-        workers: number of completions graded at a time; None for this process's share of the cores,
-            but at most `max_workers`.
-
-    Raises:
-        ValueError: `timeout` or `workers` is out of bounds.
-    """
+    """Base class of the reward functions."""
 
     __name__: str  # TRL names metrics after it
     benchmark: ClassVar[str]  # the benchmark whose grader is used
@@ -74,6 +65,16 @@ class GradedReward(ABC):
     max_workers: ClassVar[int] = 8
 
     def __init__(self, timeout: float | None = None, workers: int | None = None):
+        """Set a time limit and a number of graders, other than the defaults.
+
+        Args:
+            timeout: seconds for a verdict; None for the default of the benchmark.
+            workers: number of completions graded at a time; None for this process's share of the
+                cores, but at most `max_workers`.
+
+        Raises:
+            ValueError: `timeout` or `workers` is out of bounds.
+        """
         self.timeout = BENCHMARKS[self.benchmark].usual_timeout if timeout is None else timeout
         self.workers = workers
         if not 0 < self.timeout <= MAX_TIMEOUT or (

@@ -172,6 +172,14 @@ def test_an_unknown_model_is_reported_with_the_known_models(values, tmp_path, mo
             assert capsys.readouterr().err.endswith(message)
 
 
+def test_commands_outside_a_clone_say_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for command in ("preflight", "verify"):
+        assert run([command]) == 2
+        assert "params.yaml: cannot be read: No such" in (error := capsys.readouterr().err)
+        assert error.endswith("Change to the folder of your clone\n")
+
+
 @pytest.mark.parametrize(
     ("existing", "message", "status"),
     [

@@ -71,7 +71,8 @@ def _parse_file(source: Path | str, parse: Callable) -> Any:
         with open(source, encoding="utf-8") as stream:
             return parse(stream, UniqueKeyLoader)
     except OSError as error:
-        raise BadParams(f"{name}: cannot be read: {error.strerror}") from None
+        hint = ". Change to the folder of your clone" if str(name) == "params.yaml" else ""
+        raise BadParams(f"{name}: cannot be read: {error.strerror}{hint}") from None
     except yaml.MarkedYAMLError as error:
         raise BadParams(f"{name}:{error.problem_mark.line + 1}: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:

@@ -34,7 +34,13 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         arguments: all arguments of the trainer by name.
     """
     dataset = arguments.get("train_dataset")
-    if IMAGE_COLUMNS & {*(getattr(dataset, "column_names", None) or ())}:
+    columns = getattr(dataset, "column_names", None) or ()  # unknown for some streams
+    if columns and "prompt" not in columns:
+        yield (
+            f"train_dataset needs the column 'prompt', but has {', '.join(map(repr, columns))}: "
+            "rename one with dataset.rename_column, or add it with dataset.map"
+        )
+    if IMAGE_COLUMNS & {*columns}:
         yield TEXT_ONLY_ERROR
     if args.grading_workers and arguments.get("environment_factory"):
         yield (

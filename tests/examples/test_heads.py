@@ -73,5 +73,5 @@ def test_only_the_public_interface_is_imported(name):
 def test_readme_has_its_command_and_what_it_shows(name):
     [row] = [line for line in README.splitlines() if line.startswith(f"| [{name}]({name}) ")]
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert len(cells) == 4 and all(cells)
+    assert len(cells) == 3 and all(cells)
     assert cells[2].strip("`") == EXAMPLES[name].run_command.split(", ")[0]

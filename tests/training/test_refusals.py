@@ -48,6 +48,7 @@ def test_supported_arguments_are_accepted():
     ("arguments", "reason"),
     [
         ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
+        ({"dataset": ROWS.rename_column("prompt", "question")}, "but has 'question': rename one"),
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
         ({"use_rollout_logps": True}, "pass a rollout_func"),
         ({"optim": "adalomo"}, "changes weights in every backward pass"),

@@ -5,6 +5,7 @@ inference batch, the completions that are sampled at once.
 """
 
 from collections.abc import Callable, Iterator
+from numbers import Integral
 
 from rapid.training.memory import AUTO
 
@@ -20,7 +21,17 @@ def resolve_sizes(config, processes: int) -> None:
     GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
     completions, samples for steps_per_generation micro-batches at a time, and uses each completion
     num_iterations times.
+
+    Raises:
+        ValueError: a size is not a whole number.
     """
+    named_sizes = {name: getattr(config, name) for name in ("H", "n_step", "num_generations")}
+    if wrong := [
+        f"{name}={size!r}: set it to a whole number"
+        for name, size in named_sizes.items()
+        if size is not None and not isinstance(size, Integral)
+    ]:
+        raise ValueError("\n".join(wrong))
     per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
     sizes = (
         config.per_device_train_batch_size,
