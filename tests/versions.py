@@ -247,17 +247,7 @@ def tested_versions(text: str, root: Path) -> str:
         for package, bounds in read_bounds().items()
     ]
     heads = ["package", "in pyproject.toml", *(f"{name} tested" for name in tested)]
-    parts = [
-        [
-            name,
-            part["python"],
-            part["packages"]["torch"],
-            str(part.get("passed", "examples")),
-            str(sum(part.get("skipped", {}).values())),
-            f"{part['date'][:10]}, {shorten_commit(part['commit'], 7)}",
-        ]
-        for name, part in record.items()
-    ]
+    parts = [[name, *render_part(record.get(name))] for name in PARTS]
     part_heads = ["part", "Python", "torch", "passed", "skipped", "date and commit"]
     skipped = {
         reason: count
@@ -275,6 +265,19 @@ def tested_versions(text: str, root: Path) -> str:
     ]
     tables = [render_markdown_table(heads, versions), render_markdown_table(part_heads, parts)]
     return "\n" + "\n".join([*tables, *lists])
+
+
+def render_part(part: dict | None) -> list[str]:
+    """Return the cells of a part's row; em dashes if it was never recorded."""
+    if part is None:
+        return ["—", "—", "—", "—", "not recorded yet"]
+    return [
+        part["python"],
+        part["packages"]["torch"],
+        str(part.get("passed", "examples")),
+        str(sum(part.get("skipped", {}).values())),
+        f"{part['date'][:10]}, {shorten_commit(part['commit'], 7)}",
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:

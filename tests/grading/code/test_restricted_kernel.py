@@ -19,7 +19,9 @@ def is_readable_by_all(path: Path | str) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in Path(path).resolve().parents)
 
 
-PYTHON = sys.executable if is_readable_by_all(sys.executable) else "/usr/bin/python3"
+# Of this environment's version, because the other user imports this environment's packages.
+SYSTEM_PYTHON = "/usr/bin/python{}.{}".format(*sys.version_info)
+PYTHON = sys.executable if is_readable_by_all(sys.executable) else SYSTEM_PYTHON
 PACKAGES = Path(pydantic.__file__).parents[1]
 ROOT_USER, ORDINARY_USER = 0, 65534
 
