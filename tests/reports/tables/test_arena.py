@@ -14,7 +14,7 @@ from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
-from reports.outcomes import FieldOutcomes, record
+from reports.outcomes import FieldOutcomes, fields, record
 from reports.plots.arena import figures
 from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
@@ -84,7 +84,7 @@ def read_measured(params, runs) -> Measured:
 
 def test_verdicts_follow_from_known_differences(params, complete):
     measured = read_measured(params, complete)
-    judged_claims = arena.judge(measured)
+    judged_claims = arena.judge(fields(measured))
     verdicts = [judged.verdict for judged in judged_claims]
     assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
     assert arena.summarize(measured, judged_claims) == (
@@ -117,7 +117,7 @@ def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
 
 def test_detectable_value_of_an_equality_claim_is_a_margin(params, complete):
     """The claims have eight tests, since a claim of equality has two."""
-    verdicts = arena.judge(read_measured(params, complete))
+    verdicts = arena.judge(fields(read_measured(params, complete)))
     (equality,) = (verdict for verdict in verdicts if verdict.claim.expect == "same")
     margin, difference = (
         minimum(equality.estimate, 0.05 / 8) for minimum in (provable, detectable)
@@ -132,7 +132,7 @@ def test_equal_runs_leave_a_claim_untested(params, complete):
             complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
     measured = read_measured(params, complete)
-    (verdict,) = arena.judge(measured)
+    (verdict,) = arena.judge(fields(measured))
     assert (verdict.verdict, verdict.detectable) == (UNTESTED, None)
     assert "no score differs" in verdict.estimate.reason
 
@@ -263,7 +263,7 @@ def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_pat
     assert "Effect of H at each N_step" in html and "nan" not in text.lower()
     assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
     if missing != "nothing":
-        verdicts = arena.judge(read_measured(params, complete))
+        verdicts = arena.judge(fields(read_measured(params, complete)))
         assert {judged.verdict for judged in verdicts} == {UNTESTED}
 
 
