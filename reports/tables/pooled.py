@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from reports import formats, labels
+from reports.analyses import PooledField
 from reports.outcomes import METRIC, FieldOutcomes, by_run
-from reports.pooled import PooledField
 from reports.statistics import curves
 from reports.tables.arena import FORMATS, ArenaVerdict, claims, group_by_benchmark, judge, order
-from reports.tables.claims import UNTESTED
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
 from reports.tables.layout import build_table, single_group
 from reports.tables.table import MISSING, Cell, Table, estimate_cell
 
@@ -40,7 +40,7 @@ def tables(of_fields: list[PooledField]) -> list[Table]:
         for of in of_fields
     ]
     made = claims(measured, pooled, "pooled-claims", clusters=clusters)
-    target_number = len(made) + 2 * len(of_fields) + 1
+    target_number = len(made) + 2 * len(of_fields) + 2
     for name, show in (("pooled-verdicts", _verdict), ("pooled-estimates", _estimate)):
         for of in of_fields:
             by_title = {title: found[of.latest.benchmark] for title, found in verdicts.items()}
@@ -61,11 +61,9 @@ def tables(of_fields: list[PooledField]) -> list[Table]:
                     target_number=target_number,
                 )
             )
+    made.append(_counts(verdicts, len(made) + 1, of_fields))
     made.append(_targets(of_fields, len(made) + 1))
-    made += [
-        _profile(of, number, of is of_fields[-1])
-        for number, of in enumerate(of_fields, start=len(made) + 1)
-    ]
+    made += [_profile(of, number) for number, of in enumerate(of_fields, start=len(made) + 1)]
     return made
 
 
@@ -77,6 +75,26 @@ def _verdict(judged: ArenaVerdict) -> Cell:
 
 def _estimate(judged: ArenaVerdict) -> Cell:
     return estimate_cell(FORMATS[judged.claim.by], judged.estimate)
+
+
+def _counts(
+    verdicts: dict[str, dict[str, list[ArenaVerdict]]], number: int, of_fields: list[PooledField]
+) -> Table:
+    """Return the table of the number of claims with each verdict, by analysis."""
+    counts = {
+        title: Counter(judged.verdict for found in by_benchmark.values() for judged in found)
+        for title, by_benchmark in verdicts.items()
+    }
+    columns = {
+        verdict.capitalize(): lambda title, verdict=verdict: Cell(str(counts[title][verdict]))
+        for verdict in (HOLDS, OPEN, FAILS)
+    }
+    rows = [(title, title) for title in verdicts]
+    benchmarks = [of.latest.benchmark for of in of_fields]
+    measured = of_fields[0].latest.measured
+    return build_table(
+        "verdict-counts", measured, [rows], single_group(columns), benchmarks, number
+    )
 
 
 def _targets(of_fields: list[PooledField], number: int) -> Table:
@@ -104,13 +122,16 @@ def _targets(of_fields: list[PooledField], number: int) -> Table:
     )
 
 
-def _profile(of: PooledField, number: int, last: bool) -> Table:
+def _profile(of: PooledField, number: int) -> Table:
     """Return the table of the shares of runs that are at least as accurate as a level."""
+    runs, names = (of.earlier, of.latest), order(of.latest)
     accuracies = {
-        name: np.concatenate([by_run(run.outcomes[name])[:, 0] for run in (of.earlier, of.latest)])
-        for name in order(of.latest)
+        name: np.concatenate([by_run(run.outcomes[name])[:, 0] for run in runs]) for name in names
     }
-    columns = {
+    never = {
+        name: sum(int(np.isinf(run.outcomes[name].seconds).sum()) for run in runs) for name in names
+    }
+    columns = {"Never": lambda name: Cell(str(never[name]))} | {
         formats.percent(level): lambda name, level=level: Cell(
             formats.percent((accuracies[name] >= level - curves.ROUNDING).mean())
         )
@@ -125,7 +146,6 @@ def _profile(of: PooledField, number: int, last: bool) -> Table:
         single_group(columns),
         [of.latest.benchmark],
         number,
-        last=last,
         usual_count=usual,
         other_counts=[
             f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual

@@ -125,6 +125,19 @@ def test_detectable_value_of_an_equality_claim_is_a_margin(params, complete):
     assert equality.detectable == pytest.approx(margin) != pytest.approx(difference)
 
 
+@pytest.mark.parametrize(("margin", "note"), [(0.001, ", underpowered"), (0.5, "")])
+def test_equality_claim_is_underpowered_if_its_margin_is_below_the_detectable_one(
+    params, complete, margin, note
+):
+    arena_params = params.arena.model_copy(update={"margin": margin})
+    params = params.model_copy(update={"arena": arena_params})
+    verdicts = arena.judge(fields(read_measured(params, complete)))
+    notes = {v.decision.removeprefix(v.verdict) for v in verdicts if v.claim.expect == "same"}
+    assert notes == {note}
+    others = [v for v in verdicts if v.claim.expect != "same"]
+    assert [v.decision for v in others] == [v.verdict for v in others]
+
+
 def test_equal_runs_leave_a_claim_untested(params, complete):
     """RAPID solves what PG with the same H solves, as if its weights had no effect."""
     for run in arena_runs(params):
@@ -172,9 +185,9 @@ def test_each_benchmark_has_a_table_of_claims_with_notes_under_the_last(params):
     assert any("all 2 tests of all claims" in note for note in last.notes)
     cells = [[cell.text for cell in row.cells[0]] for row in [*first.rows, *last.rows]]
     assert cells == [
-        ["+3.0", "0.010", "2.0", HOLDS],
-        ["+3.0", "0.500", "10.0", OPEN],
-        ["+3.0", "—", "—", UNTESTED],
+        ["+3.0", "N/A", "0.010", "2.0", HOLDS],
+        ["+3.0", "N/A", "0.500", "10.0", OPEN],
+        ["+3.0", "N/A", "—", "—", UNTESTED],
     ]
     assert first.rows[0].label == "RAPID (H=4) better than with eta = 4"
 
