@@ -4,7 +4,9 @@ import shutil
 
 import pytest
 
+from reports import pooled
 from tests import recompute_arena
+from tests.conftest import ROOT
 
 # File -> a figure in it, and the same with another digit.
 CHANGES = {
@@ -27,3 +29,21 @@ def test_recomputation_finds_changed_figures_and_no_others(tmp_path):
     for text, (figure, changed) in zip(differing, CHANGES.values(), strict=True):
         assert text.endswith(f"recomputed {figure}, printed {changed}")
     assert count > 9000
+
+
+@pytest.mark.slow
+def test_command_writes_the_recorded_tables_of_both_runs(tmp_path):
+    experiments = recompute_arena.FOLDER
+    arguments = ["--configfile", str(ROOT / "params.yaml"), str(experiments / "arena.yaml")]
+    arguments += ["--raw", str(experiments / "arena-raw.tar.xz")]
+    arguments += ["--earlier", str(experiments / "arena-results-earlier.csv")]
+    assert pooled.main([*arguments, "--output", str(tmp_path / "tables.txt")]) == 0
+    written = (tmp_path / "tables.txt").read_text(encoding="utf-8")
+    assert written == (experiments / "arena-pooled.txt").read_text(encoding="utf-8")
+
+
+def test_command_names_a_missing_archive(tmp_path, capsys):
+    arguments = ["--configfile", str(ROOT / "params.yaml"), "--raw", str(tmp_path / "none.tar.xz")]
+    arguments += ["--earlier", "none.csv", "--output", str(tmp_path / "tables.txt")]
+    assert pooled.main(arguments) == 1
+    assert "none.tar.xz" in capsys.readouterr().err
