@@ -20,7 +20,7 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup foreign tables studies arena arena-record arena-tuning test test-all test-docs \
+.PHONY: help setup foreign tables studies arena arena-record arena-pooled arena-tuning test test-all test-docs \
 	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
 	figures-of-docs lint lock dist clean
 
@@ -82,6 +82,11 @@ arena-record:  ## save the results of a whole arena in experiments/, for Git
 	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
 	find experiments/arena -type f \( $(SMALL) \) | LC_ALL=C sort | \
 		tar -cJf $(RAW) -T - --mtime=@0 --owner=0 --group=0 --mode=644
+
+arena-pooled: setup  ## test the arena's claims on both recorded runs; writes experiments/arena-pooled.txt
+	$(ACTIVATE) python -m reports.pooled --configfile params.yaml experiments/arena.yaml \
+		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
+		--output experiments/arena-pooled.txt
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena

@@ -128,7 +128,7 @@ def build_arena(measured: Measured) -> Content:
         return _arrange("tuning", measured, tuning.tables(measured))
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
-    verdicts = [] if spec.only else arena.judge(measured)
+    verdicts = [] if spec.only else arena.judge(fields(measured))
     tables = arena.claims(measured, verdicts)
     for outcomes in fields(measured):  # a field has the algorithms compared on one benchmark
         tables.append(arena.standings(outcomes, len(tables) + 1))

@@ -151,9 +151,17 @@ class FieldOutcomes:
         if claim.by != "seconds":
             least = provable if claim.expect == "same" else detectable
             return None if estimate.error is None else least(estimate, alpha)
-        first, second = (self.outcomes[name].seconds for name in (claim.ours, claim.theirs))
+        return times.detectable(*self.pair_seconds(claim.ours, claim.theirs), alpha)
+
+    def subtract(self, ours: str, reference: str, by: Measure) -> pd.DataFrame:
+        """Return differences of accuracies, see the function `subtract`."""
+        return subtract(*(getattr(self.outcomes[name], by) for name in (ours, reference)))
+
+    def pair_seconds(self, ours: str, reference: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return the seconds of two algorithms until the target accuracy, paired by seed."""
+        first, second = (self.outcomes[name].seconds for name in (ours, reference))
         seeds = first.index.intersection(second.index)
-        return times.detectable(first[seeds], second[seeds], alpha)
+        return first[seeds].to_numpy(), second[seeds].to_numpy()
 
 
 def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
@@ -171,15 +179,21 @@ def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
         )
     if by == "seconds":
         return times.ratio(first[seeds], second[seeds])
-    shared = first.columns.intersection(second.columns)
-    if shared.empty:  # an accuracy read from a curve is a mean over problems: compare means
-        first, second, shared = means(first), means(second), ["mean"]
-    matrix = first.loc[seeds, shared].to_numpy() - second.loc[seeds, shared].to_numpy()
+    matrix = subtract(first, second).to_numpy()
     if not matrix.any():
         return Estimate(
             None, reason="no score differs between the runs: what differs had no effect"
         )
     return crossed.estimate(matrix, pairs.DIFFERENCES)
+
+
+def subtract(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
+    """Return the difference of accuracies of the seeds that both have, by problem if both do."""
+    seeds = ours.index.intersection(reference.index)
+    shared = ours.columns.intersection(reference.columns)
+    if shared.empty:  # an accuracy read from a curve is a mean over problems: compare means
+        ours, reference, shared = means(ours), means(reference), ["mean"]
+    return ours.loc[seeds, shared] - reference.loc[seeds, shared]
 
 
 def means(scores: pd.DataFrame) -> pd.DataFrame:

@@ -11,6 +11,7 @@ they hardly do. `python -m tests.reports.statistics.rates` prints the error rate
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -31,11 +32,7 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     mean, over = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
     if np.ptp(matrix) < ROUNDING:
         return unvaried(mean, bounds, problems, over)
-    rows, columns = matrix.mean(1, keepdims=True) - mean, matrix.mean(0) - mean
-    residuals = matrix - mean - rows - columns
-    free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
-    sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (residuals**2).sum()
-    squares = [total / max(1, n) for total, n in zip(sums, free, strict=True)]
+    squares, free = mean_squares(matrix)
     # The variance of the mean is estimated by MS(seeds) + MS(problems) - MS(residuals). By chance
     # this combination can be smaller than one of the three mean squares, each of which estimates at
     # least the variance within a cell: then the largest of them is taken. If several are equally
@@ -43,11 +40,43 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     # degrees of freedom is taken, which gives the widest interval.
     combined, largest = squares[0] + squares[1] - squares[2], max(squares)
     if combined > largest * (1 + TIE):
-        parts = sum(square**2 / n for square, n in zip(squares, free, strict=True) if n)
-        variance, df = combined, combined**2 / parts
+        variance, df = combined, satterthwaite(combined, squares, free)
     else:
         pairs = zip(squares, free, strict=True)
         df = min(n for square, n in pairs if square >= largest * (1 - TIE))
         variance = largest
     error = math.sqrt(variance / (seeds * problems))
     return student(mean, error, df, over, bounds=bounds)
+
+
+def mean_squares(matrix: np.ndarray) -> tuple[list[float], tuple[int, int, int]]:
+    """Return the mean squares of seeds, problems and residuals, and their degrees of freedom."""
+    seeds, problems = matrix.shape
+    mean = matrix.mean()
+    rows, columns = matrix.mean(1, keepdims=True) - mean, matrix.mean(0) - mean
+    residuals = matrix - mean - rows - columns
+    free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
+    sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (residuals**2).sum()
+    return [float(total) / max(1, n) for total, n in zip(sums, free, strict=True)], free
+
+
+def satterthwaite(combined: float, parts: Sequence[float], free: Sequence[float]) -> float:
+    """Return the degrees of freedom of a sum or difference of independent mean squares."""
+    return combined**2 / sum(part**2 / n for part, n in zip(parts, free, strict=True) if n)
+
+
+def by_cluster(matrix: np.ndarray, clusters: Sequence[str]) -> np.ndarray:
+    """Return a matrix with a column for each cluster of problems, and the same means of seeds.
+
+    Problems of a cluster resemble each other, so that their scores are no independent sample. The
+    interval that `estimate` computes from the new matrix treats clusters as the sample, which is
+    the cluster-robust variance of Cameron, Gelbach and Miller (2011) with seeds as second factor. A
+    cluster counts by its number of problems.
+
+    Args:
+        clusters: the cluster of each problem.
+    """
+    names, codes = np.unique(clusters, return_inverse=True)
+    mean, (_, problems) = matrix.mean(), matrix.shape
+    sums = (matrix - mean) @ np.eye(len(names))[codes]
+    return mean + sums * (len(names) / problems)

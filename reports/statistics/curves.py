@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import CURVE, CurvePoint
@@ -93,6 +94,20 @@ def read(
 def path_of(run: pd.Series) -> str:
     """Return the path of a run's curve, below the root."""
     return f"{run['evaluation']}/{CURVE}"
+
+
+def chance_to_reach(level: float, untrained: Sequence[float], evaluations: int) -> float:
+    """Return the probability that a model that learns nothing reaches a level of accuracy.
+
+    It is the probability that the highest of several evaluations of the untrained model is at the
+    level or above, if evaluations are normally distributed.
+
+    Args:
+        untrained: accuracies of the model before training, one for each evaluation.
+        evaluations: how often a run is evaluated during and after training.
+    """
+    below = stats.norm.cdf(level, np.mean(untrained), np.std(untrained, ddof=1))
+    return float(1 - below**evaluations)
 
 
 def levels(curves: Sequence[AccuracyCurve]) -> list[float]:

@@ -20,6 +20,7 @@ from reports.statistics.estimates import LEVEL, ROUNDING, Estimate
 # any other log ratio stands for an infinite ratio too, and so does the mean of such a mean and
 # another one.
 NEVER = 4000.0
+NEITHER = "in no seed did either reach it"
 
 
 def median(times: Sequence[float]) -> Estimate:
@@ -28,17 +29,39 @@ def median(times: Sequence[float]) -> Estimate:
     The interval needs six times. Its upper end is infinite if too many runs never reach the
     accuracy.
     """
-    ordered, n = np.sort(times), len(times)
-    if not n:
+    if not len(times):
         return Estimate(None, reason="no run has a time")
+    never = int(np.isinf(times).sum())
+    over = f"n = {len(times)} runs"
+    return _median(times, f"{over}, of which {never} never reached it" if never else over)
+
+
+def median_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
+    """Return the median of the ratios of times ours / reference, with the sign test's interval.
+
+    Times are paired by position. The interval of `ratio` ends at 0 or infinity as soon as a few
+    pairs have such a ratio, because it averages pairs. This one does so only if many have.
+    """
+    logs = [_log_ratio(*pair) for pair in _pairs(ours, reference)]
+    if not logs:
+        return Estimate(None, reason=NEITHER)
+    middle = _median(logs, f"n = {len(logs)} seeds")
+    with np.errstate(over="ignore"):
+        ends = [
+            None if end is None else float(np.exp(end))
+            for end in (middle.value, middle.low, middle.high)
+        ]
+    return Estimate(*ends, middle.over)
+
+
+def _median(values: Sequence[float], over: str) -> Estimate:
+    """Return the median with its exact interval, which is that of a sign test."""
+    ordered, n = np.sort(values), len(values)
     middle = float(np.median(ordered))
-    never = int(np.isinf(ordered).sum())
-    over = f"n = {n} runs, of which {never} never reached it" if never else f"n = {n} runs"
-    # The interval begins at the `least`-th smallest time and ends at the `least`-th largest.
+    # The interval begins at the `least`-th smallest value and ends at the `least`-th largest.
     least = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
     if not least:
         return Estimate(middle, over=over)
-
     return Estimate(middle, float(ordered[least - 1]), float(ordered[n - least]), over)
 
 
@@ -53,7 +76,7 @@ def ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, reference)])
     n = len(logs)
     if not n:
-        return Estimate(None, reason="in no seed did either reach it")
+        return Estimate(None, reason=NEITHER)
     means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
     reached = np.cumsum(_ranks(n))  # P(W <= w), W: sum of the ranks of ratios above the limit
 

@@ -6,9 +6,10 @@ PG (`PLAIN`). `reports.outcomes` computes the end points that are compared.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,7 @@ PHRASES = {
     ("accuracy_in_time", "same"): "as good in equal time as",
 }
 REFERENCE = labels.algorithm(PLAIN.name)
+UNDERPOWERED = ", underpowered"
 
 
 # Claims -------------------------------------------------------------------------------------------
@@ -82,14 +84,25 @@ class ArenaVerdict:
         reference = reference.replace(f"{ours}, ", "with ")
         return f"{ours} {PHRASES[self.claim.by, self.claim.expect]} {reference}"
 
+    @property
+    def decision(self) -> str:
+        """The verdict, and whether a claim of equivalence is underpowered.
 
-def judge(measured: Measured) -> list[ArenaVerdict]:
-    """Return the verdict on each claim of all fields, with p adjusted for all of them together."""
+        It is if the margin is smaller than the smallest one that the test shows with a power of
+        80 % for equal algorithms.
+        """
+        margin = self.field.measured.params.arena.margin
+        is_equivalence = self.claim.expect == "same" and self.detectable is not None
+        return self.verdict + UNDERPOWERED * (is_equivalence and self.detectable > margin)
+
+
+def judge(of_fields: Sequence[FieldOutcomes]) -> list[ArenaVerdict]:
+    """Return the verdict on each claim of the fields, with p adjusted for all of them together."""
     claims = []
-    for outcomes in fields(measured):
+    for outcomes in of_fields:
         for claim in outcomes.field.claims:
             estimate = outcomes.compare(claim.ours, claim.theirs, claim.by)
-            tests = list_tests(claim, estimate, measured.params.arena.margin)
+            tests = list_tests(claim, estimate, outcomes.measured.params.arena.margin)
             claims.append(ArenaVerdict(outcomes, claim, estimate, tests))
     alpha = (1 - LEVEL) / max(1, sum(len(judged.tests) for judged in claims))
     return [
@@ -120,31 +133,49 @@ def list_tests(claim: Claim, estimate: Estimate, margin: float) -> Tests:
     return [(equivalence(estimate, margin), HOLDS), (p, FAILS)]
 
 
-def claims(measured: Measured, verdicts: list[ArenaVerdict]) -> list[Table]:
-    """Return a table of claims for each benchmark; only the last has notes."""
-    by_benchmark: dict[str, list[tuple[str, ArenaVerdict]]] = {}
-    for verdict in verdicts:
-        by_benchmark.setdefault(verdict.field.benchmark, []).append((verdict.text, verdict))
+def claims(
+    measured: Measured,
+    verdicts: list[ArenaVerdict],
+    name: str = "arena-claims",
+    **facts: Any,
+) -> list[Table]:
+    """Return a table of claims for each benchmark; only the last has notes.
+
+    Args:
+        name: the name of the table in arena.yaml.
+        facts: further variables of the table's texts.
+    """
     columns = {
         "Estimate": lambda judged: estimate_cell(FORMATS[judged.claim.by], judged.estimate),
+        "Median ratio": _median_ratio,
         "p": lambda judged: p_cell(judged.p),
         "Detectable": _detectable,
-        "Verdict": lambda judged: Cell(judged.verdict),
+        "Verdict": lambda judged: Cell(judged.decision),
     }
+    by_benchmark = group_by_benchmark(verdicts)
     return [
         build_table(
-            "arena-claims",
+            name,
             measured,
-            [rows],
+            [[(judged.text, judged) for judged in rows]],
             single_group(columns),
             [benchmark],
             number,
             last=number == len(by_benchmark),
             margin=100 * measured.params.arena.margin,
             tests=sum(len(judged.tests) for judged in verdicts),
+            **facts,
         )
         for number, (benchmark, rows) in enumerate(by_benchmark.items(), start=1)
     ]
+
+
+def group_by_benchmark(verdicts: list[ArenaVerdict]) -> dict[str, list[ArenaVerdict]]:
+    """Return the verdicts on each benchmark."""
+    by_benchmark: dict[str, list[ArenaVerdict]] = {}
+    for judged in verdicts:
+        by_benchmark.setdefault(judged.field.benchmark, []).append(judged)
+    return by_benchmark
 
 
 def headlines(verdicts: list[ArenaVerdict]) -> list[Headline]:
@@ -155,6 +186,13 @@ def headlines(verdicts: list[ArenaVerdict]) -> list[Headline]:
         kind = f"{phrase.capitalize()} on {judged.field.label}"
         by_kind.setdefault(kind, []).append(judged.verdict)
     return [Headline(text, of_kind) for text, of_kind in by_kind.items()]
+
+
+def _median_ratio(judged: ArenaVerdict) -> Cell:
+    if judged.claim.by != "seconds":
+        return Cell(NOT_APPLICABLE)
+    pairs_of_seconds = judged.field.pair_seconds(judged.claim.ours, judged.claim.theirs)
+    return estimate_cell(formats.ratio, times.median_ratio(*pairs_of_seconds))
 
 
 def _detectable(verdict: ArenaVerdict) -> Cell:

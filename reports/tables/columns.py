@@ -28,6 +28,8 @@ from reports.tables.layout import build_table
 from reports.tables.notes import imitation_facts, render_notes, run_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, interval
 
+LEAST_RUNS = 5  # with fewer runs, a test hardly ever shows a difference
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -181,8 +183,11 @@ class Column:
     def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
         """Return whether the interval of the paired comparison with the best contains equality.
 
-        False if there is no interval: a difference is then neither shown nor ruled out.
+        False if there is no interval, or if there are fewer than `LEAST_RUNS` runs: a difference is
+        then neither shown nor ruled out.
         """
+        if min(part[self.metric].count() for part in (runs, best)) < LEAST_RUNS:
+            return False
         estimate = self.paired and self.paired.of_runs(runs, best, self.metric)
         return bool(estimate and estimate.covers(self.paired.equal))
 
@@ -292,7 +297,7 @@ def column_notes(
         if column.best:
             unranked = [name for name in algorithms if not column.competes(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]
-            facts["seed_count"] = runs.seed.nunique()
+            facts |= {"seed_count": runs.seed.nunique(), "least_runs": LEAST_RUNS}
             facts["figure"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
             if IMITATING.name in unranked:

@@ -1,4 +1,4 @@
-"""Renders the texts of tables.yaml, and computes the facts about runs that these templates need."""
+"""Renders the texts of tables.yaml and arena.yaml, and computes the facts that they state."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from rapid.text import join_words, shorten_commit
 from reports import formats, labels
 from reports.measured import BASELINE
 
-FILE = Path(__file__).with_name("tables.yaml")
+FILES = [Path(__file__).with_name(name) for name in ("tables.yaml", "arena.yaml")]
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
 ENVIRONMENT.globals["table"] = lambda name: (
     f"Table\N{NO-BREAK SPACE}{load_descriptions()['tables'][name]['number']}"
@@ -27,8 +27,12 @@ ENVIRONMENT.filters["listing"] = lambda items, last="and": join_words([*map(str,
 
 @cache
 def load_descriptions() -> dict[str, Any]:
-    """Return tables.yaml: texts of the tables by name, and the shared notes."""
-    return yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    """Return tables.yaml and arena.yaml: texts of the tables by name, and the shared notes."""
+    documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in FILES]
+    return {
+        key: {name: text for document in documents for name, text in document[key].items()}
+        for key in ("tables", "notes")
+    }
 
 
 def fill_template(template: str, facts: dict[str, Any]) -> str:

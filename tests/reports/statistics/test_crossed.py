@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.crossed import estimate
+from reports.statistics.crossed import by_cluster, estimate
 
 SHARES, DIFFERENCES = (0, 1), (-1, 1)
 
@@ -163,3 +163,40 @@ def test_equal_mean_squares_get_the_fewest_degrees_of_freedom():
     matrix[1, 7] = 0  # Pass@8 of three runs, one of which solves all problems but one
     result = estimate(matrix, SHARES)
     assert (result.df, result.low, result.high) == (2, pytest.approx(0.9558, abs=5e-5), 1)
+
+
+def test_clusters_of_one_problem_change_nothing():
+    matrix = np.random.default_rng(8).random((5, 12))
+    clusters = list("lkjihgfedcba")
+    plain, clustered = (estimate(m, SHARES) for m in (matrix, by_cluster(matrix, clusters)))
+    assert (clustered.value, clustered.error, clustered.df) == pytest.approx(
+        (plain.value, plain.error, plain.df)
+    )
+
+
+def test_copies_of_problems_in_one_cluster_add_no_information():
+    matrix = np.random.default_rng(9).random((5, 12))
+    copied = np.repeat(matrix, 3, axis=1)
+    plain = estimate(matrix, SHARES)
+    clustered = estimate(by_cluster(copied, np.repeat(np.arange(12), 3)), SHARES)
+    assert (clustered.error, clustered.df) == pytest.approx((plain.error, plain.df))
+    assert estimate(copied, SHARES).error < plain.error
+
+
+def test_clusters_of_many_sizes_have_the_variance_of_sums_by_hand():
+    """With equal seeds only problems vary: Cochran's variance of a mean of unequal clusters."""
+    chance = np.random.default_rng(10)
+    clusters = np.array(list("aaaabbbccd"))
+    scores = chance.random(10)
+    result = estimate(by_cluster(np.tile(scores, (6, 1)), clusters), SHARES)
+    sums = [(scores[clusters == name] - scores.mean()).sum() for name in "abcd"]
+    variance = 4 / 3 * sum(total**2 for total in sums) / 10**2
+    assert result.value == pytest.approx(scores.mean())
+    assert (result.error, result.df) == pytest.approx((variance**0.5, 3))
+
+
+def test_clusters_keep_the_means_of_seeds():
+    matrix = np.random.default_rng(11).random((4, 10))
+    clustered = by_cluster(matrix, list("aaaabbbccd"))
+    assert clustered.shape == (4, 4)
+    assert clustered.mean(axis=1) == pytest.approx(matrix.mean(axis=1))

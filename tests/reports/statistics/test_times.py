@@ -43,6 +43,23 @@ def test_ratio_equals_the_value_by_hand():
     assert (of_four_seeds.value, of_four_seeds.over) == (pytest.approx(2**0.75), "n = 4 seeds")
 
 
+def test_median_ratio_has_the_interval_of_a_sign_test():
+    """Of 20 ratios three are 0; the 6th and the 15th are the ends of the interval."""
+    ours, reference = [10.0 * n for n in range(1, 21)], [10.0] * 17 + [NEVER] * 3
+    result = times.median_ratio(ours, reference)
+    assert (result.low, result.high) == (pytest.approx(3), pytest.approx(12))
+    assert result.value == pytest.approx((7 * 8) ** 0.5)
+    assert times.ratio(ours, reference).low == 0
+    p = stats.binomtest(5, 20).pvalue  # five ratios lie below the interval
+    assert p < 0.05 < stats.binomtest(6, 20).pvalue
+
+
+def test_median_ratio_leaves_out_pairs_without_any_time():
+    result = times.median_ratio([1, NEVER, NEVER], [2, 2, NEVER])
+    assert (result.value, result.low, result.over) == (NEVER, None, "n = 2 seeds")
+    assert times.median_ratio([NEVER], [NEVER]).value is None
+
+
 def test_median_between_a_finite_and_an_infinite_ratio_is_infinite():
     """Three of six pairwise means are finite: the median averages a finite and an infinite one."""
     assert times.ratio([1, 2, NEVER], [2, 2, 2]).value == NEVER

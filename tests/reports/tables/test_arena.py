@@ -14,7 +14,7 @@ from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
-from reports.outcomes import FieldOutcomes, record
+from reports.outcomes import FieldOutcomes, fields, record
 from reports.plots.arena import figures
 from reports.statistics import crossed, times
 from reports.statistics.decisions import detectable, provable
@@ -84,7 +84,7 @@ def read_measured(params, runs) -> Measured:
 
 def test_verdicts_follow_from_known_differences(params, complete):
     measured = read_measured(params, complete)
-    judged_claims = arena.judge(measured)
+    judged_claims = arena.judge(fields(measured))
     verdicts = [judged.verdict for judged in judged_claims]
     assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
     assert arena.summarize(measured, judged_claims) == (
@@ -117,12 +117,25 @@ def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
 
 def test_detectable_value_of_an_equality_claim_is_a_margin(params, complete):
     """The claims have eight tests, since a claim of equality has two."""
-    verdicts = arena.judge(read_measured(params, complete))
+    verdicts = arena.judge(fields(read_measured(params, complete)))
     (equality,) = (verdict for verdict in verdicts if verdict.claim.expect == "same")
     margin, difference = (
         minimum(equality.estimate, 0.05 / 8) for minimum in (provable, detectable)
     )
     assert equality.detectable == pytest.approx(margin) != pytest.approx(difference)
+
+
+@pytest.mark.parametrize(("margin", "note"), [(0.001, ", underpowered"), (0.5, "")])
+def test_equality_claim_is_underpowered_if_its_margin_is_below_the_detectable_one(
+    params, complete, margin, note
+):
+    arena_params = params.arena.model_copy(update={"margin": margin})
+    params = params.model_copy(update={"arena": arena_params})
+    verdicts = arena.judge(fields(read_measured(params, complete)))
+    notes = {v.decision.removeprefix(v.verdict) for v in verdicts if v.claim.expect == "same"}
+    assert notes == {note}
+    others = [v for v in verdicts if v.claim.expect != "same"]
+    assert [v.decision for v in others] == [v.verdict for v in others]
 
 
 def test_equal_runs_leave_a_claim_untested(params, complete):
@@ -132,7 +145,7 @@ def test_equal_runs_leave_a_claim_untested(params, complete):
             complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
     measured = read_measured(params, complete)
-    (verdict,) = arena.judge(measured)
+    (verdict,) = arena.judge(fields(measured))
     assert (verdict.verdict, verdict.detectable) == (UNTESTED, None)
     assert "no score differs" in verdict.estimate.reason
 
@@ -172,9 +185,9 @@ def test_each_benchmark_has_a_table_of_claims_with_notes_under_the_last(params):
     assert any("all 2 tests of all claims" in note for note in last.notes)
     cells = [[cell.text for cell in row.cells[0]] for row in [*first.rows, *last.rows]]
     assert cells == [
-        ["+3.0", "0.010", "2.0", HOLDS],
-        ["+3.0", "0.500", "10.0", OPEN],
-        ["+3.0", "—", "—", UNTESTED],
+        ["+3.0", "N/A", "0.010", "2.0", HOLDS],
+        ["+3.0", "N/A", "0.500", "10.0", OPEN],
+        ["+3.0", "N/A", "—", "—", UNTESTED],
     ]
     assert first.rows[0].label == "RAPID (H=4) better than with eta = 4"
 
@@ -263,7 +276,7 @@ def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_pat
     assert "Effect of H at each N_step" in html and "nan" not in text.lower()
     assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
     if missing != "nothing":
-        verdicts = arena.judge(read_measured(params, complete))
+        verdicts = arena.judge(fields(read_measured(params, complete)))
         assert {judged.verdict for judged in verdicts} == {UNTESTED}
 
 

@@ -47,6 +47,6 @@ def test_table_has_the_notes_of_its_columns(table):
     _, column_note, *_ = table.notes
     reward_note, noise_note, rounding_note, unranked_note = column_note.split(". ")
     assert reward_note == "Reward: of the last tenth of the steps"
-    assert noise_note.startswith("Within noise of the best")
+    assert noise_note.startswith("No value is marked as within noise of the best: 2 runs per cell")
     assert rounding_note == "Marks are decided by the values before rounding"
     assert unranked_note == "GRPO and Base are not ranked by Reward."

@@ -147,12 +147,21 @@ def test_a_single_run_among_several_seeds_says_so(params, runs):
     assert cells["PG"].under == ("n = 1",)
 
 
-def test_one_seed_is_said_to_leave_runtimes_untested(values, runs):
-    values["tables"]["main"]["seeds"] = [0]
+@pytest.mark.parametrize(
+    ("seeds", "note"),
+    [
+        ([0], "1 run per cell would rarely show a difference"),
+        ([*range(4)], "4 runs per cell would rarely show a difference"),
+        ([*range(5)], "Values of fewer than 5 runs are not compared."),
+    ],
+)
+def test_few_runs_are_said_to_lack_power(values, runs, seeds, note):
+    values["tables"]["main"]["seeds"] = seeds
     params = load(values)
     runs.write_all(params)
-    notes = " ".join(build_main(params, runs).notes)
-    assert "With one seed runtimes are not tested." in notes
+    table = build_main(params, runs)
+    assert note in " ".join(table.notes)
+    assert not table.tied or len(seeds) >= 5
 
 
 def test_every_table_is_built_without_any_runs(params, runs):
@@ -256,30 +265,45 @@ def test_algorithms_have_labels(name, label):
     assert algorithm(name) == label
 
 
-def test_values_within_noise_of_the_best_are_marked(params, runs):
-    runs.write_scores(make_mbpp_run("pg"), [5] * 20)
+@pytest.fixture
+def params_with_five_seeds(values):
+    values["tables"]["main"]["seeds"] = [*range(5)]
+    return load(values)
+
+
+def test_values_within_noise_of_the_best_are_marked(params_with_five_seeds, runs):
+    def write_scores(name: str, correct: list[int]) -> None:
+        for seed in range(5):
+            runs.write_scores(make_mbpp_run(name, seed), correct)
+
+    def read_cells(title: str) -> dict:
+        return select_column(build_main(params_with_five_seeds, runs), "MBPP+ (made)", title)
+
+    write_scores("pg", [5] * 20)
     # DAPO is worse on about half of the problems, always by one completion: this is no noise.
-    runs.write_scores(make_mbpp_run("dapo"), [5, 4] * 9 + [4, 6])
-    runs.write_scores(make_mbpp_run("grpo"), [0] * 10 + [1] * 10)
-    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
+    write_scores("dapo", [5, 4] * 9 + [4, 6])
+    write_scores("grpo", [0] * 10 + [1] * 10)
+    cells = read_cells("Pass@1")
     assert (cells["PG"].mark, cells["PG"].tied) == ("best", False)
     assert (cells["DAPO"].mark, cells["DAPO"].tied) == ("runner-up", False)
-    runs.write_scores(make_mbpp_run("dapo"), [8, 1] * 10)
+    write_scores("dapo", [8, 1] * 10)
     runs.write_summary(make_mbpp_run("pg"), seconds=10)
     runs.write_summary(make_mbpp_run("dapo"), seconds=10.1)
-    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
+    cells = read_cells("Pass@1")
     assert cells["DAPO"].tied and not cells["GRPO"].tied
-    times = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")  # one seed has none
-    assert not any(cell.tied for cell in times.values())
+    assert not any(cell.tied for cell in read_cells("Runtime").values())  # one seed has none
 
 
-def test_runtimes_within_noise_are_decided_by_a_paired_t_test(params, runs):
-    seconds = {"pg": (10.0, 11.0), "dapo": (12.0, 19.0), "grpo": (100.0, 111.0)}
-    for name, pair in seconds.items():
-        for seed, value in enumerate(pair):
+def test_runtimes_within_noise_are_decided_by_a_paired_t_test(params_with_five_seeds, runs):
+    seconds = {
+        "pg": (10.0, 11.0, 10.0, 11.0, 10.5), "dapo": (12.0, 19.0, 9.0, 10.0, 12.0),
+        "grpo": (100.0, 111.0, 100.0, 111.0, 105.0),
+    }  # fmt: skip
+    for name, values_of_seeds in seconds.items():
+        for seed, value in enumerate(values_of_seeds):
             runs.write_summary(make_mbpp_run(name, seed), seconds=value)
-    cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
-    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("105.5s", "7.8s")
+    cells = select_column(build_main(params_with_five_seeds, runs), "MBPP+ (made)", "Runtime")
+    assert (cells["GRPO"].text, cells["GRPO"].deviation) == ("105.4s", "5.5s")
     for name, tied in (("dapo", True), ("grpo", False)):
         p = ttest_rel(np.log(seconds[name]), np.log(seconds["pg"])).pvalue
         assert cells[name.upper()].tied == (p >= 0.05) == tied

@@ -1,0 +1,139 @@
+"""Reads the arena's raw record, end points, and printed tables, without the code of the reports."""
+
+import csv
+import json
+import math
+import re
+import statistics
+import tarfile
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.made import draw_exercises
+
+END_POINTS = ("seconds", "accuracy", "accuracy_in_time")
+Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
+
+
+def read_runs(archive: Path) -> dict[tuple[str, str], dict[int, SimpleNamespace]]:
+    """Return the files of all runs: (benchmark, algorithm) -> seed -> summary, evaluation, curve."""
+    runs: dict = defaultdict(lambda: defaultdict(SimpleNamespace))
+    with tarfile.open(archive) as files:
+        for member in files:
+            *_, benchmark, _, algorithm, seed, name = ("", "", "", *member.name.split("/"))
+            if name not in ("summary.json", "evaluation.json", "curve.jsonl"):
+                continue
+            text = files.extractfile(member).read().decode()
+            kind, ending = name.split(".")
+            content = (
+                [*map(json.loads, text.splitlines())] if ending == "jsonl" else json.loads(text)
+            )
+            setattr(runs[benchmark, algorithm][int(seed.removeprefix("seed"))], kind, content)
+    return runs
+
+
+def compute_end_points(runs: dict, benchmark: str, field: dict, reach: float) -> dict[str, dict]:
+    """Return the end points of each algorithm and seed of a field."""
+    base = [run.evaluation["pass_at"]["1"] for run in runs[benchmark, "base"].values()]
+    start = statistics.fmean(base)
+    changed = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
+    of_name = {
+        name: runs[benchmark, f"{name},{changed.format(_print_rate(rate))}"]
+        for name, rate in field["rates"].items()
+    }
+    for name, of_seed in of_name.items():
+        assert len(of_seed) == field.get("more_seeds", {}).get(name, field["seeds"]), name
+    plain = of_name["pg"].values()
+    completions = statistics.fmean(run.summary["completions"] for run in plain)
+    half = statistics.fmean(run.summary["runtime"]["total"] for run in plain) / 2
+    points = {}
+    for name, of_seed in of_name.items():
+        longer = any(run.summary["completions"] > completions for run in of_seed.values())
+        points[name] = {
+            seed: _end_points(run, start, reach, completions if longer else None, half)
+            for seed, run in of_seed.items()
+        }
+    return points
+
+
+def _end_points(run, start: float, reach: float, completions: float | None, half: float):
+    summary, final = run.summary, run.evaluation["pass_at"]["1"]
+    share = summary["completions"] / summary["optimizer_steps"]
+    curve = [(0.0, start, 0.0)]
+    curve += [(p["seconds"], p["pass_at"]["1"], p["step"] * share) for p in run.curve]
+    curve.append((summary["runtime"]["total"], final, summary["completions"]))
+    crossings = (
+        t + (u - t) * (reach - low) / (high - low)
+        for (t, low, _), (u, high, _) in pairwise(curve)
+        if high >= reach - 1e-9
+    )
+    seconds = next(crossings, math.inf)
+    scores = {row["id"]: row["correct"] / row["samples"] for row in run.evaluation["scores"]}
+    if completions is not None:
+        scores = {"mean": _interpolate(completions, [(c, a) for _, a, c in curve])}
+    return SimpleNamespace(
+        seconds=seconds,
+        scores=scores,
+        accuracy=statistics.fmean(scores.values()),
+        accuracy_in_time=_interpolate(half, [(t, a) for t, a, _ in curve]),
+        runtime=summary["runtime"]["total"],
+        staleness=summary.get("staleness"),
+        clip_fraction=summary.get("clip_fraction"),
+        final=final,
+    )
+
+
+def _interpolate(x: float, points: list[tuple[float, float]]) -> float:
+    for (a, low), (b, high) in pairwise(points):
+        if x <= b:
+            return low + (high - low) * (x - a) / (b - a)
+    return points[-1][1]
+
+
+def _print_rate(rate: float) -> str:
+    return np.format_float_positional(float(rate), trim="-")
+
+
+def read_end_points(file: Path) -> dict[str, dict[str, dict]]:
+    """Return the end points in a record, by benchmark, algorithm and seed."""
+    points: dict = defaultdict(lambda: defaultdict(dict))
+    with file.open(newline="") as rows:
+        for row in csv.DictReader(rows):
+            values = {name: float(row[name]) for name in END_POINTS}
+            values["scores"] = {"mean": values["accuracy"]}
+            points[row["benchmark"]][row["algorithm"]][int(row["seed"])] = SimpleNamespace(**values)
+    return points
+
+
+def draw_skeletons(benchmark: str, count: int) -> dict[str, str]:
+    """Return the text of each test problem with 0 for numbers."""
+    exercises = draw_exercises(BENCHMARKS[benchmark], 0, {"test": count})["test"]
+    return {e.problem.id: re.sub("[0-9]+", "0", e.problem.content) for e in exercises}
+
+
+def read_tables(file: Path) -> list[Cells]:
+    """Return the cells of each table of a text file."""
+    tables = []
+    for text in re.split(r"^Table \d+\. ", file.read_text(encoding="utf-8"), flags=re.M)[1:]:
+        cells, lines = {}, text.splitlines()
+        for above, rule in pairwise(range(len(lines))):
+            if not re.fullmatch(r"(  -+)+", lines[rule]):
+                continue
+            starts = [match.start() for match in re.finditer("-+", lines[rule])]
+            titles = _split(lines[above], starts)
+            for line in lines[rule + 1 :]:
+                if not line.startswith("  "):
+                    break
+                label, *texts = _split(line, starts)
+                cells |= {(label, t): text for t, text in zip(titles[1:], texts, strict=True)}
+        tables.append(cells)
+    return tables
+
+
+def _split(line: str, starts: list[int]) -> list[str]:
+    return [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]

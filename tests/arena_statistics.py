@@ -1,0 +1,201 @@
+"""The statistics of the arena, computed in other ways than by `reports.statistics`."""
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from fractions import Fraction
+
+import numpy as np
+from scipy import integrate, optimize, stats
+
+Pairs = list[tuple[dict, dict]]  # for each run of the arena: the end points of two algorithms
+
+
+@dataclass
+class Result:
+    """An estimate with its interval.
+
+    Args:
+        p: returns the two-sided p of a hypothetical value.
+        scale: standard error and degrees of freedom.
+        median: the median ratio, of an estimate in seconds.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    p: Callable[[float], float] | None = None
+    scale: tuple[float, float] = (math.nan, math.nan)
+    median: "Result | None" = None
+
+    def detectable(self, alpha: float, is_equivalence: bool) -> float:
+        """Return the smallest effect, or margin, that is shown with a probability of 80 %."""
+        error, df = self.scale
+        if is_equivalence:
+            return error * optimize.brentq(lambda m: _power(m, df, alpha) - 0.8, 0, 40)
+        critical = stats.t.isf(alpha / 2, df)
+        shift = optimize.brentq(lambda d: stats.nct.sf(critical, df, d) - 0.8, 0.1, 40)
+        return math.exp(-error * shift) if self.median else error * shift
+
+
+def _power(margin: float, df: float, alpha: float) -> float:
+    """Return the power of two one-sided tests if there is no difference, in standard errors."""
+    critical = stats.t.isf(alpha, df)
+    noise = stats.chi(df, scale=df**-0.5)  # of the standard error
+
+    def shown(error: float) -> float:
+        return max(0.0, 2 * stats.norm.cdf(margin - critical * error) - 1) * noise.pdf(error)
+
+    return integrate.quad(shown, noise.ppf(1e-9), noise.isf(1e-9), limit=200)[0]
+
+
+def round_half_up(value: float) -> Decimal:
+    """Return a number with one decimal."""
+    return Decimal(f"{value:.9f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
+
+
+def adjust(ps: list[float]) -> list[float]:
+    """Return p-values adjusted by Holm's method, by its definition."""
+    order, adjusted, largest = sorted(range(len(ps)), key=ps.__getitem__), [0.0] * len(ps), 0.0
+    for rank, index in enumerate(order):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def _student(value: float, variance: float, df: float) -> Result:
+    error = math.sqrt(variance)
+    low, high = stats.t.interval(0.95, df, value, error)
+    return Result(
+        value, low, high, lambda at: 2 * stats.t.sf(abs(value - at) / error, df), (error, df)
+    )
+
+
+# Accuracy -----------------------------------------------------------------------------------------
+
+
+def score_table(ours: dict, theirs: dict) -> tuple[list[int], list[str], np.ndarray]:
+    """Return seeds, ids of problems and the table of differences of scores."""
+    seeds = [seed for seed in ours if seed in theirs]
+    ids = [id for id in ours[seeds[0]].scores if id in theirs[seeds[0]].scores]
+    if not ids:
+        return seeds, ["mean"], np.array([[ours[s].accuracy - theirs[s].accuracy] for s in seeds])
+    rows = [[ours[s].scores[id] - theirs[s].scores[id] for id in ids] for s in seeds]
+    return seeds, ids, np.array(rows)
+
+
+def analyse(table: np.ndarray, groups: list[str]) -> tuple[dict, dict]:
+    """Return the variance of the mean by source, and the degrees of freedom.
+
+    Sources are seeds, groups of problems, and what remains. They are computed from sums over the
+    cells of a seed and a group.
+    """
+    seeds, problems = table.shape
+    names = sorted(set(groups))
+    deviation = table - table.mean()
+    masks = [np.array([group == name for group in groups]) for name in names]
+    cells = np.column_stack([deviation[:, mask].sum(axis=1) for mask in masks])
+    n, m, total = seeds, len(names), seeds * problems
+    of_seeds, of_groups = cells.sum(axis=1), cells.sum(axis=0)
+    rest = (cells**2).sum() - (of_groups**2).sum() / n - (of_seeds**2).sum() / m
+    df = {"seeds": n - 1, "groups": m - 1, "rest": (n - 1) * (m - 1)}
+    variances = {
+        "seeds": (of_seeds**2).sum() / total**2 * n / (n - 1),
+        "groups": (of_groups**2).sum() / total**2 * m / max(1, m - 1),
+        "rest": rest / total**2 * n * m / max(1, df["rest"]),
+    }
+    return variances, df
+
+
+def _satterthwaite(variance: float, parts: dict, df: dict) -> float:
+    return variance**2 / sum(part**2 / df[name] for name, part in parts.items() if df[name])
+
+
+def compare_scores(ours: dict, theirs: dict, skeletons: dict | None = None) -> Result:
+    """Return the difference in accuracy, with seeds and problems (or skeletons) at random."""
+    _, ids, table = score_table(ours, theirs)
+    if not table.any():
+        return Result(None)
+    groups = ids if skeletons is None or ids == ["mean"] else [skeletons[id] for id in ids]
+    parts, df = analyse(table, groups)
+    variance = parts["seeds"] + parts["groups"] - parts["rest"]
+    largest = max(parts.values())
+    if variance > largest * (1 + 1e-9):
+        return _student(table.mean(), variance, _satterthwaite(variance, parts, df))
+    fewest = min(df[name] for name, part in parts.items() if part >= largest * (1 - 1e-9))
+    return _student(table.mean(), largest, fewest)
+
+
+def compare_means(of_runs: Pairs, by: str, scored: tuple[dict, dict] | None = None) -> Result:
+    """Return the difference in mean accuracy over the runs of the arena, which are blocks.
+
+    Args:
+        scored: the variances and degrees of freedom by source in one of the runs.
+    """
+    blocks = [[getattr(a[s], by) - getattr(b[s], by) for s in a if s in b] for a, b in of_runs]
+    n = sum(map(len, blocks))
+    within = sum((len(block) - 1) * statistics.variance(block) for block in blocks)
+    df = n - len(blocks)
+    variance = within / df * sum(1 / len(block) for block in blocks) / len(blocks) ** 2
+    value = statistics.fmean(statistics.fmean(block) for block in blocks)
+    if scored:
+        parts = {"within": variance} | {k: scored[0][k] for k in ("groups", "rest")}
+        frees = {"within": df} | {k: scored[1][k] for k in ("groups", "rest")}
+        together = variance + parts["groups"] - parts["rest"]
+        if together > variance:
+            return _student(value, together, _satterthwaite(together, parts, frees))
+    return _student(value, variance, df)
+
+
+# Seconds ------------------------------------------------------------------------------------------
+
+
+def median(values: list[float]) -> Result:
+    """Return the median with the interval that a sign test does not reject."""
+    ordered, n = sorted(values), len(values)
+    first = next(k for k in range(n) if stats.binom.cdf(k, n, 0.5) >= 0.025)
+    return Result(statistics.median(ordered), ordered[first - 1], ordered[n - first])
+
+
+def compare_seconds(of_runs: Pairs) -> Result:
+    """Return the ratio of seconds, by Wilcoxon's test on pairs of the runs of the arena."""
+    pairs = [(a[s].seconds, b[s].seconds) for a, b in of_runs for s in a if s in b]
+    pairs = [pair for pair in pairs if min(pair) < math.inf]
+    logs, finite = [], []
+    for first, second in pairs:
+        infinite = math.inf in (first, second)
+        logs.append(math.copysign(1e6, first - second) if infinite else math.log(first / second))
+        finite += [] if infinite else [logs[-1]]
+    n = len(logs)
+    averages = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
+    counts = [1]  # subsets of the ranks 1 to n by their sum
+    for rank in range(1, n + 1):
+        counts = [
+            (counts[w] if w < len(counts) else 0) + (counts[w - rank] if w >= rank else 0)
+            for w in range(len(counts) + rank)
+        ]
+    below = [Fraction(c, 2**n) for c in np.cumsum(np.array(counts, dtype=object))]
+    least = next(w for w, share in enumerate(below) if share > Fraction(25, 1000))
+
+    def p(at: float) -> float:
+        shifted = np.array(logs) - math.log(at)
+        ranks = stats.rankdata(np.abs(shifted))
+        smaller = min(ranks[shifted > 0].sum(), ranks[shifted < 0].sum())
+        return float(min(1, 2 * below[math.ceil(smaller - 1e-9)]))
+
+    low, high = averages[least - 1], averages[-least]
+    error = statistics.stdev(finite) / math.sqrt(3 * n / math.pi)
+    middle = median(logs)
+    ends = (_exp(x) for x in (middle.value, middle.low, middle.high))
+    return Result(
+        *(_exp(x) for x in (statistics.median(averages), low, high)),
+        p,
+        (error, n - 1),
+        Result(*ends),
+    )
+
+
+def _exp(log: float) -> float:
+    return math.exp(log) if log < 1e4 else math.inf

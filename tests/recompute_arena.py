@@ -1,0 +1,387 @@
+"""Recompute the arena's tables from its raw record, without the code of the reports.
+
+    python -m tests.recompute_arena
+
+It reads summary.json, evaluation.json and curve.jsonl in experiments/arena-raw.tar.xz, the records of
+end points and of tuning, and experiments/arena.yaml. It compares every figure of arena-results.csv,
+arena-tables.txt and arena-pooled.txt, and prints those that differ. Bootstrap intervals depend on
+random numbers: they are drawn again, and may differ by the tolerances below.
+"""
+
+import csv
+import math
+import re
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import yaml
+from scipy import stats
+
+from rapid.algorithms.names import parse
+from tests import arena_statistics as recomputed
+from tests.arena_records import (
+    END_POINTS,
+    Cells,
+    compute_end_points,
+    draw_skeletons,
+    read_end_points,
+    read_runs,
+    read_tables,
+)
+from tests.arena_statistics import Result
+from tests.conftest import ROOT
+
+FOLDER = ROOT / "experiments"
+# Largest difference of an end of a bootstrap interval, in percentage points.
+TOLERANCES = {"Accuracy": 1.0, "P": 5.0}
+VERDICTS = ("holds", "open", "fails")
+# Keys of `show_standing` -> first words of the titles of columns.
+COLUMNS = {
+    "Accuracy": "Accuracy", "P": "P(above", "In time": "Difference in equal", "Ratio": "Ratio",
+    "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
+}  # fmt: skip
+Comparison = tuple[str, str, str | None]  # what it is, recomputed text, printed text
+
+
+# Printing -----------------------------------------------------------------------------------------
+
+
+def print_points(value: float) -> str:
+    text = f"{recomputed.round_half_up(100 * value):+}".replace("-", "\N{MINUS SIGN}")
+    return "0.0" if text[1:] == "0.0" else text
+
+
+def print_percent(value: float) -> str:
+    return f"{recomputed.round_half_up(100 * value)}%"
+
+
+def print_ratio(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def print_p(p: float) -> str:
+    if p < 0.001:
+        return "< 0.001"
+    return next(t for d in range(3, 9) if (t := f"{p:.{d}f}").rstrip("0") != "0.05" or p == 0.05)
+
+
+def print_result(show, result: Result) -> str:
+    """Return an estimate with its interval."""
+    if result.value is None:
+        return "\N{EM DASH}"
+    return f"{show(result.value)} [{show(result.low)}, {show(result.high)}]"
+
+
+def label(name: str) -> str:
+    """Return the label of an algorithm."""
+    plain, *changes = name.split(",")
+    return ", ".join([parse(plain).label, *(change.replace("=", " = ") for change in changes)])
+
+
+# Tables -------------------------------------------------------------------------------------------
+
+
+def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
+    """Return the estimate, p and verdict of each claim of both fields, by benchmark.
+
+    Args:
+        compare: (benchmark, claim) -> estimate.
+    """
+    rows, tests = [], []
+    for benchmark, field in fields.items():
+        for claim in field["claims"]:
+            result = compare(benchmark, claim)
+            rows.append(SimpleNamespace(benchmark=benchmark, claim=claim, result=result, ps=[]))
+            if result.p is None:
+                continue
+            equal = 1.0 if claim["by"] == "seconds" else 0.0
+            ours = result.value < equal if claim["by"] == "seconds" else result.value > equal
+            difference = (result.p(equal), "holds" if ours else "fails")
+            if claim.get("expect") == "same":
+                below, above = (result.p(limit) / 2 for limit in (-0.02, 0.02))
+                below = below if result.value > -0.02 else 1 - below
+                above = above if result.value < 0.02 else 1 - above
+                tests += [
+                    (rows[-1], max(below, above), "holds"),
+                    (rows[-1], result.p(0.0), "fails"),
+                ]
+            else:
+                tests.append((rows[-1], *difference))
+    adjusted = recomputed.adjust([p for _, p, _ in tests])
+    for (row, _, verdict), p in zip(tests, adjusted, strict=True):
+        row.ps.append((p, verdict))
+    for row in rows:
+        small = [pair for pair in row.ps if pair[0] <= 0.05]
+        row.p, row.verdict = small[0] if small else (row.ps[0][0] if row.ps else None, "open")
+        row.smallest = row.result.detectable(0.05 / len(tests), row.claim.get("expect") == "same")
+        if row.claim.get("expect") == "same" and row.smallest > 0.02:
+            row.verdict += ", underpowered"
+    return {b: [row for row in rows if row.benchmark == b] for b in fields}
+
+
+def show_claims(rows: list[SimpleNamespace]) -> list[list[str]]:
+    """Return the cells of a table of claims, row by row."""
+    cells = []
+    for row in rows:
+        is_seconds = row.claim["by"] == "seconds"
+        show = print_ratio if is_seconds else print_points
+        median = print_result(print_ratio, row.result.median) if is_seconds else "N/A"
+        smallest = show(row.smallest).lstrip("+")
+        estimate = print_result(show, row.result)
+        cells.append([estimate, median, print_p(row.p), smallest, row.verdict])
+    return cells
+
+
+def show_standing(points: dict, name: str) -> dict[str, str]:
+    """Return the cells of an algorithm in a field's table, apart from bootstrap intervals."""
+    runs, plain = points[name], points["pg"]
+    accuracies = [run.accuracy for run in runs.values()]
+    median = recomputed.median([run.seconds for run in runs.values()])
+    cells = {"Seconds": print_result(lambda s: "never" if math.isinf(s) else f"{s:.2f}", median)}
+    cells["Accuracy"] = print_percent(stats.trim_mean(accuracies, 0.25))
+    for metric, show in (("clip_fraction", print_percent), ("staleness", print_ratio)):
+        values = [v for run in runs.values() if (v := getattr(run, metric)) is not None]
+        cells[metric] = show(statistics.fmean(values)) if values else "N/A"
+    if name == "pg":
+        return cells
+    rivals = [run.accuracy for run in plain.values()]
+    wins = statistics.fmean((a > b) + (a == b) / 2 for a in accuracies for b in rivals)
+    logs = [math.log(run.runtime / plain[s].runtime) for s, run in runs.items() if s in plain]
+    half = stats.t.isf(0.025, len(logs) - 1) * statistics.stdev(logs) / len(logs) ** 0.5
+    ends = (statistics.fmean(logs) + d for d in (0, -half, half))
+    return cells | {
+        "Ratio": print_result(print_ratio, recomputed.compare_seconds([(runs, plain)])),
+        "Difference": print_result(print_points, recomputed.compare_scores(runs, plain)),
+        "P": print_percent(wins),
+        "In time": print_result(
+            print_points, recomputed.compare_means([(runs, plain)], "accuracy_in_time")
+        ),
+        "Runtime": print_result(print_ratio, Result(*map(math.exp, ends))),
+    }
+
+
+def compare_record(folder: Path, points: dict) -> Iterator[Comparison]:
+    """Yield every figure of arena-results.csv."""
+    names = ["runtime", "staleness", "clip_fraction", *END_POINTS]
+    with (folder / "arena-results.csv").open(newline="") as file:
+        rows = [*csv.DictReader(file)]
+    assert len(rows) == sum(len(runs) for of in points.values() for runs in of.values())
+    for row in rows:
+        run = points[row["benchmark"]][row["algorithm"]][int(row["seed"])]
+        for name in names:
+            value = getattr(run, name)
+            where = f"{row['benchmark']} {row['algorithm']} {row['seed']} {name}"
+            yield where, "" if value is None else f"{value:.6g}", row[name]
+
+
+def compare_tables(folder: Path, points: dict, fields: dict) -> Iterator[Comparison]:
+    """Yield every figure of arena-tables.txt."""
+    tables = iter(read_tables(folder / "arena-tables.txt"))
+    for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
+        yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
+    for benchmark, of_field in points.items():
+        printed = next(tables)
+        titles = list(dict.fromkeys(title for _, title in printed))
+        for name in of_field:
+            for start, expected in show_standing(of_field, name).items():
+                (title,) = (t for t in titles if t.startswith(COLUMNS.get(start, start)))
+                text = printed[label(name), title]
+                if start in TOLERANCES:
+                    text, _, interval = text.partition(" ")
+                    drawn = draw_interval(of_field, name, start)
+                    yield (f"{benchmark} {name} {title}", *tolerate(interval, drawn, start))
+                yield f"{benchmark} {name} {title}", expected, text
+        fastest = sorted(of_field, key=partial(_rank, of_field))
+        for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
+            yield f"{benchmark} order", label(expected), name
+    with (folder / "arena-tuning.csv").open(newline="") as file:
+        trials = [row for row in csv.DictReader(file) if float(row["learning_rate"])]
+    for benchmark in fields:
+        yield from _compare_tuning(benchmark, next(tables), trials)
+
+
+def draw_interval(of_field: dict, name: str, start: str) -> list[float]:
+    """Return a bootstrap interval, of n - 1 of n runs, of the accuracy or of P."""
+    chance = np.random.default_rng(1)
+    ours, plain = ([run.accuracy for run in of_field[n].values()] for n in (name, "pg"))
+    samples = [chance.choice(ours, len(ours) - 1) for _ in range(3000)]
+    if start == "P" and min(ours) > max(plain):  # nothing varies: Clopper and Pearson's interval
+        return [0.025 ** (1 / len(ours)), 1.0]
+    if start == "Accuracy":
+        replicates = [stats.trim_mean(sample, 0.25) for sample in samples]
+    else:
+        replicates = [
+            (np.searchsorted(rivals, sample) + np.searchsorted(rivals, sample, "right")).mean()
+            / (2 * len(rivals))
+            for sample in samples
+            if len(rivals := np.sort(chance.choice(plain, len(plain) - 1)))
+        ]
+    return [*np.quantile(replicates, [0.025, 0.975])]
+
+
+def tolerate(printed: str, drawn: list[float], start: str) -> tuple[str, str]:
+    """Return an interval as recomputed and as printed; the printed one twice if it is near."""
+    ends = [float(end) for end in re.findall(r"[\d.]+", printed)]
+    near = len(ends) == 2 and all(
+        abs(end - 100 * again) <= TOLERANCES[start] for end, again in zip(ends, drawn, strict=True)
+    )
+    return (printed if near else str(drawn)), printed
+
+
+def _rank(of_field: dict, name: str) -> tuple[float, float]:
+    runs = of_field[name].values()
+    seconds = statistics.median(run.seconds for run in runs)
+    return seconds, -statistics.fmean(run.accuracy for run in runs)
+
+
+def _compare_tuning(benchmark: str, printed: Cells, trials: list[dict]) -> Iterator[Comparison]:
+    by_name: dict = defaultdict(lambda: defaultdict(list))
+    for row in trials:
+        if row["benchmark"] == benchmark:
+            rate = float(row["learning_rate"])
+            by_name[row["algorithm"]][rate].append(float(row["accuracy"]))
+    for name, of_rate in by_name.items():
+        means = [statistics.fmean(of_rate[rate]) for rate in sorted(of_rate)]
+        smooth = [
+            (a or 0) + 2 * b + (c or 0)
+            for a, b, c in zip([None, *means[:-1]], means, [*means[1:], None], strict=True)
+        ]
+        weights = [4 - (i == 0) - (i == len(means) - 1) for i in range(len(means))]
+        smooth = [total / weight for total, weight in zip(smooth, weights, strict=True)]
+        best = smooth.index(max(smooth))
+        for position, (rate, mean) in enumerate(zip(sorted(of_rate), means, strict=True)):
+            expected = print_percent(mean) + "*" * (position == best)
+            yield f"tuning {benchmark} {name}", expected, printed.get((label(name), f"{rate:g}"))
+
+
+def compare_latest(points: dict, benchmark: str, claim: dict, skeletons: dict | None = None):
+    """Return the estimate of a claim from the latest run."""
+    pair = points[benchmark][claim["ours"]], points[benchmark][claim["theirs"]]
+    if claim["by"] == "accuracy":
+        return recomputed.compare_scores(*pair, skeletons and skeletons[benchmark])
+    return compare_blocks([points], benchmark, claim)
+
+
+def compare_blocks(
+    of_runs: list[dict], benchmark: str, claim: dict, skeletons: dict | None = None
+) -> Result:
+    """Return the estimate of a claim from several runs, with skeletons at random if given."""
+    pairs = [(p[benchmark][claim["ours"]], p[benchmark][claim["theirs"]]) for p in of_runs]
+    if claim["by"] == "seconds":
+        return recomputed.compare_seconds(pairs)
+    scored = None
+    if skeletons and claim["by"] == "accuracy":
+        _, ids, table = recomputed.score_table(*pairs[-1])
+        scored = recomputed.analyse(table, [skeletons[benchmark][id] for id in ids])
+    return recomputed.compare_means(pairs, claim["by"], scored)
+
+
+def compare_pooled(
+    folder: Path, runs: dict, points: dict, earlier: dict, fields: dict
+) -> Iterator[Comparison]:
+    """Yield every figure of arena-pooled.txt."""
+    tables = iter(read_tables(folder / "arena-pooled.txt"))
+    untrained = {
+        b: [run.evaluation["pass_at"]["1"] for run in runs[b, "base"].values()] for b in fields
+    }
+    start = {b: statistics.fmean(values) for b, values in untrained.items()}
+    level = {
+        b: round(s + 0.75 * (statistics.fmean(r.final for r in points[b]["pg"].values()) - s), 3)
+        for b, s in start.items()
+    }
+    at_level = {b: compute_end_points(runs, b, f, level[b]) for b, f in fields.items()}
+    problems = {b: len(next(iter(points[b]["pg"].values())).scores) for b in fields}
+    skeletons = {b: draw_skeletons(b, n) for b, n in problems.items()}
+    analyses = {
+        "Pooled": partial(compare_blocks, [earlier, points], skeletons=skeletons),
+        "Over seeds": partial(compare_blocks, [earlier, points]),
+        "Earlier": partial(compare_blocks, [earlier]),
+        "Latest": partial(compare_latest, points),
+        "Clustered": partial(compare_latest, points, skeletons=skeletons),
+        "Other target": partial(compare_latest, at_level),
+    }
+    found = {title: judge(fields, compare) for title, compare in analyses.items()}
+    for benchmark, rows in found["Pooled"].items():
+        yield from pair_rows(f"pooled {benchmark}", next(tables), show_claims(rows))
+    for show in (show_verdict, show_estimate):
+        for benchmark in fields:
+            columns = [[show(row) for row in of[benchmark]] for of in found.values()]
+            rows = [*map(list, zip(*columns, strict=True))]
+            yield from pair_rows(f"{show.__name__} {benchmark}", next(tables), rows)
+    counts = [
+        [sum(row.verdict.startswith(v) for rows in of.values() for row in rows) for v in VERDICTS]
+        for of in found.values()
+    ]
+    yield from pair_rows("counts", next(tables), [[*map(str, row)] for row in counts])
+    cells = []
+    for benchmark, field in fields.items():
+        noise = statistics.stdev(untrained[benchmark])
+        at = stats.norm(start[benchmark], noise)
+        chances = [1 - at.cdf(x) ** 4 for x in (field["reach"], level[benchmark])]
+        targets = [print_percent(x) for x in (field["reach"], level[benchmark])]
+        first = f"{print_percent(start[benchmark])} ± {print_percent(noise)}"
+        cells.append([first, targets[0], print_p(chances[0]), targets[1], print_p(chances[1])])
+    yield from pair_rows("targets", next(tables), cells)
+    for benchmark, of_field in points.items():
+        printed = next(tables)
+        for name in of_field:
+            both = [*of_field[name].values(), *earlier[benchmark][name].values()]
+            never = str(sum(math.isinf(run.seconds) for run in both))
+            yield f"{benchmark} {name} never", never, printed[label(name), "Never"]
+            for title in {title for _, title in printed} - {"Never"}:
+                limit = float(title.removesuffix("%")) / 100 - 1e-9
+                share = print_percent(statistics.fmean(run.accuracy >= limit for run in both))
+                yield f"{benchmark} {name} {title}", share, printed[label(name), title]
+
+
+def show_verdict(row: SimpleNamespace) -> str:
+    return f"{row.verdict} ({print_p(row.p)})"
+
+
+def show_estimate(row: SimpleNamespace) -> str:
+    return print_result(print_ratio if row.claim["by"] == "seconds" else print_points, row.result)
+
+
+def pair_rows(where: str, printed: Cells, rows: list[list[str]]) -> Iterator[Comparison]:
+    """Yield the cells of a table beside recomputed ones, row by row."""
+    labels = list(dict.fromkeys(name for name, _ in printed))
+    titles = list(dict.fromkeys(title for _, title in printed))
+    for name, cells in zip(labels, rows, strict=True):
+        for title, expected in zip(titles, cells, strict=True):
+            yield f"{where}: {name}, {title}", expected, printed[name, title]
+
+
+def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
+    """Return the figures that differ, and the number of figures that were recomputed.
+
+    Args:
+        folder: has the records and the printed tables.
+    """
+    fields = yaml.safe_load((FOLDER / "arena.yaml").read_text())["arena"]["fields"]
+    runs = read_runs(folder / "arena-raw.tar.xz")
+    points = {b: compute_end_points(runs, b, f, f["reach"]) for b, f in fields.items()}
+    earlier = read_end_points(folder / "arena-results-earlier.csv")
+    comparisons = [*compare_record(folder, points), *compare_tables(folder, points, fields)]
+    comparisons += compare_pooled(folder, runs, points, earlier, fields)
+    differing = [
+        f"{where}: recomputed {expected}, printed {printed}"
+        for where, expected, printed in comparisons
+        if printed is None or re.sub(r" \[[a-z]\]$", "", printed) != expected
+    ]
+    return differing, len(comparisons)
+
+
+def main() -> int:
+    differing, count = compare_all()
+    print(*differing, f"{count} figures recomputed, {len(differing)} differ", sep="\n")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
