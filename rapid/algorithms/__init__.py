@@ -21,6 +21,7 @@ from rapid.algorithms.dr_grpo import DrGrpo
 from rapid.algorithms.grpo import Grpo, grpo_loss
 from rapid.algorithms.gspo import Gspo
 from rapid.algorithms.m2po import M2po
+from rapid.algorithms.maxrl import MaxRl
 from rapid.algorithms.naive_grpo import NaiveGrpo
 from rapid.algorithms.pg import Pg, pg_loss
 from rapid.algorithms.rapid import Rapid, rapid_loss
@@ -50,6 +51,7 @@ RAPID = Rapid()  # the paper's algorithm, used in sweeps and claims
 BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
 CURRENT = (
     Rloo(),
+    MaxRl(),
     DrGrpo(),
     Gspo(),
     Sapo(),
