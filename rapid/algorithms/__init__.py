@@ -13,6 +13,7 @@ Importing this package does not import torch: reports and the workflow need no m
 parameters.
 """
 
+from rapid.algorithms.asymre import Asymre
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.cispo import Cispo
 from rapid.algorithms.dapo import Dapo, dapo_loss
@@ -52,6 +53,7 @@ BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
 CURRENT = (
     Rloo(),
     MaxRl(),
+    Asymre(),
     DrGrpo(),
     Gspo(),
     Sapo(),
