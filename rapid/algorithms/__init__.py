@@ -19,6 +19,7 @@ from rapid.algorithms.cispo import Cispo
 from rapid.algorithms.dapo import Dapo, dapo_loss
 from rapid.algorithms.dppo import Dppo
 from rapid.algorithms.dr_grpo import DrGrpo
+from rapid.algorithms.dro import Dro
 from rapid.algorithms.grpo import Grpo, grpo_loss
 from rapid.algorithms.gspo import Gspo
 from rapid.algorithms.m2po import M2po
@@ -63,6 +64,7 @@ CURRENT = (
     Tis(),
     Topr(),
     Vespo(),
+    Dro(),
 )
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (*BASELINES, *CURRENT, RAPID)
