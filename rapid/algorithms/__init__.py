@@ -25,6 +25,7 @@ from rapid.algorithms.gspo import Gspo
 from rapid.algorithms.m2po import M2po
 from rapid.algorithms.maxrl import MaxRl
 from rapid.algorithms.naive_grpo import NaiveGrpo
+from rapid.algorithms.oapl import Oapl
 from rapid.algorithms.pg import Pg, pg_loss
 from rapid.algorithms.rapid import Rapid, rapid_loss
 from rapid.algorithms.rloo import Rloo
@@ -65,6 +66,7 @@ CURRENT = (
     Topr(),
     Vespo(),
     Dro(),
+    Oapl(),
 )
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (*BASELINES, *CURRENT, RAPID)
