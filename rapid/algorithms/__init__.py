@@ -20,6 +20,7 @@ from rapid.algorithms.dapo import Dapo, dapo_loss
 from rapid.algorithms.dppo import Dppo
 from rapid.algorithms.dr_grpo import DrGrpo
 from rapid.algorithms.dro import Dro
+from rapid.algorithms.geo_mask import GeoMask
 from rapid.algorithms.grpo import Grpo, grpo_loss
 from rapid.algorithms.gspo import Gspo
 from rapid.algorithms.m2po import M2po
@@ -65,6 +66,7 @@ CURRENT = (
     Tis(),
     Topr(),
     Vespo(),
+    GeoMask(),
     Dro(),
     Oapl(),
 )
