@@ -30,7 +30,7 @@ CASES = [
     ("dapo", {}),
     *((algorithm.name, {}) for algorithm in CURRENT),
     ("topr", {"offset": 0.5}),
-    ("asymre", {"delta": 0.0}),
+    ("asymre", {"shift": 0.0}),
 ]
 
 
