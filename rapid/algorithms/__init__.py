@@ -34,6 +34,7 @@ from rapid.algorithms.sapo import Sapo
 from rapid.algorithms.sft import Sft
 from rapid.algorithms.tis import Tis
 from rapid.algorithms.topr import Topr
+from rapid.algorithms.vcpo import Vcpo
 from rapid.algorithms.vespo import Vespo
 
 __all__ = [
@@ -67,6 +68,7 @@ CURRENT = (
     Topr(),
     Vespo(),
     GeoMask(),
+    Vcpo(),
     Dro(),
     Oapl(),
 )

@@ -1,4 +1,4 @@
-"""MaxRL, AsymRE, DRO, OAPL and the geometric mask match plain loops and exact expectations."""
+"""MaxRL, AsymRE, DRO, OAPL, VCPO and the geometric mask match loops and exact expectations."""
 
 import math
 from dataclasses import replace
@@ -16,6 +16,7 @@ from rapid.algorithms.geo_mask import GeoMaskParameters, geo_mask_loss
 from rapid.algorithms.maxrl import maxrl_loss
 from rapid.algorithms.oapl import optimal_advantages
 from rapid.algorithms.pg import pg_loss
+from rapid.algorithms.vcpo import vcpo_loss
 from tests.algorithms.batches import GROUP_SIZE, LENGTHS, REWARDS, compute_advantages, draw_batch
 from tests.algorithms.tabular import (
     DEGREES,
@@ -29,10 +30,11 @@ from tests.algorithms.tabular import (
 
 SETTINGS = {
     "maxrl": {},
-    "asymre": {"delta": -0.3},
+    "asymre": {"shift": -0.3},
     "dro": {"tau": 0.4},
     "oapl": {"beta_value": 0.5, "beta_policy": 0.3},
     "geo-mask": {"low": 0.8, "high": 1.2},
+    "vcpo": {"cap": 1.5},
 }
 RIVALS = pytest.mark.parametrize("name", SETTINGS)
 
@@ -67,6 +69,8 @@ def compute_factors_by_hand(name: str, inputs: LossInputs) -> list[float]:
             case "geo-mask":
                 per_token = math.exp(log_ratio[n] / max(length, 1))
                 factors.append(A if 0.8 <= per_token <= 1.2 else 0.0)
+            case "vcpo":
+                factors.append(min(math.exp(log_ratio[n]), 1.5) * A)
     return factors
 
 
@@ -80,7 +84,7 @@ def test_gradient_matches_closed_form(name, seed):
     torch.testing.assert_close(inputs.logp.grad, expected, rtol=0, atol=1e-12)
 
 
-@RIVALS
+@pytest.mark.parametrize("name", SETTINGS.keys() - {"vcpo"})  # whose weights are constants
 def test_gradient_matches_finite_differences(name):
     inputs = draw_batch(2)
     assert gradcheck(lambda logp: compute_loss(name, inputs._replace(logp=logp))[0], inputs.logp)
@@ -101,13 +105,17 @@ def test_values_of_losses_by_hand():
     assert losses["oapl"] == pytest.approx(((0.12 - 1 + value) ** 2 + (-0.06 + value) ** 2) / 2)
     # Geometric means of token ratios are e^0.2 = 1.22, which is left out, and e^-0.1 = 0.90.
     assert losses["geo-mask"] == pytest.approx(-(-0.5 * -3.2) / 2)
+    # Weights are e^0.4 = 1.49 and e^-0.2.
+    assert losses["vcpo"] == pytest.approx(
+        -(math.exp(0.4) * 0.5 * -1.6 + math.exp(-0.2) * -0.5 * -3.2) / 2
+    )
 
 
 # Special cases ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"), [("asymre", {"delta": 0.0}), ("geo-mask", {"low": 1e-9, "high": 1e9})]
+    ("name", "changes"), [("asymre", {"shift": 0.0}), ("geo-mask", {"low": 1e-9, "high": 1e9})]
 )
 def test_neutral_parameters_make_the_policy_gradient(name, changes):
     inputs = draw_batch(3)
@@ -175,6 +183,40 @@ def test_staleness_is_the_mean_absolute_log_ratio(name):
     assert not staleness.requires_grad
 
 
+# The effective sample size ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "scale"),
+    [
+        ([1.0, 1.0, 1.0, 1.0], 1.0),
+        ([0.3, 0.3, 0.3, 0.3], 1.0),
+        ([4.0, 0.0, 0.0, 0.0], 0.5),
+        ([3.0, 1.0, 0.0, 0.0], math.sqrt(16 / 10 / 4)),
+    ],
+)
+def test_step_scale_is_the_root_of_the_share_of_effective_completions(weights, scale):
+    weights = torch.tensor(weights, dtype=torch.float64)
+    logp = weights.clamp(min=1e-30).log()[:, None]
+    inputs = LossInputs(logp, logp * 0, logp, torch.ones(4, 1), torch.arange(4.0), 4)
+    means = {name: mean.item() for name, mean in compute_loss("vcpo", inputs)[1].items()}
+    assert ALGORITHMS["vcpo"].step_scale(means) == pytest.approx(scale)
+    assert means["clip_fraction"] == (weights > 1.5).double().mean()
+    assert means["weight"] == pytest.approx(weights.mean().item())
+
+
+@pytest.mark.parametrize("log_weight", [-500.0, 500.0])
+def test_step_scale_of_extreme_weights_is_finite(log_weight):
+    logp = torch.tensor([[log_weight], [0.0]])
+    inputs = LossInputs(logp, logp * 0, logp, torch.ones(2, 1), torch.tensor([1.0, 0.0]), 2)
+    loss, metrics = compute_loss("vcpo", inputs)
+    means = {name: mean.item() for name, mean in metrics.items()}
+    assert loss.isfinite() and all(map(math.isfinite, means.values()))
+    assert ALGORITHMS["vcpo"].step_scale(means) == pytest.approx(math.sqrt(1 / 2))
+    none = dict.fromkeys(means, 0.0)
+    assert ALGORITHMS["vcpo"].step_scale(none) == 0
+
+
 # By enumeration -----------------------------------------------------------------------------------
 
 
@@ -183,13 +225,13 @@ def drop_behavior(loss):
     return lambda logp, behavior_logp, *arguments, **named: loss(logp, *arguments, **named)
 
 
-@pytest.mark.parametrize("delta", [-0.2, 0.3])
-def test_asymre_gradient_is_that_of_a_shifted_baseline(delta):
-    """E = (1 - 1/N_k) E_mu[(R - V) grad log pi] - delta E_mu[grad log pi], V = E_mu[R]."""
+@pytest.mark.parametrize("shift", [-0.2, 0.3])
+def test_asymre_gradient_is_that_of_a_shifted_baseline(shift):
+    """E = (1 - 1/N_k) E_mu[(R - V) grad log pi] - shift E_mu[grad log pi], V = E_mu[R]."""
     problem = build_problem(DEGREES["stale"])
     value = (problem.probability * problem.rewards).sum(1, keepdim=True)
-    expected = score_mean(problem, 2 / 3 * (problem.rewards - value) - delta)
-    loss = drop_behavior(partial(asymre_loss, delta=delta))
+    expected = score_mean(problem, 2 / 3 * (problem.rewards - value) - shift)
+    loss = drop_behavior(partial(asymre_loss, shift=shift))
     assert_same_gradient(expected_gradient(problem, 3, loss=loss), expected)
 
 
@@ -201,6 +243,17 @@ def test_dro_gradient_is_that_of_the_penalized_objective(staleness):
     factors = 2 / 3 * (problem.rewards - value) - 0.7 * problem.log_weight
     actual = expected_gradient(problem, 3, loss=dro_loss, tau=0.7)
     assert_same_gradient(actual, score_mean(problem, factors))
+
+
+@pytest.mark.parametrize("cap", [1.2, math.inf])
+def test_vcpo_gradient_is_that_of_truncated_weights(cap):
+    """E = (1 - 1/N_k) E_mu[min(w, cap) (R - V) grad log pi], V = E_mu[R]."""
+    problem = build_problem(DEGREES["stale"])
+    value = (problem.probability * problem.rewards).sum(1, keepdim=True)
+    expected = score_mean(
+        problem, 2 / 3 * problem.weight.clamp(max=cap) * (problem.rewards - value)
+    )
+    assert_same_gradient(expected_gradient(problem, 3, loss=vcpo_loss, cap=cap), expected)
 
 
 @pytest.mark.parametrize("group_size", [2, 3])
