@@ -5,8 +5,8 @@ that maximizes E[R] - beta KL(pi | mu) satisfies beta log(pi / mu) = R - V*, whe
 the logarithm of the mean of exp(R / beta). OAPL estimates V* from the group, and minimizes the
 squared difference of both sides. mu stays the same for many steps: here for H.
 
-Both uses of beta have a value of their own. With a large `beta_value` V* is the group's mean
-reward, and the gradient is that of `dro`.
+Both uses of beta have a value of their own, as in KARL (arXiv 2603.05218), which trains with OAPL.
+With a large `beta_value` V* is the group's mean reward, and the gradient is that of `dro`.
 """
 
 from typing import Any
@@ -52,7 +52,7 @@ def oapl_loss(
     beta_value: float,
     beta_policy: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Mean squared difference of log ratios and optimal advantages (eq. 3).
+    """Mean squared difference of log ratios and optimal advantages.
 
         loss = 1/N sum_n (beta_policy log(pi(y_n | x_n) / mu(y_n | x_n)) - (R_n - V_n))^2
         V_n  = beta_value log(mean of exp(R / beta_value) over n's group)
