@@ -13,15 +13,20 @@ Importing this package does not import torch: reports and the workflow need no m
 parameters.
 """
 
+from rapid.algorithms.asymre import Asymre
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.cispo import Cispo
 from rapid.algorithms.dapo import Dapo, dapo_loss
 from rapid.algorithms.dppo import Dppo
 from rapid.algorithms.dr_grpo import DrGrpo
+from rapid.algorithms.dro import Dro
+from rapid.algorithms.geo_mask import GeoMask
 from rapid.algorithms.grpo import Grpo, grpo_loss
 from rapid.algorithms.gspo import Gspo
 from rapid.algorithms.m2po import M2po
+from rapid.algorithms.maxrl import MaxRl
 from rapid.algorithms.naive_grpo import NaiveGrpo
+from rapid.algorithms.oapl import Oapl
 from rapid.algorithms.pg import Pg, pg_loss
 from rapid.algorithms.rapid import Rapid, rapid_loss
 from rapid.algorithms.rloo import Rloo
@@ -29,6 +34,7 @@ from rapid.algorithms.sapo import Sapo
 from rapid.algorithms.sft import Sft
 from rapid.algorithms.tis import Tis
 from rapid.algorithms.topr import Topr
+from rapid.algorithms.vcpo import Vcpo
 from rapid.algorithms.vespo import Vespo
 
 __all__ = [
@@ -50,6 +56,8 @@ RAPID = Rapid()  # the paper's algorithm, used in sweeps and claims
 BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
 CURRENT = (
     Rloo(),
+    MaxRl(),
+    Asymre(),
     DrGrpo(),
     Gspo(),
     Sapo(),
@@ -59,6 +67,10 @@ CURRENT = (
     Tis(),
     Topr(),
     Vespo(),
+    GeoMask(),
+    Vcpo(),
+    Dro(),
+    Oapl(),
 )
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for algorithm in (*BASELINES, *CURRENT, RAPID)

@@ -72,6 +72,9 @@ class Algorithm:
     imitates: ClassVar[bool] = False  # whether it is supervised learning from a teacher, not RL
     scale_rewards: ClassVar[str] = "none"  # GRPOConfig's field: "group" divides advantages by std
     weighs_rewards: ClassVar[bool] = False  # advantages depend on the group's importance weights
+    # Whether the learning rate of a step depends on its metrics (`step_scale`). Then groups without
+    # a gradient are run too, because the metrics of a step are means over all of its completions.
+    scales_steps: ClassVar[bool] = False
     # Whether a vLLM server with a GPU of its own samples, if `compute` in params.yaml has
     # `sampler: vllm` and `device: gpu`.
     samples_from_a_server: ClassVar[bool] = False
@@ -171,6 +174,14 @@ class Algorithm:
     def compares_weights(self, settings: Any) -> bool:
         """Return whether a completion's gradient depends on the weights pi / mu of its group."""
         return False
+
+    def step_scale(self, means: dict[str, float]) -> float:
+        """Return the factor of an optimizer step's learning rate, if `scales_steps`.
+
+        Args:
+            means: the metrics of `loss`, as means over the completions of the step.
+        """
+        return 1.0
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         """Return the on-policy advantages, for the logged table of completions. (N,) -> (N,)

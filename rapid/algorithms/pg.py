@@ -6,7 +6,8 @@ behaviour policy mu. In this case there is a metric `staleness`, the mean of
 |log pi(y|x) - log mu(y|x)| over completions, in nats.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from rapid.algorithms.base import GroupRelative, Look, LossInputs
 from rapid.algorithms.groups import Tensor, group_mean
@@ -38,7 +39,7 @@ class Pg(GroupRelative):
     name = "pg"
     label = "PG"
     look = Look("#009E73", "^", (0, (4, 1, 1, 1, 1, 1)))
-    loss_function = staticmethod(pg_loss)
+    loss_function: ClassVar[Callable] = staticmethod(pg_loss)
 
     def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
         loss, metrics = super().loss(settings, tensors)

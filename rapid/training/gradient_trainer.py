@@ -167,7 +167,7 @@ class GradientTrainer(SamplingTrainer):
         is_run = mini_batch["graded"][::group]  # (K,), for each group
         if args.uses_trl_loss:
             is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
-        elif args.skip_zero_groups:
+        elif args.skip_zero_groups and not args.algorithm.scales_steps:
             is_run = is_run & args.algorithm.have_gradient(
                 mini_batch["rewards"], group, args.settings, on_policy=self._is_on_policy(step)
             )

@@ -50,6 +50,11 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         )
     if args.use_rollout_logps and not arguments.get("rollout_func"):
         yield "use_rollout_logps=True: pass a rollout_func, whose logprobs are then used"
+    if args.algorithm.scales_steps and args.deepspeed:
+        yield (
+            f"objective={args.objective!r} sets the learning rate of each step, but DeepSpeed "
+            "steps before it is known: train without DeepSpeed"
+        )
     if "lomo" in args.optim:
         yield (
             f"optim={args.optim} changes weights in every backward pass, but an optimizer "

@@ -46,6 +46,7 @@ from rapid.training.gradient_trainer import GradientTrainer
 from rapid.training.micro_batches import MicroBatchLimit, select_local
 from rapid.training.overview import Overview
 from rapid.training.processes import gather_batch
+from rapid.training.step_scale import StepScale
 
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
@@ -96,6 +97,9 @@ class RapidTrainer(GradientTrainer):
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
         Overview.attach(self)
+        self._step_scale = StepScale()
+        if self.args.algorithm.scales_steps:
+            self.add_callback(self._step_scale)
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._spares = 0  # prompts drawn so far by `_resample`
         self._tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
@@ -289,22 +293,25 @@ class RapidTrainer(GradientTrainer):
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log the metrics of an optimizer step: means over micro-batches, and of its mini-batch."""
-        run_share = self._log_means()  # share of the mini-batch that was run
+        means, run_share = self._log_means()  # of what was run, and its share of the mini-batch
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
         metrics["run"] = run_share
+        if self.args.algorithm.scales_steps and means:  # there are none if nothing was graded
+            self._step_scale.factor = self.args.algorithm.step_scale(means)
+            metrics["step_scale"] = self._step_scale.factor
         # `accuracy` is the mean reward of the first function, which is named if there are others.
         if len(self.reward_func_names) > 1 and "accuracy" in metrics:
             metrics[f"accuracy/{self.reward_func_names[0]}"] = metrics.pop("accuracy")
         self.add_metrics({f"rapid/{name}": value for name, value in metrics.items()})
         self.add_metrics({"step_time": seconds})
 
-    def _log_means(self) -> float:
+    def _log_means(self) -> tuple[dict[str, float], float]:
         """Log the means over micro-batches, under this project's names and TRL's.
 
         Returns:
-            The share of the mini-batch that was run: below 1 if groups were skipped. It is a share
-            of completions or tokens, by the objective's `metrics_over`.
+            The means, and the share of the mini-batch that was run: below 1 if groups were skipped.
+            It is a share of completions or tokens, by the objective's `metrics_over`.
         """
         means, run_share = self._means.take()
         means |= self._token_means.take()[0]
@@ -312,4 +319,4 @@ class RapidTrainer(GradientTrainer):
         if not self.args.beta:
             trl_metrics.pop("kl", None)  # there is no reference policy
         self.add_metrics({f"rapid/{name}": value for name, value in means.items()} | trl_metrics)
-        return run_share
+        return means, run_share

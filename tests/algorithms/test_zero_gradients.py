@@ -12,6 +12,7 @@ SETTINGS = {
     "rapid": {"eta": 2.0, "clip": "advantage"},
     "grpo": {"beta": 0.0, "epsilon": 0.2},
     "dapo": {"epsilon_low": 0.2, "epsilon_high": 0.28, "rounds": 1, "overlong_buffer": 0.2},
+    "geo-mask": {"low": 0.5, "high": 2.0},  # the published bounds would leave out all completions
 }
 
 
@@ -29,6 +30,7 @@ CASES = [
     ("dapo", {}),
     *((algorithm.name, {}) for algorithm in CURRENT),
     ("topr", {"offset": 0.5}),
+    ("asymre", {"shift": 0.0}),
 ]
 
 

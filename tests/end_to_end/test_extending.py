@@ -18,7 +18,7 @@ DIFFS = dict(zip(NAMES, re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL), stric
 # The files that each diff may touch beside new tests.
 FILES_OF_DIFFS = {
     "algorithm": {
-        "rapid/algorithms/maxrl.py", "rapid/algorithms/__init__.py", "experiments/maxrl.yaml",
+        "rapid/algorithms/raft.py", "rapid/algorithms/__init__.py", "experiments/raft.yaml",
     },
     "benchmark": {
         "rapid/benchmarks/gcd/__init__.py", "rapid/benchmarks/gcd/made.py",
@@ -30,14 +30,14 @@ FILES_OF_DIFFS = {
     "figure": {"reports/plots/figures/memory.py"},
     "model": {"experiments/my-model.yaml"},
 }  # fmt: skip
-OVERLAYS = ("maxrl", "gcd", "my-model", "tiny")
+OVERLAYS = ("raft", "gcd", "my-model", "tiny")
 # The overlays of the page, at a size that takes a minute.
 TINY = """
 benchmarks: {mbpp_plus: null, math: null, minif2f: null, gcd: {train: 8, test: 4}}
 models: {tiny-qwen2: {layers: 1, hidden: 64, steps: 20, benchmarks: [gcd], error_rate: 0.6}}
 pretraining: {demonstrations: 200, vocabulary: 400}
 tables:
-  main: {algorithms: [pg, maxrl, maxrl-H4, rapid-H4], seeds: [1]}
+  main: {algorithms: [pg, raft, raft-H4, rapid-H4], seeds: [1]}
   families: {benchmark: gcd, models: [my-model], algorithms: [pg], seeds: [1]}
   staleness: {H: [2]}
 experiment: {benchmark: gcd}
@@ -97,18 +97,18 @@ def test_a_diff_applies_by_itself(name):
 @pytest.mark.slow
 def test_the_tests_that_the_page_names_pass(extended_checkout):
     tests = [
-        "tests/algorithms/test_maxrl.py",
+        "tests/algorithms/test_raft.py",
         "tests/training/test_every_algorithm.py",
         "tests/benchmarks/test_made.py",
         "tests/benchmarks/test_prompts.py",
     ]
-    arguments = ["-p", "no:cacheprovider", "-v", "-k", "maxrl or gcd", *tests]
+    arguments = ["-p", "no:cacheprovider", "-v", "-k", "raft or gcd", *tests]
     output = run_python(extended_checkout, "-m", "pytest", *arguments)
     assert [file for file in tests if not re.search(rf"{file}::.* PASSED", output)] == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["maxrl", "maxrl-H4"])
+@pytest.mark.parametrize("algorithm", ["raft", "raft-H4"])
 def test_the_algorithm_trains_and_is_evaluated(run_folder, algorithm):
     path = f"gcd/tiny-qwen2/{algorithm}/seed1"
     summary = json.loads((run_folder / "runs" / path / "summary.json").read_text())
@@ -119,11 +119,11 @@ def test_the_algorithm_trains_and_is_evaluated(run_folder, algorithm):
 
 @pytest.mark.slow
 def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run_folder, extended_checkout):
-    assert re.search(r"^  MaxRL +\d", read_table(run_folder, 1), re.MULTILINE)
-    assert re.search(r"^  MaxRL \(H=4\) +\d", read_table(run_folder, 1), re.MULTILINE)
-    code = "from reports.plots import looks; print(looks.declared_look('maxrl-H4').color)"
-    assert run_python(extended_checkout, "-c", code).strip() == "#1A10FF"
-    assert "MaxRL" in (run_folder / "reports/report.html").read_text(encoding="utf-8")
+    assert re.search(r"^  RAFT +\d", read_table(run_folder, 1), re.MULTILINE)
+    assert re.search(r"^  RAFT \(H=4\) +\d", read_table(run_folder, 1), re.MULTILINE)
+    code = "from reports.plots import looks; print(looks.declared_look('raft-H4').color)"
+    assert run_python(extended_checkout, "-c", code).strip() == "#0050F0"
+    assert "RAFT" in (run_folder / "reports/report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

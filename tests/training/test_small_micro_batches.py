@@ -69,9 +69,12 @@ def test_gradient_matches_whole_groups(
     gradients, small_losses = compute_gradients(
         model, tmp_path, objective, micro_batch_size=size, pack=pack, skip_zero_groups=False
     )
+    # Metrics are means in float32, from which `step_scale` computes the size of a step.
+    scales_steps = objective != "trl" and ALGORITHMS[objective].scales_steps
+    tolerance = 1e-6 if scales_steps else 1e-9
     assert expected.norm() > 0
-    assert (gradients - expected).norm() <= 1e-9 * expected.norm()
-    assert small_losses == pytest.approx(losses, rel=1e-9, abs=1e-12)
+    assert (gradients - expected).norm() <= tolerance * expected.norm()
+    assert small_losses == pytest.approx(losses, rel=tolerance, abs=1e-12)
 
 
 class ToolTrainer(loops.RecordingTrainer):

@@ -1,0 +1,61 @@
+"""AsymRE: Arnal et al. 2025 (Asymmetric REINFORCE), arXiv 2506.20520.
+
+REINFORCE without importance weights whose baseline is not the mean reward, but a little less. A
+lower baseline pushes up what is right more strongly than it pushes down what is wrong. Off-policy,
+the paper shows that the policy improves if the baseline is below the mean reward of the behaviour
+policy, and may collapse onto few completions if the baseline is at or above it. A baseline at the
+mean (`shift` = 0) is `pg`. The paper calls the shift delta V.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from rapid.algorithms.base import Look, Parameters
+from rapid.algorithms.groups import Groups, Tensor, group_mean
+from rapid.algorithms.means import reinforce
+from rapid.algorithms.pg import Pg
+
+
+class AsymreParameters(Parameters):
+    shift: float = Field(
+        -0.1,
+        title="shift of the baseline",
+        description="Added to the group's mean reward to get the baseline.",
+    )
+
+
+def shifted_advantages(rewards: Tensor, group_size: int, shift: float) -> Tensor:
+    """Return R - (mean R + shift), the mean being over a completion's group. (N,) -> (N,)"""
+    return rewards - group_mean(rewards, group_size) - shift
+
+
+def asymre_loss(
+    logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, shift: float
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """REINFORCE with a shifted baseline.
+
+        grad J = 1/N sum_n (R_n - V_n) grad log pi(y_n | x_n)
+        V_n    = shift + mean of R over n's group
+
+    Args:
+        shift: added to the mean reward. With 0 this is `pg_loss`.
+
+    Other arguments, result and errors are those of `pg_loss`.
+    """
+    return reinforce(logp, mask, shifted_advantages(rewards, group_size, shift)), {}
+
+
+class Asymre(Pg):
+    name = "asymre"
+    label = "AsymRE"
+    look = Look("#00C000", "v", (0, (8, 2, 2, 2)))
+    parameters = AsymreParameters
+    loss_function = staticmethod(asymre_loss)
+
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        # With a shift, groups of equal rewards have advantages of -shift.
+        return "all" if settings.shift else "unequal"
+
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        return shifted_advantages(rewards, group_size, settings.shift)

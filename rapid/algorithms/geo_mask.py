@@ -1,0 +1,67 @@
+"""Geometric sequence mask: Geo-RS of verl, docs/algo/rollout_corr_math.md, section 3.3.3.
+
+A completion is left out if its importance weight per token is too far from 1: the geometric mean of
+its token ratios, which does not depend on its length. A bound on their product would leave out long
+completions first (richardli.xyz/rl-collapse-3). The other completions have no importance weight.
+
+verl made the mask, and its bounds, for the small difference between a sampler and a trainer with
+the same parameters. With H > 1 optimizer steps per inference batch the ratios differ by more.
+"""
+
+from pydantic import Field
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Tensor, group_mean
+from rapid.algorithms.means import reinforce
+from rapid.algorithms.ratios import log_weights
+
+
+class GeoMaskParameters(Parameters):
+    low: float = Field(
+        0.999,
+        gt=0,
+        le=1,
+        title="mask below",
+        description="completions whose geometric mean of token ratios is below this are left out",
+    )
+    high: float = Field(
+        1.001,
+        ge=1,
+        title="mask above",
+        description="completions whose geometric mean of token ratios is above this are left out",
+    )
+
+
+def geo_mask_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    low: float,
+    high: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Policy gradient on the completions whose weight per token is within bounds.
+
+        grad J = 1/N sum_n M_n A_n grad log pi(y_n | x_n),    A_n as in `pg_loss`
+        M_n    = 1 if low <= (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|) <= high, else 0
+
+    Args:
+        low, high: bounds of the geometric mean of a completion's token ratios.
+
+    Other arguments and errors are those of `rapid_loss`. The metric `clip_fraction` is the share of
+    completions that are left out.
+    """
+    advantages = rewards - group_mean(rewards, group_size)
+    lengths = mask.sum(1).clamp(min=1)
+    ratio = (log_weights(logp, behavior_logp, mask) / lengths).exp()  # (N,)
+    is_kept = ((ratio >= low) & (ratio <= high)).to(advantages.dtype)
+    return reinforce(logp, mask, is_kept * advantages), {"clip_fraction": 1 - is_kept.mean()}
+
+
+class GeoMask(GroupRelative):
+    name = "geo-mask"
+    label = "geometric mask"
+    look = Look("#F080F0", "h", (0, (7, 3)))
+    parameters = GeoMaskParameters
+    loss_function = staticmethod(geo_mask_loss)

@@ -1,0 +1,84 @@
+"""OAPL: Ritter et al. 2026 (LLMs Can Learn to Reason Via Off-Policy RL), arXiv 2602.19362.
+
+OAPL stands for Optimal Advantage-based Policy Optimization with Lagged inference policy. The policy
+that maximizes E[R] - beta KL(pi | mu) satisfies beta log(pi / mu) = R - V*, where V* is beta times
+the logarithm of the mean of exp(R / beta). OAPL estimates V* from the group, and minimizes the
+squared difference of both sides. mu stays the same for many steps: here for H.
+
+Both uses of beta have a value of their own, as in KARL (arXiv 2603.05218), which trains with OAPL.
+With a large `beta_value` V* is the group's mean reward, and the gradient is that of `dro`.
+"""
+
+from typing import Any
+
+from pydantic import Field, PositiveFloat
+
+from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.groups import Groups, Tensor, to_groups
+
+
+class OaplParameters(Parameters):
+    beta_value: PositiveFloat = Field(
+        1.0,
+        title="beta of the value",
+        description="temperature of V*, which is between the mean reward (a large value) and the "
+        "largest reward of a group (a small value)",
+    )
+    beta_policy: PositiveFloat = Field(
+        1e-3,
+        title="beta of the policy",
+        description="weight of the log ratio of pi and mu: larger values keep the policy near mu",
+    )
+
+
+def optimal_advantages(rewards: Tensor, group_size: int, beta: float) -> Tensor:
+    """Return R - V*, V* = beta log(mean of exp(R / beta) over the group). (N,) -> (N,)
+
+    In groups of equal rewards the result is exactly 0.
+    """
+    groups = to_groups(rewards, group_size)
+    # Relative to the largest reward, which keeps exp in range and equal rewards exact.
+    largest = groups.max(1, keepdim=True).values
+    mean_exp = ((groups - largest) / beta).exp().mean(1, keepdim=True)
+    return (groups - largest - beta * mean_exp.log()).flatten()
+
+
+def oapl_loss(
+    logp: Tensor,
+    behavior_logp: Tensor,
+    mask: Tensor,
+    rewards: Tensor,
+    group_size: int,
+    beta_value: float,
+    beta_policy: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Mean squared difference of log ratios and optimal advantages.
+
+        loss = 1/N sum_n (beta_policy log(pi(y_n | x_n) / mu(y_n | x_n)) - (R_n - V_n))^2
+        V_n  = beta_value log(mean of exp(R / beta_value) over n's group)
+
+    Args:
+        beta_value, beta_policy: see `OaplParameters`.
+
+    Other arguments and errors are those of `rapid_loss`. The metric `staleness` is the mean of
+    |log(pi / mu)|.
+    """
+    log_ratio = ((logp - behavior_logp) * mask).sum(1)  # (N,), carries the gradient
+    advantages = optimal_advantages(rewards, group_size, beta_value)
+    loss = (beta_policy * log_ratio - advantages).square().mean()
+    return loss, {"staleness": log_ratio.detach().abs().mean()}
+
+
+class Oapl(GroupRelative):
+    name = "oapl"
+    label = "OAPL"
+    look = Look("#F000E0", "o", (0, (1, 3, 4, 3)))
+    parameters = OaplParameters
+    loss_function = staticmethod(oapl_loss)
+
+    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+        # Off-policy the log ratio has a gradient in groups of equal rewards too.
+        return "unequal" if on_policy else "all"
+
+    def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        return optimal_advantages(rewards, group_size, settings.beta_value)

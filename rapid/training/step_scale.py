@@ -1,0 +1,27 @@
+"""Multiplies the learning rate of single optimizer steps, for `Algorithm.scales_steps`."""
+
+from transformers import TrainerCallback
+from typing_extensions import override
+
+
+class StepScale(TrainerCallback):
+    """Callback that multiplies the learning rate of the next optimizer step by `factor`.
+
+    Afterwards the learning rate is what it was: schedule, logs and checkpoints do not see it.
+    """
+
+    def __init__(self) -> None:
+        self.factor = 1.0
+        self._rates: list = []  # of the parameter groups, during a step
+
+    @override
+    def on_pre_optimizer_step(self, args, state, control, optimizer=None, **_):
+        self._rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * self.factor
+
+    @override
+    def on_optimizer_step(self, args, state, control, optimizer=None, **_):
+        for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate
+        self.factor = 1.0
