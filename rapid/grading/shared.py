@@ -37,6 +37,7 @@ class SharedGraders:
     def __init__(self, pool: SteadyGrader, workers: int):
         self._pool = pool.__enter__()
         self._logged_problems: set[str] = set()  # the reasons of bad problems in the log
+        self._log_lock = threading.Lock()
         self._is_open, self._queue_lock = True, threading.Lock()
         self._jobs: SimpleQueue[tuple[Future, Job] | None] = SimpleQueue()
         self._threads = [
@@ -104,12 +105,14 @@ class SharedGraders:
             return verdict(BAD_PROBLEM)
 
     def _log_bad_problem(self, reason: str) -> None:
-        if reason in self._logged_problems or len(self._logged_problems) > MAX_LOGGED_PROBLEMS:
-            return
-        self._logged_problems.add(reason)
-        if len(self._logged_problems) > MAX_LOGGED_PROBLEMS:
-            reason = "there are more such problems, which are not logged"
-        logger.warning("completions of a problem are not graded: %s", reason)
+        with self._log_lock:
+            count = len(self._logged_problems)
+            if reason in self._logged_problems or count > MAX_LOGGED_PROBLEMS:
+                return
+            self._logged_problems.add(reason)
+            if count == MAX_LOGGED_PROBLEMS:
+                reason = "there are more such problems, which are not logged"
+            logger.warning("completions of a problem are not graded: %s", reason)
 
     def close(self) -> None:
         self._queue_jobs([None for _ in self._threads])
