@@ -166,7 +166,11 @@ def test_new_plug_in_reaches_no_job(code_copy, list_reached_jobs):
 
 @pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
 def test_relative_imports_count(code_copy, line):
-    rewrite(code_copy / "rapid/algorithms/pg.py", "from typing import Any", f"{line}\n")
+    rewrite(
+        code_copy / "rapid/algorithms/pg.py",
+        "from rapid.algorithms.ratios import log_weights",
+        line,
+    )
     assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
 
 

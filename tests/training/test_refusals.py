@@ -31,6 +31,7 @@ def list_refusals(dataset=ROWS, model=None, adapter=None, environment=None, **ar
         "optim": "sgd",
         "dynamic_sampling_rounds": 1,
         "use_rollout_logps": False,
+        "algorithm": SimpleNamespace(scales_steps=False),
     }
     arguments = {"train_dataset": dataset, "model": model, "peft_config": adapter}
     arguments["environment_factory"] = environment
