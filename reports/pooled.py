@@ -12,7 +12,7 @@ from rapid.config.specs import arena_runs
 from reports.analyses import read_fields
 from reports.measured import Measured
 from reports.render import text
-from reports.tables.pooled import tables
+from reports.tables.pooled import build_tables
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,8 +30,8 @@ def main(arguments: list[str] | None = None) -> int:
             with tarfile.open(options.raw) as archive:
                 archive.extractall(root, filter="data")
             measured = Measured.read(params, root, arena_runs(params))
-            made = tables(read_fields(measured, options.earlier))
-        write_text(options.output, text.render(made, params.name) + "\n")
+            tables = build_tables(read_fields(measured, options.earlier))
+        write_text(options.output, text.render(tables, params.name) + "\n")
     except (BadInput, OSError) as error:
         print(f"reports.pooled: {error}", file=sys.stderr)
         return 1

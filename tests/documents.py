@@ -53,6 +53,7 @@ from tests.versions import tested_versions
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+INTERVAL = re.compile(r"(?<![\w.])\d[\d.]* \[[−+]?\d[\d.]*, [−+]?\d[\d.]*\]")  # 0.50 [0.46, 0.55]
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
 FIGURES = "reports/figures"
@@ -216,11 +217,16 @@ def passes(text: str, root: Path) -> str:
 
 
 def within(text: str, root: Path, file: str) -> str:
-    """Return prose, with question marks for figures that do not stand in a file."""
+    """Return prose, with question marks for figures that do not stand in a file.
+
+    An estimate with its interval is one figure.
+    """
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
-    numbers = set(NUMBER.findall(path.read_text(encoding="utf-8")))
+    content = path.read_text(encoding="utf-8")
+    numbers, intervals = set(NUMBER.findall(content)), set(INTERVAL.findall(content))
+    text = INTERVAL.sub(lambda figure: figure[0] if figure[0] in intervals else "? [?]", text)
     return NUMBER.sub(lambda number: number[0] if number[0] in numbers else "?", text)
 
 

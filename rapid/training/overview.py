@@ -144,8 +144,8 @@ class Overview(TrainerCallback):
             f"{describe_peak(self._trainer.accelerator.device)}"
         )
         if steps_left:
-            left = estimate_seconds_left(self._batches, steps_left, self._trainer.args.H)
-            text += f"; time left: about {format_duration(left)}"
+            seconds_left = estimate_seconds_left(self._batches, steps_left, self._trainer.args.H)
+            text += f"; time left: about {format_duration(seconds_left)}"
         return text
 
     def _print(self, text: str) -> None:
@@ -257,9 +257,9 @@ def describe_passes(trainer: Any) -> str:
     # Groups may be divided unequally among processes, and some models need prompts of one length.
     is_limit = not several and not sees_padding(trainer.model)
     count = f"{'at most' if is_limit else 'about'} {trainer.count_passes():,}"
-    each = " in each process" if several else ""
+    scope = " in each process" if several else ""
     size = describe_setting(args, "micro_batch_size")
-    return f"{count} in a step{each}, forward and backward, with {size}"
+    return f"{count} in a step{scope}, forward and backward, with {size}"
 
 
 def describe_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> str:

@@ -17,72 +17,88 @@ from reports.tables.table import MISSING, Cell, Table, estimate_cell
 TARGET = "Other target"
 # Title of a column -> the analysis of a field.
 ANALYSES: dict[str, Callable[[PooledField], FieldOutcomes]] = {
-    "Pooled": lambda of: of.pooled,
-    "Over seeds": lambda of: of.over_seeds,
-    "Earlier": lambda of: of.earlier,
-    "Latest": lambda of: of.latest,
-    "Clustered": lambda of: of.clustered,
-    TARGET: lambda of: of.at_target,
+    "Pooled": lambda field: field.pooled,
+    "Over seeds": lambda field: field.over_seeds,
+    "Earlier": lambda field: field.earlier,
+    "Latest": lambda field: field.latest,
+    "Clustered": lambda field: field.clustered,
+    TARGET: lambda field: field.at_target,
 }
 
 
-def tables(of_fields: list[PooledField]) -> list[Table]:
+def build_tables(fields: list[PooledField]) -> list[Table]:
     """Return all tables."""
-    measured = of_fields[0].latest.measured
+    measured = fields[0].latest.measured
     verdicts = {
-        title: group_by_benchmark(judge([select(of) for of in of_fields]))
+        title: group_by_benchmark(judge([select(field) for field in fields]))
         for title, select in ANALYSES.items()
     }
-    pooled = [judged for of_benchmark in verdicts["Pooled"].values() for judged in of_benchmark]
-    clusters = [
-        f"{len(set(of.clustered.skeletons.values()))} of {len(of.clustered.skeletons)} problems "
-        f"on {of.latest.label}"
-        for of in of_fields
+    pooled = [
+        judged
+        for benchmark_verdicts in verdicts["Pooled"].values()
+        for judged in benchmark_verdicts
     ]
-    made = claims(measured, pooled, "pooled-claims", clusters=clusters)
-    target_number = len(made) + 2 * len(of_fields) + 2
-    for name, show in (("pooled-verdicts", _verdict), ("pooled-estimates", _estimate)):
-        for of in of_fields:
-            by_title = {title: found[of.latest.benchmark] for title, found in verdicts.items()}
+    clusters = [
+        f"{len(set(field.clustered.skeletons.values()))} of "
+        f"{len(field.clustered.skeletons)} problems on {field.latest.label}"
+        for field in fields
+    ]
+    tables = claims(measured, pooled, "pooled-claims", clusters=clusters)
+    target_number = len(tables) + 2 * len(fields) + 2
+    for name, show in (
+        ("pooled-verdicts", _render_verdict),
+        ("pooled-estimates", _render_estimate),
+    ):
+        for field in fields:
+            by_title = {
+                title: by_benchmark[field.latest.benchmark]
+                for title, by_benchmark in verdicts.items()
+            }
             columns = {
                 title: lambda row, judged=judged, show=show: show(judged[row])
                 for title, judged in by_title.items()
             }
             rows = [(judged.text, row) for row, judged in enumerate(by_title["Pooled"])]
-            made.append(
+            tables.append(
                 build_table(
                     name,
                     measured,
                     [rows],
                     single_group(columns),
-                    [of.latest.benchmark],
-                    len(made) + 1,
-                    last=of is of_fields[-1],
+                    [field.latest.benchmark],
+                    len(tables) + 1,
+                    last=field is fields[-1],
                     target_number=target_number,
                 )
             )
-    made.append(_counts(verdicts, len(made) + 1, of_fields))
-    made.append(_targets(of_fields, len(made) + 1))
-    made += [_profile(of, number) for number, of in enumerate(of_fields, start=len(made) + 1)]
-    return made
+    tables.append(_build_counts_table(verdicts, len(tables) + 1, fields))
+    tables.append(_build_target_table(fields, len(tables) + 1))
+    tables += [
+        _build_profile(field, number) for number, field in enumerate(fields, start=len(tables) + 1)
+    ]
+    return tables
 
 
-def _verdict(judged: ArenaVerdict) -> Cell:
+def _render_verdict(judged: ArenaVerdict) -> Cell:
     if judged.verdict == UNTESTED:
         return Cell(MISSING)
     return Cell(f"{judged.decision} ({formats.p_value(judged.p)})")
 
 
-def _estimate(judged: ArenaVerdict) -> Cell:
+def _render_estimate(judged: ArenaVerdict) -> Cell:
     return estimate_cell(FORMATS[judged.claim.by], judged.estimate)
 
 
-def _counts(
-    verdicts: dict[str, dict[str, list[ArenaVerdict]]], number: int, of_fields: list[PooledField]
+def _build_counts_table(
+    verdicts: dict[str, dict[str, list[ArenaVerdict]]], number: int, fields: list[PooledField]
 ) -> Table:
     """Return the table of the number of claims with each verdict, by analysis."""
     counts = {
-        title: Counter(judged.verdict for found in by_benchmark.values() for judged in found)
+        title: Counter(
+            judged.verdict
+            for claims_of_benchmark in by_benchmark.values()
+            for judged in claims_of_benchmark
+        )
         for title, by_benchmark in verdicts.items()
     }
     columns = {
@@ -90,30 +106,30 @@ def _counts(
         for verdict in (HOLDS, OPEN, FAILS)
     }
     rows = [(title, title) for title in verdicts]
-    benchmarks = [of.latest.benchmark for of in of_fields]
-    measured = of_fields[0].latest.measured
+    benchmarks = [field.latest.benchmark for field in fields]
+    measured = fields[0].latest.measured
     return build_table(
         "verdict-counts", measured, [rows], single_group(columns), benchmarks, number
     )
 
 
-def _targets(of_fields: list[PooledField], number: int) -> Table:
+def _build_target_table(fields: list[PooledField], number: int) -> Table:
     columns: dict[str, Callable[[PooledField], Cell]] = {
-        "Start": lambda of: Cell(
-            formats.percent(of.target.start), formats.percent(of.target.noise)
+        "Start": lambda field: Cell(
+            formats.percent(field.target.start), formats.percent(field.target.noise)
         ),
-        "Target": lambda of: Cell(formats.percent(of.latest.field.reach)),
-        "Chance": lambda of: Cell(formats.p_value(of.target.chance_at_reach)),
-        "Target on the test problems": lambda of: Cell(formats.percent(of.target.level)),
-        "Its chance": lambda of: Cell(formats.p_value(of.target.chance)),
+        "Target": lambda field: Cell(formats.percent(field.latest.field.reach)),
+        "Chance": lambda field: Cell(formats.p_value(field.target.chance_at_reach)),
+        "Target on the test problems": lambda field: Cell(formats.percent(field.target.level)),
+        "Its chance": lambda field: Cell(formats.p_value(field.target.chance)),
     }
-    latest = [of.latest for of in of_fields]
+    latest = [field.latest for field in fields]
     start = latest[0].measured.params.training.start
     evaluations = [f"{run.runs(start)[METRIC].count()} on {run.label}" for run in latest]
     return build_table(
         "target",
         latest[0].measured,
-        [[(of.latest.label, of) for of in of_fields]],
+        [[(field.latest.label, field) for field in fields]],
         single_group(columns),
         [run.benchmark for run in latest],
         number,
@@ -122,9 +138,9 @@ def _targets(of_fields: list[PooledField], number: int) -> Table:
     )
 
 
-def _profile(of: PooledField, number: int) -> Table:
+def _build_profile(field: PooledField, number: int) -> Table:
     """Return the table of the shares of runs that are at least as accurate as a level."""
-    runs, names = (of.earlier, of.latest), order(of.latest)
+    runs, names = (field.earlier, field.latest), order(field.latest)
     accuracies = {
         name: np.concatenate([by_run(run.outcomes[name])[:, 0] for run in runs]) for name in names
     }
@@ -135,16 +151,16 @@ def _profile(of: PooledField, number: int) -> Table:
         formats.percent(level): lambda name, level=level: Cell(
             formats.percent((accuracies[name] >= level - curves.ROUNDING).mean())
         )
-        for level in _levels(np.concatenate([*accuracies.values()]))
+        for level in _find_informative_levels(np.concatenate([*accuracies.values()]))
     }
     counts = {name: len(values) for name, values in accuracies.items()}
     usual = Counter(counts.values()).most_common(1)[0][0]
     return build_table(
         "profile",
-        of.latest.measured,
+        field.latest.measured,
         [[(labels.algorithm(name), name) for name in accuracies]],
         single_group(columns),
-        [of.latest.benchmark],
+        [field.latest.benchmark],
         number,
         usual_count=usual,
         other_counts=[
@@ -153,7 +169,7 @@ def _profile(of: PooledField, number: int) -> Table:
     )
 
 
-def _levels(accuracies: np.ndarray) -> Iterator[float]:
+def _find_informative_levels(accuracies: np.ndarray) -> Iterator[float]:
     """Yield the multiples of `curves.STEP` that some of the runs reach and others do not."""
     for number in range(1, round(1 / curves.STEP)):
         level = number * curves.STEP

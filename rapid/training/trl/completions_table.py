@@ -91,7 +91,7 @@ def print_completions(
         name: [NOT_GRADED if math.isnan(value) else f"{value:.2f}" for value in column]
         for name, column in {**rewards, "Advantage": advantages}.items()
     }
-    others = {name: shorten_entries(column) for name, column in (extra or {}).items()}
+    extra_columns = {name: shorten_entries(column) for name, column in (extra or {}).items()}
     with patch.object(Table, "add_column", partialmethod(Table.add_column, overflow="fold")):
         utils.print_prompt_completions_sample(
             shorten_entries(prompts),
@@ -100,7 +100,7 @@ def print_completions(
             advantages=None,
             step=step,
             num_samples=num_samples,  # type: ignore[arg-type]  # None is TRL's default
-            extra=numbers | others,
+            extra=numbers | extra_columns,
         )
 
 
