@@ -247,7 +247,7 @@ def tested_versions(text: str, root: Path) -> str:
         for package, bounds in read_bounds().items()
     ]
     heads = ["package", "in pyproject.toml", *(f"{name} tested" for name in tested)]
-    parts = [[name, *render_part(record.get(name))] for name in PARTS]
+    parts = [[name, *render_part(part)] for name, part in record.items()]
     part_heads = ["part", "Python", "torch", "passed", "skipped", "date and commit"]
     skipped = {
         reason: count
@@ -267,10 +267,8 @@ def tested_versions(text: str, root: Path) -> str:
     return "\n" + "\n".join([*tables, *lists])
 
 
-def render_part(part: dict | None) -> list[str]:
-    """Return the cells of a part's row; em dashes if it was never recorded."""
-    if part is None:
-        return ["—", "—", "—", "—", "not recorded yet"]
+def render_part(part: dict) -> list[str]:
+    """Return the cells of a part's row behind its name."""
     return [
         part["python"],
         part["packages"]["torch"],
