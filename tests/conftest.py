@@ -38,8 +38,12 @@ LONGEST_FILES = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/gradi
 
 
 def pytest_configure() -> None:
-    """Let SIGTERM end a session as Ctrl-C does, so that fixtures are cleaned up."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Let SIGTERM end a session as Ctrl-C does, so that fixtures are cleaned up.
+
+    SIGINT too: the background jobs of a shell ignore it, and so would all processes of the tests.
+    """
+    for end in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(end, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

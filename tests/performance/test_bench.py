@@ -152,7 +152,9 @@ def test_forward_pass_counts_two_operations_per_weight_and_token(toy_model):
 def test_memory_peaks_in_training(workload, side):
     setting = replace(SMALL, scripted=True, checkpointing=True)
     sizes = memory.train(side, workload, setting, 1, 0.5)
-    assert 0 < sizes["empty"] <= sizes["before"] <= sizes["peak"]
+    # Building a trainer may also free memory of this process, which has run other tests.
+    assert sizes["empty"] > 0
+    assert 0 < sizes["before"] <= sizes["peak"]
 
 
 @pytest.mark.slow
