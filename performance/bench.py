@@ -1,8 +1,8 @@
 """`python -m performance.bench`: measure, write the figures, and write the page that shows them.
 
 Nothing else should run on the machine. The command leases a core like the pipeline's jobs, so it
-waits if running jobs hold all cores, and uses one thread on that core. Parts (j) and (k), which
-`make gpu` runs, lease a GPU instead if there is one.
+waits if running jobs hold all cores, and uses one thread on that core; with vLLM it leases two
+cores. Parts (j) and (k), which `make gpu` runs, lease a GPU instead if there is one.
 """
 
 import os
@@ -36,7 +36,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _make_parser().parse_args(arguments)
     if unknown := [part for part in options.part if part not in PARTS]:
         sys.exit(f"bench: --part {unknown[0]}: no such part; known: {', '.join(PARTS)}")
-    _prepare(gpu=not {"j", "k"}.isdisjoint(options.part))
+    chosen_parts = [(part, [*list_experiments(part, options.quick)]) for part in options.part]
+    most_cores = max(e.setting.cores for _, experiments in chosen_parts for e in experiments)
+    cores = _prepare(not {"j", "k"}.isdisjoint(options.part), most_cores)
     from performance import models, report, results
 
     chosen = options.models or (models.QUICK if options.quick else models.NAMES)
@@ -48,15 +50,17 @@ def main(arguments: list[str] | None = None) -> int:
     folder = options.out or (QUICK if options.quick else results.FOLDER)
     settings = {"repeats": options.repeats or (2 if options.quick else 5), "quick": options.quick}
     rows, todo, failed = {}, [], False
-    for part in options.part:
+    for part, experiments in chosen_parts:
         rows[part] = results.read_rows(folder, part, settings) if options.resume else []
         measured = {row["experiment"] for row in rows[part]}
         todo += [
             (part, experiment)
-            for experiment in list_experiments(part, options.quick)
+            for experiment in experiments
             if experiment.subject not in skipped and experiment.name not in measured
         ]
-    for part, new_rows, missing, failure in _measure(todo, load_subject, settings["repeats"]):
+    for part, new_rows, missing, failure in _measure(
+        todo, load_subject, settings["repeats"], cores
+    ):
         rows[part] += new_rows
         failed |= failure or any(row.get("failed") for row in new_rows)
         results.write_part(folder, part, rows[part], missing, settings)
@@ -64,13 +68,16 @@ def main(arguments: list[str] | None = None) -> int:
     return int(failed)
 
 
-def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats: int) -> Iterator:
+def _measure(
+    todo: list[tuple[str, Experiment]], load_subject: Callable, repeats: int, cores: list[int]
+) -> Iterator:
     """Run experiments.
 
     Args:
         todo: parts with their experiments.
         load_subject: returns the model or benchmark of a name (`performance.models.load_subject`).
         repeats: samples of each side of a comparison.
+        cores: the leased cores; empty with a GPU.
 
     Yields:
         After each experiment its part, its rows, what the part lacks so far, and whether the
@@ -78,13 +85,16 @@ def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats
     """
     from performance import measures
     from rapid.artifacts.files import BadInput
+    from rapid.resources.leases import bind_to_cores
 
     missing: dict[str, dict[str, str]] = {part: {} for part, _ in todo}
     form = "bench: {desc} {percentage:3.0f}%, {remaining} left"
     with tqdm(todo, bar_format=form, mininterval=0.1 if sys.stderr.isatty() else 20) as bar:
         for part, experiment in bar:
             bar.set_description_str(f"({part}) {experiment.name}")
-            measure = getattr(measures, experiment.measure)
+            measure, count = getattr(measures, experiment.measure), experiment.setting.cores
+            if cores:
+                bind_to_cores(cores[:count], count)
             rows, failed = [], False
             try:
                 subject = load_subject(experiment.subject)
@@ -100,23 +110,29 @@ def _measure(todo: list[tuple[str, Experiment]], load_subject: Callable, repeats
             yield part, rows, [": ".join(line) for line in missing[part].items()], failed
 
 
-def _prepare(gpu: bool) -> None:
-    """Set the environment, lease a core or a GPU, then import what every training loop needs."""
+def _prepare(gpu: bool, count: int) -> list[int]:
+    """Set the environment, lease cores or a GPU, then import what every training loop needs.
+
+    Returns:
+        The `count` cores that were leased; none if a GPU was.
+    """
     os.environ |= ENVIRONMENT
     from rapid.resources.gpus import list_visible_gpus
-    from rapid.resources.leases import bind_to_cores, lease_cores, lease_gpus
+    from rapid.resources.leases import lease_cores, lease_gpus
 
+    cores: list[int] = []
     if gpu and list_visible_gpus():
         _report(f"on GPU {lease_gpus(1)[0]}; importing")
     else:
-        cores = bind_to_cores(lease_cores(1), 1)
-        _report(f"on core {cores[0]}; importing")
+        cores = lease_cores(count)
+        _report(f"on core {', '.join(map(str, cores))}; importing")
     from rapid.training.trl import without_vllm
 
     without_vllm()
     import transformers
 
     transformers.logging.disable_progress_bar()
+    return cores
 
 
 def _report(text: str) -> None:

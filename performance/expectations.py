@@ -27,7 +27,8 @@ def _add_ratios(rows: list[dict]) -> list[dict]:
     """Return the rows with the ratios for which there are expectations.
 
     `peak_ratio` is the peak memory of RapidTrainer over that of GRPOTrainer. `over_on_policy` is
-    the time with H = 1, which is on-policy, over the time with a larger H.
+    the time with H = 1, which is on-policy, over the time with a larger H. `over_plain` is the time
+    of training over that of plain transformers.
     """
     on_policy = {row["n_step"]: row["seconds_rapid"][0] for row in rows if row.get("H") == 1}
     ratios = []
@@ -37,6 +38,8 @@ def _add_ratios(rows: list[dict]) -> list[dict]:
             ratio["peak_ratio"] = [row["peak_rapid"][0] / row["peak_stock"][0]]
         elif row.get("H", 1) > 1 and row["n_step"] in on_policy:
             ratio["over_on_policy"] = [on_policy[row["n_step"]] / row["seconds_rapid"][0]]
+        if "plain" in row:
+            ratio["over_plain"] = [row["backpropagation"] / row["plain"]]
         ratios.append(row | ratio)
     return ratios
 

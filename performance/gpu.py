@@ -79,7 +79,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     folder = ROOT / ("benchmarks/gpu" if options.tiny else "performance/results/gpu")
     quick = ["--quick"] if options.tiny else []
-    command = ["-m", "performance.bench", "--part", "jk", "--resume", "--out", str(folder)]
+    command = ["-m", "performance.bench", "--part", "jkce", "--resume", "--out", str(folder)]
     search = filter(None, (os.environ.get("PYTHONPATH"), str(SITE)))
     os.environ |= {"PYTHONPATH": os.pathsep.join((str(ROOT), *search))}
     os.execv(sys.executable, [sys.executable, *command, *quick, *passed_on])

@@ -1,8 +1,9 @@
 """Training loops in processes of their own that are measured in turns.
 
-Each loop runs in a child process, forked after all imports and bound to the same core. The parent
-tells a loop to take a number of optimizer steps; the loop takes them, sends the measurements, and
-waits. So two loops can take turns (ABAB...) without starting again, and have separate memory.
+Each loop runs in a child process, forked after all imports and bound to the same cores. A loop with
+vLLM is started anew, because the parent imports TRL without vLLM. The parent tells a loop to take a
+number of optimizer steps; the loop takes them, sends the measurements, and waits. So two loops can
+take turns (ABAB...) without starting again, and have separate memory.
 
 Sampling is seeded anew for every inference batch (the completions of H optimizer steps), so that
 both loops sample the same completions as long as their policies are about the same.
@@ -14,6 +15,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any, Self
@@ -26,6 +28,7 @@ from performance.rewards import Counted
 from performance.utilization import count_operations, measure_peak_rate
 from rapid.artifacts.manifests import peak_memory_mb
 from rapid.training.clock import now
+from rapid.training.trl.vllm import prepare_engine
 
 SEED = 1000  # plus the number of the optimizer step, for each inference batch
 BUILD_SECONDS = 300.0  # limit for building a trainer; a loop that takes longer has failed
@@ -42,7 +45,9 @@ class Gate(TrainerCallback):
         self._connection, self._trainer, self._setting = connection, trainer, setting
         self._reward: Counted = trainer.reward_funcs[0]
         self._steps_left = self._steps = 0
-        self._optimizer = 0.0
+        self._optimizer = self._log_mu = 0.0
+        if compute := getattr(trainer, "_compute_log_mu", None):
+            trainer._compute_log_mu = partial(self._time_log_mu, compute)
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._connection.send("ready")
@@ -51,6 +56,11 @@ class Gate(TrainerCallback):
     def on_step_begin(self, args, state, control, **kwargs):
         if state.global_step % self._setting.H == 0:
             torch.manual_seed(SEED + state.global_step)
+
+    def _time_log_mu(self, compute: Callable[[], None]) -> None:
+        began = now()
+        compute()
+        self._log_mu += now() - began
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._optimizer -= time.perf_counter()
@@ -76,7 +86,7 @@ class Gate(TrainerCallback):
             raise SystemExit from None
         self._steps_left = self._steps
         self._reward.clear()
-        self._optimizer = 0.0
+        self._optimizer = self._log_mu = 0.0
         self._phases_before = self._read_phases()
         self._cpu_before, self._began = time.process_time(), now()
 
@@ -86,10 +96,11 @@ class Gate(TrainerCallback):
         `cpu_seconds` is CPU time of this process, far below `seconds` if the process waited or
         other processes used the core. `length` is the mean number of tokens per completion,
         `solved` the share of rewarded completions, `alive` the share of groups with a reward that
-        is not 0. `optimizer` is the time of the optimizer's steps; `phases` are the times of
-        RapidTrainer's clock. `memory` is the peak of the process in 1e6 bytes, on a CPU including
-        memory that it shares with its parent. `operations` are counted (`count_operations`), and
-        `peak_rate` is the most operations per second that the processor reaches.
+        is not 0. `optimizer` is the time of the optimizer's steps, and `log_mu` that of
+        RapidTrainer's computation of log mu; `phases` are the times of its clock. `memory` is the
+        peak of the process in 1e6 bytes, on a CPU including memory that it shares with its parent.
+        `operations` are counted (`count_operations`), and `peak_rate` is the most operations per
+        second that the processor reaches.
         """
         seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu_before
         trainer, verdicts, group = self._trainer, self._reward.verdicts, self._setting.group
@@ -103,6 +114,7 @@ class Gate(TrainerCallback):
             "solved": fmean(verdicts),
             "alive": fmean(map(any, groups)),
             "optimizer": self._optimizer,
+            "log_mu": self._log_mu,
             "phases": {name: after - before.get(name, 0.0) for name, after in phases.items()},
             "memory": peak_memory_mb(),  # before `measure_peak_rate`, which needs memory too
             "operations": count_operations(trainer),
@@ -123,7 +135,7 @@ class Loop:
     """
 
     def __init__(self, setting: Setting, build: Callable, reward: Callable[[], Counted]):
-        context = multiprocessing.get_context("fork")
+        context: Any = multiprocessing.get_context("spawn" if setting.vllm else "fork")
         gc.collect()
         gc.freeze()  # the child's garbage collection then does not copy shared memory
         self._connection, far_end = context.Pipe()
@@ -177,6 +189,8 @@ class Failure(str):
 def _run_loop(connection, near_end, setting: Setting, build, reward) -> None:
     """Train in the child process; send the traceback if that fails."""
     near_end.close()  # else `recv` would not notice that the parent has ended
+    if setting.vllm:  # also for GRPOTrainer, which would take a share of the machine's memory
+        prepare_engine()
     silence = os.open(os.devnull, os.O_WRONLY)  # discard output; errors are sent to the parent
     os.dup2(silence, 1), os.dup2(silence, 2)
     try:

@@ -14,16 +14,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from performance import summary
+from performance.floors import time_floors
 from performance.loops import Loop
 from performance.memory import call_in_fresh_process, train
 from performance.models import Workload, make_exercises
-from performance.parts import Experiment
+from performance.parts import Experiment, Setting
 from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
 from performance.trainers import SIDES
 from rapid.artifacts.code import ROOT
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise
 
@@ -33,6 +36,7 @@ Rows = Iterator[dict]
 def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
     """Yield a row for each solve rate, with the seconds of training loops that take turns."""
     setting, graded = experiment.setting, experiment.rates == (None,)
+    _check_sampler(setting)
     reward = partial(load_grader, workload) if graded else SolveRate
     with ExitStack() as stack:
         loops = {
@@ -48,6 +52,20 @@ def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> R
                     samples[side].append(loop.run(experiment.batches * setting.H, rate))
             labels = _label_row(experiment, workload, rate)
             yield labels | summary.summarize_timing(samples)
+
+
+def time_beside_floors(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
+    """Yield the rows of `time_in_turns`, with the times of `performance.floors`."""
+    _check_sampler(experiment.setting)
+    alone = call_in_fresh_process(time_floors, workload, experiment.setting)
+    for row in time_in_turns(experiment, workload, repeats):
+        yield row | {name: summary.round_number(seconds) for name, seconds in alone.items()}
+
+
+def _check_sampler(setting: Setting) -> None:
+    """Raise BadInput if vLLM is to sample and is not installed."""
+    if setting.vllm and not find_spec("vllm"):
+        raise BadInput("vLLM is not installed")
 
 
 def load_grader(workload: Workload) -> Counted:

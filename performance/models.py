@@ -9,6 +9,7 @@
 """
 
 import random
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -73,6 +74,20 @@ class Workload:
         torch.manual_seed(SEED)
         with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
             return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+    def load_from_folder(self):
+        """Load the model from a folder, which vLLM reads too. An untrained one is saved first."""
+        import transformers
+
+        folder = self.model
+        if self.shape is not None:
+            folder = cache_folder() / f"untrained-{self.name}-{self.shape.parameters}"
+            if not folder.exists():
+                unfinished = Path(tempfile.mkdtemp(dir=cache_folder()))
+                self.load().save_pretrained(unfinished)
+                transformers.AutoTokenizer.from_pretrained(self.model).save_pretrained(unfinished)
+                unfinished.rename(folder)
+        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
 
     @cached_property
     def described(self) -> str:

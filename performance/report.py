@@ -16,7 +16,8 @@ HEAD = """# Performance
 Made by `make bench`, on a GPU by `make gpu`; `python -m performance.report` writes this page from
 summary.jsonl beside it. Figures are medians with quartiles. The two trainers are measured in turns,
 and the speedup is a ratio within pairs. Parts on a CPU are in float32, on one thread bound to one
-core. All sample with transformers. `rapid plan` predicts costs; these are measured.
+core, and sample with transformers, unless they say otherwise. `rapid plan` predicts costs; these
+are measured.
 """
 PROVENANCE = """## Where these figures come from
 

@@ -28,9 +28,10 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
     """Return the figures of a row of timings. Times are in seconds per 1,000 completions.
 
     Args:
-        samples: samples of one training loop, or of two that took turns, by side. The second loop
-            is compared with the first, pair by pair. Figures without a side in their names are
-            those of the last loop. `peak_SIDE` is the peak of memory, in 1e6 bytes.
+        samples: samples of one training loop, or of several that took turns, by side. The last loop
+            is compared with each other one, pair by pair (`faster_SIDE`; `faster` for the first).
+            Figures without a side in their names are those of the last loop. `peak_SIDE` is the
+            peak of memory, in 1e6 bytes.
     """
     frames = {side: pd.json_normalize(rows) for side, rows in samples.items()}
     peak_rate = max(frame.peak_rate.max() for frame in frames.values())
@@ -45,16 +46,17 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
             f"share_{side}": spread(frame.operations / frame.seconds / peak_rate),
             f"peak_{side}": spread(frame.memory),
         }
-    *first, last = frames.values()
+    *others, last_side = frames
+    last = frames[last_side]
     shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
     figures |= {
         "solved": round_number(last.solved.mean()),
         "alive": round_number(last.alive.mean()),  # share of groups with a rewarded completion
         "cpu_share": round_number(shares.median()),
     }
-    if first:
-        [baseline] = first
-        return figures | {"faster": spread(baseline.seconds / last.seconds)}
+    ratios = {f"faster_{side}": spread(frames[side].seconds / last.seconds) for side in others}
+    if others:
+        figures |= ratios | {"faster": ratios[f"faster_{others[0]}"]}
     return figures | _summarize_phases(last)
 
 
@@ -62,13 +64,13 @@ def _summarize_phases(frame: pd.DataFrame) -> dict:
     """Return the median time of each phase, in seconds per 1,000 completions.
 
     "other" is computed here as the time outside of `PHASES`. The "other" of the trainer's clock
-    would miss time between its phases. "optimizer" is a part of "backpropagation", and is shown in
-    addition.
+    would miss time between its phases. "optimizer" and "log_mu" are parts of "backpropagation",
+    and are shown in addition.
     """
     columns = [f"phases.{name}" for name in PHASES]
     phases = frame.reindex(columns=columns).fillna(0.0).set_axis(PHASES, axis=1)
     phases["other"] = frame.seconds - phases.sum(axis=1)
-    phases["optimizer"] = frame.optimizer
+    phases["optimizer"], phases["log_mu"] = frame.optimizer, frame.log_mu
     medians = 1000 * phases.div(frame.completions, axis=0).median()
     share = spread(phases["other"] / frame.seconds)
     return {**medians.map(round_number), "other_share": share}

@@ -1,10 +1,12 @@
 """Builds RapidTrainer and TRL's GRPOTrainer with equal settings, to compare them.
 
-Both sample with transformers, on the same prompts in the same order with the same seeds.
-GRPOTrainer gets the settings that come nearest to RAPID.
+Both sample with transformers or with vLLM, on the same prompts in the same order with the same
+seeds. GRPOTrainer gets the settings that come nearest to RAPID.
 """
 
 import tempfile
+from dataclasses import replace
+from functools import partial
 
 import torch
 from datasets import Dataset
@@ -15,7 +17,9 @@ from performance.models import Workload
 from performance.parts import Setting
 from performance.rewards import Counted
 from rapid import RapidConfig, RapidTrainer
+from rapid.training.clock import PhaseClock
 from rapid.training.sft import ImitatingTrainer
+from rapid.training.trl.vllm import patch_weight_sync
 
 # Settings of GRPOConfig that come nearest to RAPID. docs/beside-trl.md says what still differs.
 RECIPE = {
@@ -26,6 +30,14 @@ RECIPE = {
     "vespo_lambda_neg": 1e-4,
     "scale_rewards": "none",
     "beta": 0.0,
+}
+# vLLM in the trainer's process. TRL's correction of its log-probs is off: RAPID weights anyway, and
+# "vespo" refuses its default mode.
+VLLM = {
+    "use_vllm": True,
+    "vllm_mode": "colocate",
+    "vllm_max_model_length": 1024,
+    "vllm_importance_sampling_correction": False,
 }
 ENDLESS = 10**6  # optimizer steps; the loop is stopped when the measurements are done
 LEARNING_RATE = 1e-6  # so small that the policy hardly changes during the measurements
@@ -56,9 +68,12 @@ def build_stock(workload: Workload, setting: Setting, reward: Counted, **setting
         "steps_per_generation": setting.H * accumulation,
     }
     loss = {"beta": 0.0} if setting.scripted else RECIPE  # memory: TRL's default loss
-    return _build_trainer(
+    trainer = _build_trainer(
         GRPOTrainer, GRPOConfig, workload, setting, reward, sizes | loss | settings
     )
+    if setting.vllm and not torch.cuda.is_available():  # where TRL's weight sync fails
+        patch_weight_sync(trainer.vllm_generation, PhaseClock())
+    return trainer
 
 
 def build_rapid(workload: Workload, setting: Setting, reward: Counted, **settings) -> RapidTrainer:
@@ -86,8 +101,20 @@ def build_imitating(workload: Workload, setting: Setting, _, **settings) -> Imit
     )
 
 
-# The trainers that parts.yaml can name as sides of a comparison.
-SIDES = {"stock": build_stock, "rapid": build_rapid, "sft": build_imitating}
+def _build_on_policy(build, workload: Workload, setting: Setting, reward, **settings):
+    """Build a trainer that samples a batch for each optimizer step (H = 1)."""
+    return build(workload, replace(setting, H=1), reward, **settings)
+
+
+# The trainers that parts.yaml can name as sides of a comparison. GRPOTrainer samples for each step
+# by default. RapidTrainer with H = 1 is policy gradient.
+SIDES = {
+    "stock": build_stock,
+    "stock_default": partial(_build_on_policy, build_stock),
+    "rapid": build_rapid,
+    "policy_gradient": partial(_build_on_policy, build_rapid),
+    "sft": build_imitating,
+}
 
 
 def _common_arguments(setting: Setting) -> dict:
@@ -116,8 +143,10 @@ def _build_trainer(kind, config, workload: Workload, setting: Setting, reward, s
         "max_completion_length": setting.length,
         "temperature": 1.0,
     }
-    model = workload.load()
+    model = workload.load_from_folder() if setting.vllm else workload.load()
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
+    if setting.vllm:
+        settings = VLLM | settings
     if setting.fixed_length:  # make a token the end of text that the model cannot sample
         tokenizer.add_special_tokens({"eos_token": "<never>"})
         model.generation_config.eos_token_id = tokenizer.eos_token_id

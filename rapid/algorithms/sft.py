@@ -13,6 +13,7 @@ from rapid.algorithms.training_parameters import (
     LearningRate,
     MicroBatch,
     Precision,
+    PrecisionOrAuto,
     Schedule,
 )
 
@@ -41,7 +42,7 @@ class SftParameters(Parameters):
         description="share of generated demonstrations with a deliberate mistake",
     )
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
-    precision: Precision = "float32"
+    precision: PrecisionOrAuto = "float32"
     teacher_precision: Precision = "float32"
     schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))
 

@@ -127,6 +127,7 @@ class _AfterMetrics(_BeforeMetrics):
         ge=0,
         description="peak memory of the process in 1e6 bytes: of its GPU, or else resident",
     )
+    precision: str = Field("", description="the precision of forward and backward passes")
     pass_completions: Count = Field(
         0,
         description="full-length completions per micro-batch, found by `micro_batch: auto`; else 0",

@@ -69,10 +69,11 @@ def subject(spec: BaseModel) -> tuple[str, str]:
 
 
 def precision(spec: BaseModel) -> str:
-    """Return the precision of a job's model."""
+    """Return the precision of a job's model; float32, which is the larger, for auto."""
     # In the section of the micro-batch (training), of evaluation, or in the spec itself (distill).
     section = getattr(spec, "passes", getattr(spec, "evaluation", spec))
-    return getattr(section, "precision", "float32")
+    chosen = getattr(section, "precision", "float32")
+    return "float32" if chosen == "auto" else chosen
 
 
 def processes(spec: BaseModel) -> int:

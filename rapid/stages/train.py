@@ -41,6 +41,7 @@ from rapid.grading.verdicts import REASONS
 from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
+PRECISION = "precision"  # file in the folder of checkpoints, with the choice of `auto`
 SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used (see below)
 
 
@@ -132,6 +133,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         lost=run.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
         # With `auto` the trainer has chosen the size of micro-batches.
+        precision="bfloat16" if trainer.args.bf16 else "float32",
         pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
         halvings=trainer.halvings,
         **count_completions(),
@@ -207,8 +209,12 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     import torch
 
     from rapid.stages.reporting import PROJECT
+    from rapid.training.precision import choose_precision
 
-    bf16 = spec.passes.precision == "bfloat16"
+    precision = spec.passes.precision
+    if precision == "auto":
+        precision = choose_precision(checkpoints / PRECISION)
+    bf16 = precision == "bfloat16"
     # On a CPU in bfloat16, PyTorch's fused attention takes 1.5 times as long as plain ("eager")
     # attention, mostly in the backward pass. Plain attention stores the attention weights of all
     # pairs of tokens, which are few if completions are short.

@@ -14,6 +14,8 @@ from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training_parameters import TrainingParameters
 from rapid.training.contradictions import SignalColumn, contradictions
+from rapid.training.memory import AUTO
+from rapid.training.precision import agree_on_rates
 from rapid.training.trl.objective import (
     TRL,
     TRL_LOSS_FIELDS,
@@ -171,7 +173,12 @@ class RapidConfig(GRPOConfig):
         "in float32 like the policy and can share prompts. Otherwise another forward "
         "pass computes it.",
     )
-    trust_sampler: bool = parameter(TrainingParameters, "trust_sampler")
+    trust_sampler: bool | None = parameter(TrainingParameters, "trust_sampler")
+    precision: str | None = option(
+        None,
+        'Sets bf16: "float32", "bfloat16" or "auto". '
+        f"{TrainingParameters.model_fields['precision'].description} None leaves it to bf16.",
+    )
     use_rollout_logps: bool = option(
         False,
         "Use the `logprobs` that rollout_func returns as log mu in all H steps. Set it for "
@@ -240,6 +247,8 @@ class RapidConfig(GRPOConfig):
         resolve_defaults(self)
         if wrong := [*contradictions(self, processes)]:
             raise ValueError("\n".join(wrong))
+        if self.precision is not None:
+            self._set_precision()
         # TRL's default is bf16 everywhere. Here it is bf16 only on GPUs that support it.
         if self.bf16 is None and not self.fp16:
             self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
@@ -291,6 +300,13 @@ class RapidConfig(GRPOConfig):
             if field_name in vars(self)
         }
         return kind(**self.algorithm.defaults | values | self.parameters)
+
+    def _set_precision(self) -> None:
+        """Set `bf16` by `precision`, and `precision` to what was chosen."""
+        if self.precision == AUTO:
+            rates = agree_on_rates(self.device)
+            self.precision, self.origins["precision"] = rates.fastest, str(rates)
+        self.bf16 = self.precision == "bfloat16"
 
     def _move_parameters_to_fields(self) -> None:
         """Move entries of `parameters` that have a field here into that field."""

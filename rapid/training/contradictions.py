@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import RapidSection
-from rapid.algorithms.training_parameters import TrainingParameters
+from rapid.algorithms.training_parameters import PrecisionOrAuto, TrainingParameters
 from rapid.training.memory import AUTO
 from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
 from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, objectives
@@ -30,6 +30,7 @@ NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
 # Keys of generation_kwargs that do not change the distribution of a token, whatever their value.
 HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
 HARMLESS |= {"use_cache", "cache_implementation"}
+BF16 = "bfloat16"  # value of `precision`
 SignalColumn = Literal["rewards", "accuracy"]  # columns of a batch for dynamic_sampling_by
 Bound = tuple[Literal[">=", ">"], float]
 
@@ -86,6 +87,7 @@ def contradictions(config, processes: int) -> Iterator[str]:
             "split groups; leave it unset, and lower micro_batch_size (completions per "
             "forward and backward pass) or set it to 'auto'"
         )
+    yield from _other_precisions(config)
     group = config.num_generations or 1
     for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
         if (value := getattr(config, name)) is not None and (value < group or value % group):
@@ -112,6 +114,19 @@ def contradictions(config, processes: int) -> Iterator[str]:
             f"H * n_step completions evenly; make H * n_step a multiple of {processes}"
         )
     yield from contradicting_sizes(config, processes)
+
+
+def _other_precisions(config) -> Iterator[str]:
+    """Yield a message if `precision` is unknown, or contradicts bf16 or fp16."""
+    allowed = get_args(get_args(PrecisionOrAuto)[0])
+    precision = config.precision
+    if precision not in (None, *allowed):
+        yield f"precision={precision!r}: set it to one of {', '.join(allowed)}"
+    elif precision is not None and (config.fp16 or config.bf16 not in (None, precision == BF16)):
+        yield (
+            f"precision={precision!r}, bf16={config.bf16}, fp16={config.fp16}: precision sets "
+            "bf16; leave bf16 and fp16 unset"
+        )
 
 
 def _wrong_parameters(config) -> Iterator[str]:

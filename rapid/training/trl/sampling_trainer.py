@@ -335,8 +335,14 @@ class SamplingTrainer(
         return decoding(model, decoder, self._sampler_check.collect(self))
 
     def use_sampler_logps(self) -> bool:
-        """Return whether log mu is taken from the sampler: see RapidConfig.reuse_logp."""
-        return self.args.reuse_logp and (computes_in_float32(self) or self.args.trust_sampler)
+        """Return whether log mu is taken from the sampler: see `reuse_logp`, `trust_sampler`.
+
+        While the first inference batch is being sampled, True stands for "if it is exact enough".
+        """
+        trusted = self.args.trust_sampler
+        if trusted is None:
+            trusted = self._sampler_check.is_exact is not False
+        return self.args.reuse_logp and (computes_in_float32(self) or trusted)
 
     # Grading --------------------------------------------------------------------------------------
 

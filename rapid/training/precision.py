@@ -1,0 +1,93 @@
+"""Chooses float32 or bfloat16 for forward and backward passes by their measured speed.
+
+Processors differ: without instructions for bfloat16, or with slow ones, float32 is faster. The
+choice is made once per run.
+"""
+
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from accelerate.utils import broadcast_object_list
+
+from rapid.artifacts.files import write_text
+from rapid.processes.lifetimes import is_main_process
+
+# The layer that is timed: tokens of a micro-batch, and hidden units.
+TOKENS, HIDDEN = 512, 1024
+REPEATS = 7  # of the measurement, of which the fastest counts
+# bfloat16 is chosen if it is this many times as fast as float32, which is more exact.
+LEAST_GAIN = 1.1
+POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0  # for the choice of the first process
+
+
+class Rates(NamedTuple):
+    """Measured operations per second of a linear layer, forward and backward."""
+
+    float32: float
+    bfloat16: float
+
+    @property
+    def fastest(self) -> str:
+        """The precision to compute in."""
+        return "bfloat16" if self.bfloat16 >= LEAST_GAIN * self.float32 else "float32"
+
+    def __str__(self) -> str:
+        return (
+            f"measured: {self.bfloat16 / 1e9:,.0f} GFLOP/s in bfloat16, "
+            f"{self.float32 / 1e9:,.0f} in float32"
+        )
+
+
+def measure_rates(device: torch.device | str = "cpu") -> Rates:
+    """Measure both precisions on a device; bfloat16 with float32 weights, as in mixed precision.
+
+    The random generators keep their states.
+    """
+    with torch.random.fork_rng(devices=[]):
+        layer = torch.nn.Linear(HIDDEN, HIDDEN, device=device)
+        values = torch.ones(TOKENS, HIDDEN, device=device, requires_grad=True)
+    seconds = {"float32": [], "bfloat16": []}
+    for _ in range(REPEATS):
+        for precision, times in seconds.items():
+            times.append(_time_pass(layer, values, precision == "bfloat16"))
+    operations = 3 * 2 * TOKENS * HIDDEN**2  # the products of the forward and the backward pass
+    return Rates(*(operations / min(times) for times in seconds.values()))
+
+
+def agree_on_rates(device: torch.device) -> Rates:
+    """Measure both precisions, and return the rates of the first process in all of them."""
+    rates: list[Any] = [measure_rates(device)]
+    broadcast_object_list(rates)
+    return rates[0]
+
+
+def _time_pass(layer: torch.nn.Module, values: torch.Tensor, bf16: bool) -> float:
+    """Return the seconds of one forward and backward pass."""
+    device = values.device
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    began = time.perf_counter()
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+        output = layer(values)
+    output.sum().backward()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def choose_precision(file: Path) -> str:
+    """Return the precision of a run, which its first process chose when the run began.
+
+    Args:
+        file: where the choice is kept, so that it also holds for a resumed run.
+    """
+    if is_main_process() and not file.exists():
+        rates = measure_rates("cuda" if torch.cuda.is_available() else "cpu")
+        print(f"precision: auto is {rates.fastest} ({rates})")
+        write_text(file, rates.fastest)
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return file.read_text(encoding="utf-8")
