@@ -305,7 +305,8 @@ class RapidConfig(GRPOConfig):
         """Set `bf16` by `precision`, and `precision` to what was chosen."""
         if self.precision == AUTO:
             rates = agree_on_rates(self.device)
-            self.precision, self.origins["precision"] = rates.fastest, str(rates)
+            self.precision = rates.fastest
+            vars(self)["origins"]["precision"] = str(rates)
         self.bf16 = self.precision == "bfloat16"
 
     def _move_parameters_to_fields(self) -> None:

@@ -48,7 +48,7 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
     with torch.random.fork_rng(devices=[]):
         layer = torch.nn.Linear(HIDDEN, HIDDEN, device=device)
         values = torch.ones(TOKENS, HIDDEN, device=device, requires_grad=True)
-    seconds = {"float32": [], "bfloat16": []}
+    seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     for _ in range(REPEATS):
         for precision, times in seconds.items():
             times.append(_time_pass(layer, values, precision == "bfloat16"))

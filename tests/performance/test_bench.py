@@ -222,7 +222,7 @@ def test_list_of_values_gives_an_experiment_for_each():
 @pytest.fixture
 def unprepared(monkeypatch):
     """Run the command without reserving cores or writing a page."""
-    monkeypatch.setattr(bench, "_prepare", lambda gpu: None)
+    monkeypatch.setattr(bench, "_prepare", lambda *_: [])
     monkeypatch.setattr(report, "main", lambda folders: None)
 
 
