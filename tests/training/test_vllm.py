@@ -79,6 +79,13 @@ def test_group_shares_cached_prompt_tokens(results):
     assert results["cached_tokens"] == [0, 192, 0, 192]  # whole blocks of a prompt's 200 tokens
 
 
+def test_completions_are_reported_while_others_are_sampled(results):
+    ended = results["ended"]
+    assert ended["reported"] == ended["returned"]
+    assert [len(tokens) for tokens in ended["reported"]] == [2, 5, 9, 12]
+    assert ended["running"] == [3, 2, 1, 0]
+
+
 def test_saved_model_loads_in_transformers_and_vllm(results):
     assert results["saved_model"]["equal"]
     assert results["saved_model"]["mismatch"] < 1e-4

@@ -13,6 +13,7 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2ForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
+from vllm import SamplingParams
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
@@ -35,6 +36,7 @@ def main(toy_model: Path, folder: Path) -> None:
         "tied": measure_sync(trainer.vllm_generation),
         "sync_without_head": measure_sync_without_head(trainer.vllm_generation),
         "cached_tokens": count_cached_tokens(trainer.vllm_generation),
+        "ended": report_ended(trainer.vllm_generation),
         "saved_model": check_saved_model(trainer, folder / "saved"),
     }
     save_untied_model(toy_model, folder / "untied")
@@ -167,6 +169,28 @@ def measure_sync_without_head(generation: VLLMGeneration) -> dict:
     vllm._pack_heads = pack_heads
     generation.sync_weights()
     return {"stale": stale, "after": measure_mismatch(generation)}
+
+
+def report_ended(generation: VLLMGeneration) -> dict:
+    """Return completions as reported while vLLM samples, and as returned at the end."""
+    reported, running = {}, []
+
+    def on_end(row: int, tokens: list[int]) -> None:
+        reported[row] = tokens
+        running.append(generation.llm.llm_engine.get_num_unfinished_requests())
+
+    limits = [2, 5, 9, 12]
+    prompts = [{"prompt_token_ids": prompt} for prompt in PROMPTS]
+    for _ in range(2):  # request numbers go on from one batch to the next
+        reported.clear(), running.clear()
+        with vllm.report_ended_completions(generation, on_end):
+            settings = [SamplingParams(max_tokens=n, ignore_eos=True) for n in limits]
+            outputs = generation.llm.generate(prompts, settings, use_tqdm=False)
+    return {
+        "reported": [reported[row] for row in range(len(prompts))],
+        "returned": [[*output.outputs[0].token_ids] for output in outputs],
+        "running": running,
+    }
 
 
 def count_cached_tokens(generation: VLLMGeneration) -> list[int]:

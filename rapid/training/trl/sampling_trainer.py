@@ -55,7 +55,11 @@ from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.prompts import CheckedPrompts
 from rapid.training.trl.resumable_trainer import ResumableTrainer
-from rapid.training.trl.vllm import match_engine_to_policy, patch_weight_sync
+from rapid.training.trl.vllm import (
+    match_engine_to_policy,
+    patch_weight_sync,
+    report_ended_completions,
+)
 
 
 class SamplingTrainer(
@@ -317,15 +321,17 @@ class SamplingTrainer(
 
         Yields a list that receives log mu, (T,), of each completion, if `use_sampler_logps()`. With
         tools TRL calls `generate` once per turn. Then a forward pass computes log mu instead, and
-        grading starts after the last turn.
+        grading starts after the last turn. vLLM only reports the completions that have ended.
         """
-        if self.use_vllm:
-            return nullcontext([])
         early = self.model.training and not self.tools
 
         def on_end(row: int, ids: list[int]) -> None:
             self._grade_early(start + row, ids)
 
+        if self.use_vllm:
+            if not (early and self._early_grading):
+                return nullcontext([])
+            return report_ended_completions(self.vllm_generation, on_end)
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
             record=early and self.args.H > 1 and self.use_sampler_logps(),

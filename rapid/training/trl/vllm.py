@@ -1,7 +1,8 @@
 """Patches for the vLLM engine that TRL creates in the trainer's process ("colocate" mode).
 
-TRL does not pass the policy's precision and the run's seed to the engine, hands over one weight
-tensor at a time, and its weight sync fails on CPUs. The functions here add this around TRL's calls.
+TRL does not pass the policy's precision and the run's seed to the engine, waits for the last
+completion of a batch, hands over one weight tensor at a time, and its weight sync fails on CPUs.
+The functions here change this around TRL's calls.
 """
 
 import os
@@ -85,6 +86,42 @@ def prepare_engine() -> dict[str, int]:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
     os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
     return {"block_size": CPU_BLOCK}
+
+
+# Sampling -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def report_ended_completions(
+    generation: VLLMGeneration, on_end: Callable[[int, list[int]], None]
+) -> Iterator[list[torch.Tensor]]:
+    """Within this context, report each completion of the engine's next batch when it has ended.
+
+    `LLM.generate` numbers its requests in the order of the prompts, and returns the completions of
+    all of them together. Nothing is reported for a server, or for an engine that processes share
+    (tensor parallelism), whose batch also has the prompts of other processes.
+
+    Args:
+        on_end: called with the index of the prompt and the completion's tokens.
+
+    Yields:
+        An empty list: TRL returns vLLM's log-probabilities together with the completions.
+    """
+    if generation.mode != "colocate" or generation.tensor_parallel_size > 1:
+        yield []
+        return
+    engine, first = generation.llm.llm_engine, generation.llm.request_counter.counter
+    step = engine.step
+
+    def step_and_report() -> list:
+        outputs = step()
+        for output in outputs:
+            if output.finished:
+                on_end(int(output.request_id) - first, [*output.outputs[0].token_ids])
+        return outputs
+
+    with patch.object(engine, "step", step_and_report):
+        yield []
 
 
 # Weights ------------------------------------------------------------------------------------------
