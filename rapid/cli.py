@@ -341,6 +341,9 @@ def _run_grade(args) -> int:
     for submission, verdict in zip(submissions, graded.verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
     report_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
+    for id in dict.fromkeys(submission.id for submission in submissions):
+        if flaw := problems[id].flaw:
+            print(f"rapid grade: the statement of {id} is flawed: {flaw}", file=sys.stderr)
     if bad := graded.bad_problems:
         count = f"{len(bad)} of {len(problems)}"
         head = f"{count} problems cannot be graded, whatever the completion is:"
