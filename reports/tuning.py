@@ -154,14 +154,10 @@ def select_rate(
     return float(score_rates(tried, rule).idxmax())
 
 
-def compute_reach(
-    record: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed"
-) -> float:
+def compute_reach(record: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed") -> float:
     """Return the target accuracy of a benchmark."""
     record = record[record.benchmark == benchmark]
-    has_chosen_rate = record.learning_rate == select_rate(
-        record, benchmark, PLAIN.name, {}, rule
-    )
+    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {}, rule)
     before = record[record.algorithm == BASE].accuracy.mean()
     plain = record[(record.algorithm == PLAIN.name) & has_chosen_rate].accuracy.mean()
     return float(before + WAY * (plain - before))

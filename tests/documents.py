@@ -120,7 +120,9 @@ def speed(text: str, root: Path, *workloads: str) -> str:
 def minif2f_flaws(text: str, root: Path) -> str:
     """Return the text with the numbers of miniF2F's listed flaws, and of the theorems by half."""
     flaws = load_flaws()
-    halves = [len({flaw.name for flaw in flaws if flaw.split == half}) for half in ("valid", "test")]
+    halves = [
+        len({flaw.name for flaw in flaws if flaw.split == half}) for half in ("valid", "test")
+    ]
     numbers = iter(map(str, (len(flaws), sum(halves), *halves)))
     return re.sub(r"\d+", lambda _: next(numbers), text)
 

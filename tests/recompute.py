@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 import yaml
 
-from rapid.algorithms.names import parse
 from rapid.benchmarks import BENCHMARKS
 from tests import recompute_claims
 from tests.recompute_statistics import (
+    DASH,
     Result,
     adjust_minus,
     compare_accuracy,
     compare_durations,
+    correlate,
     estimate_accuracy,
     pass_at_k,
     print_duration,
@@ -61,7 +62,11 @@ class Run:
     """The raw files of one run, as figures by name."""
 
     def __init__(self, root: Path, benchmark: str, model: str, algorithm: str, seed: int):
-        path, self.algorithm, self.seed = f"{benchmark}/{model}/{algorithm}/seed{seed}", algorithm, seed
+        path, self.algorithm, self.seed = (
+            f"{benchmark}/{model}/{algorithm}/seed{seed}",
+            algorithm,
+            seed,
+        )
         document = json.loads((root / "evaluations" / path / "evaluation.json").read_text())
         self.scores = {s["id"]: (s["samples"], s["correct"]) for s in document["scores"]}
         self.values: dict = {
@@ -87,7 +92,9 @@ class Results:
     def __init__(self, root: Path, params: dict):
         self.root, self.params = root, params
         self.tables, self.benchmarks = params["tables"], params["benchmarks"]
-        self.paper = yaml.safe_load(Path(__file__).parents[1].joinpath("reports/paper.yaml").read_text())
+        self.paper = yaml.safe_load(
+            Path(__file__).parents[1].joinpath("reports/paper.yaml").read_text()
+        )
         self.runs: dict[tuple, list[Run]] = {}
 
     @cached_property
@@ -133,7 +140,9 @@ class Results:
             runs = {name: self.read(benchmark, name) for name in self.algorithms[1:]}
             memory = _mean_columns(runs, {"": "peak_memory_mb"})
             figures |= {(10, row, self.label(benchmark)): cell for (row, _), cell in memory.items()}
-        metrics = {f"Pass@{k}": f"pass@{k}" for k in self.benchmarks[family["benchmark"]]["pass_at"]}
+        metrics = {
+            f"Pass@{k}": f"pass@{k}" for k in self.benchmarks[family["benchmark"]]["pass_at"]
+        }
         for model in family["models"]:
             names = ["base", *family["algorithms"]]
             runs = {name: self.read(family["benchmark"], name, model) for name in names}
@@ -149,14 +158,24 @@ class Results:
                 yield (4, row, "Metric"), Figure(f"Pass@{k}")
                 titles = {"Acc": f"pass@{k}", "Time": "runtime", "Stale": "staleness"}
                 for title, metric in titles.items():
-                    r = statistics.correlation(*zip(*[(h, run.values[metric]) for h, run in points], strict=True))
-                    yield (4, row, f"r(H, {title})"), Figure(print_correlation(r))
+                    r = correlate([(h, run.values[metric]) for h, run in points]).value
+                    text = DASH if r is None else print_correlation(r)
+                    yield (4, row, f"r(H, {title})"), Figure(text)
                 row += 1
 
     # Tables 8, 9 and 11: estimates ----------------------------------------------------------------
 
-    def compare(self, benchmark: str, metric: str, ours: str, theirs: str, model: str = "") -> Result:
-        """Return the paired ratio of durations or lengths, or the difference of accuracies."""
+    def compare(
+        self, benchmark: str, metric: str, ours: str, theirs: str, model: str = ""
+    ) -> Result:
+        """Return the paired ratio of durations or lengths, or the difference of accuracies.
+
+        Without an estimate if one of the algorithms has no runs.
+        """
+        if not {ours, theirs} <= {
+            *(self.tables["families"]["algorithms"] if model else self.algorithms)
+        }:
+            return Result(None)
         pair = self.read(benchmark, ours, model), self.read(benchmark, theirs, model)
         return _compare(*pair, metric)
 
@@ -174,10 +193,15 @@ class Results:
                 show = print_ratio if metric == "runtime" else print_points
                 for row, name in enumerate(rapid):
                     result = self.compare(benchmark, metric, name, "pg")
-                    p = print_p(result.p(1.0 if metric == "runtime" else 0.0))
-                    text = f"{print_result(show, result)} p {p if p[0] == '<' else f'= {p}'}"
-                    paper = recompute_claims.compare_paper(self.paper, benchmark, metric, name, "pg")
-                    text += "" if paper is None else f" paper: {show(paper)}"
+                    text = print_result(show, result)
+                    if result.p:
+                        p = print_p(result.p(1.0 if metric == "runtime" else 0.0))
+                        text += f" p {p if p[0] == '<' else f'= {p}'}"
+                    paper = recompute_claims.compare_paper(
+                        self.paper, benchmark, metric, name, "pg"
+                    )
+                    if paper is not None and result.value is not None:
+                        text += f" paper: {show(paper)}"
                     yield (8, row, f"{group}{title}"), Figure(text)
 
     def _claims(self) -> Iterator[tuple[tuple, Figure]]:
@@ -228,7 +252,7 @@ def _mark(runs: dict[str, list[Run]], means: dict, metric: str) -> dict[str, tup
         for name in means:
             if name in NOT_RANKED or any(run.disturbed for run in runs[name]) or len(machines) > 1:
                 del ranked[name]
-    rounded = {name: float(f"{mean:.9g}") for name, mean in ranked.items()}
+    rounded = {name: float(f"{float(mean):.9g}") for name, mean in ranked.items()}
     order = sorted(set(rounded.values()), reverse=metric != "runtime")
     if len(order) < 2:
         return {}
@@ -270,6 +294,7 @@ def print_correlation(r: float) -> str:
 
 def read_printed(folder: Path) -> dict[str, Figures]:
     """Return the printed figures of each format."""
+
     def text(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.arena_statistics import adjust
 from tests.recompute_statistics import (
+    DASH,
     Result,
     adjust_minus,
     correlate,
@@ -22,7 +23,6 @@ from tests.recompute_statistics import (
 if TYPE_CHECKING:
     from tests.recompute import Results
 
-DASH = "\N{EM DASH}"
 UNTESTED = "not tested here"
 
 
@@ -90,7 +90,7 @@ def judge(results: "Results") -> Iterator[dict[str, str]]:
             verdict = UNTESTED if p is None else test[1] if p <= 0.05 else "open"
             yield {
                 "Verdict": verdict,
-                "Here": DASH if row.result.value is None else print_result(row.show, row.result),
+                "Here": print_result(row.show, row.result),
                 "p": DASH if p is None else print_p(p),
                 "Paper": DASH if row.printed is None else row.show(row.printed),
             }
@@ -110,7 +110,7 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
             key=lambda n: read_number(paper["main"][benchmark][n]["runtime"][0]),
         )
         preferred = ours or fastest
-        ours = preferred if preferred in rapid else rapid[0]
+        ours = preferred if preferred in rapid else [*rapid, "rapid-H4"][0]
         if printed is None:
             known = (paper, model or benchmark, metric, ours, theirs)
             printed = compare_family(*known) if model else compare_paper(*known)
@@ -149,7 +149,7 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
     for metric, limits in (("staleness", {"above": 0.0}), ("runtime", {"below": 0.0})):
         yield [
             Row(
-                correlate(*zip(*_read_sweep(results, b, metric), strict=True)),
+                correlate(_read_sweep(results, b, metric)),
                 lambda r: adjust_minus(f"{r:.3f}"),
                 float(paper["correlations"][b][metric]),
                 **limits,
@@ -157,9 +157,7 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
             for b in benchmarks
         ]
     if "math" in benchmarks:
-        lengths = [f"rapid-H{h}" for h in (8, 4)]
-        is_run = set(lengths) <= set(results.algorithms)
-        result = results.compare("math", "completion_length", *lengths) if is_run else Result(None)
+        result = results.compare("math", "completion_length", "rapid-H8", "rapid-H4")
         yield [Row(result, print_ratio, None, above=1.0)]
         clipped = read_number(texts["clipped"]["value"])
         shares = [value for _, value in _read_sweep(results, "math", "clip_fraction")]

@@ -10,6 +10,7 @@ from scipy import stats
 
 from tests.arena_statistics import Result, estimate_mean, student
 
+DASH = "\N{EM DASH}"
 Scores = list[dict[str, tuple[int, int]]]  # of each seed: problem -> graded and correct completions
 
 
@@ -40,7 +41,9 @@ def print_p(p: float) -> str:
 
 
 def print_result(show: Callable, result: Result) -> str:
-    """Return an estimate with its interval, if it has one."""
+    """Return an estimate with its interval, if it has one; a dash without an estimate."""
+    if result.value is None:
+        return DASH
     text = show(result.value)
     return text if result.low is None else f"{text} [{show(result.low)}, {show(result.high)}]"
 
@@ -112,12 +115,19 @@ def compare_durations(ours: list[float], theirs: list[float]) -> Result:
     return Result(*ends, lambda at: result.p(math.log(at)))
 
 
-def correlate(x: list[float], y: list[float]) -> Result:
-    """Return Pearson's correlation with Fisher's interval."""
-    r, n = statistics.correlation(x, y), len(x)
+def correlate(points: list[tuple[float, float]]) -> Result:
+    """Return Pearson's correlation, which needs three points, with Fisher's interval."""
+    n = len(points)
+    if n < 3 or any(len(set(values)) == 1 for values in zip(*points, strict=True)):
+        return Result(None)
+    r = statistics.correlation(*zip(*points, strict=True))
+    if n == 3:
+        return Result(r)
     half, normal = 1 / math.sqrt(n - 3), stats.norm
     low, high = (math.tanh(math.atanh(r) + d * normal.isf(0.025) * half) for d in (-1, 1))
-    return Result(r, low, high, lambda at: 2 * normal.sf(abs(math.atanh(r) - math.atanh(at)) / half))
+    return Result(
+        r, low, high, lambda at: 2 * normal.sf(abs(math.atanh(r) - math.atanh(at)) / half)
+    )
 
 
 def estimate_share(values: list[float]) -> Result:

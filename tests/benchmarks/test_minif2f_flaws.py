@@ -9,13 +9,14 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.minif2f import list_flaws
 from rapid.benchmarks.minif2f.flaws import find_flaw, load_flaws, normalize
 from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.grading.grader import BadProblem
 
 # Statements of two copies of miniF2F -> the kind of their flaw; "" for corrected statements.
 STATEMENTS = {
     "theorem mathd_algebra_314 (n : ℕ) (h₀ : n = 11) : (1 / 4) ^ (n + 1) * 2 ^ (2 * n) = 1 / 4 := by":
-        "malformed",
+        "trivial",
     "theorem mathd_algebra_314\n  (n : ℕ)\n  (h₀ : n = 11) :\n  (1 / 4)^(n + 1) * 2^(2 * n) = 1 / 4 := sorry":
-        "malformed",
+        "trivial",
     "theorem mathd_algebra_314 (n : ℕ) (h₀ : n = 11) : (1 / 4 : ℝ) ^ (n + 1) * 2 ^ (2 * n) = 1 / 4 := by":
         "",
     "theorem mathd_numbertheory_35 (S : Finset ℕ) (h₀ : ∀ n : ℕ, n ∣ Nat.sqrt 196) : (∑ k in S, k) = 24":
@@ -24,7 +25,7 @@ STATEMENTS = {
         "unprovable",
     "theorem mathd_numbertheory_35 (S : Finset ℕ) (h₀ : ∀ n : ℕ, n ∈ S ↔ n ∣ Nat.sqrt 196) : (∑ k ∈ S, k) = 24":
         "",
-    "theorem induction_nfactltnexpnm1ngt3 (n : ℕ) (h₀ : 3 ≤ n) : n! < n^(n - 1) := by": "unprovable",
+    "theorem induction_nfactltnexpnm1ngt3 (n : ℕ) (h₀ : 3 ≤ n) : n! < n^(n - 1) := by": "malformed",
     "theorem induction_nfactltnexpnm1ngt3 (n : ℕ) (h₀ : 3 ≤ n) : n ! < n ^ (n - 1) := by": "",
     "theorem imo_1982_p1 (f : ℕ → ℕ) (h₀ : ∀ m n, f (m+n) - f m - f n = 0 ∨ f (m + n) - f m - f n = 1)":
         "unprovable",
@@ -56,14 +57,6 @@ REFUTATIONS = {
         "  (by intro m n _; simp only []; split <;> split <;> split <;> omega)\n"
         "  (by decide) (by decide) (by decide)\n"
         "revert this; decide",
-    ),
-    "induction_nfactltnexpnm1ngt3": (
-        "¬ ∀ x n : Nat, 3 ≤ n → x < n ^ (n - 1)",
-        "intro h; exact absurd (h 9 3 (by decide)) (by decide)",
-    ),
-    "mathd_algebra_158": (
-        "∀ a k : Nat, a % 2 = 0 → ¬ ((57 : Int) - ((5 * a + 2 * k : Nat) : Int) = 4)",
-        "intro a k h; omega",
     ),
     "mathd_algebra_289": (
         "∀ k m n : Nat, k ^ 2 - m * k + n = 0 → n = 0",
@@ -127,10 +120,23 @@ def test_command_lists_the_flawed_problems_of_a_file(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert list_flaws.main([str(tmp_path / "rows.jsonl")]) == 0
     flawed, total = capsys.readouterr().out.splitlines()
-    assert flawed.startswith("mathd_algebra_314 (test): malformed: 1 / 4 is the natural number 0")
+    assert flawed.startswith("mathd_algebra_314 (test): trivial: 1 / 4 is the natural number 0")
     assert total == "1 of 2 statements of test have known flaws"
     with pytest.raises(SystemExit):
         list_flaws.main([str(tmp_path / "none.jsonl")])
+
+
+def test_malformed_statements_are_unusable_and_others_are_not():
+    for statement, kind in STATEMENTS.items():
+        problem = LeanProblem(name=name_of(statement), formal_statement=statement)
+        assert bool(problem.unusable_reason) == (kind == "malformed")
+
+
+@pytest.mark.slow
+def test_lean_refuses_a_variable_that_is_not_declared():
+    statement = "theorem t (n : Nat) (h : 3 ≤ n) : n! < n^(n - 1) := by"
+    with BENCHMARKS["minif2f"].grader(60) as grader, pytest.raises(BadProblem, match="identifier `n!`"):
+        grader.grade(LeanProblem(name="t", formal_statement=statement), "omega")
 
 
 @pytest.mark.slow

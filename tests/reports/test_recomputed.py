@@ -68,7 +68,9 @@ def test_changed_score_is_found_in_every_format(experiment, tmp_path):
     finally:
         path.write_text(text)
     for form in ("text", "TeX", "HTML"):
-        assert any(line.startswith(f"{form}, Table 1, row 5, MBPP+ (made): Pass@1") for line in differing)
+        assert any(
+            line.startswith(f"{form}, Table 1, row 5, MBPP+ (made): Pass@1") for line in differing
+        )
         assert any(line.startswith(f"{form}, Table 8,") for line in differing)
         assert any(line.startswith(f"{form}, Table 9, row 5,") for line in differing)
     assert not any(", Table 10," in line for line in differing)

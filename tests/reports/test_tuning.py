@@ -140,7 +140,10 @@ def test_rule_decides_which_rate_is_chosen(rule, rate):
 def test_rates_that_are_not_significantly_worse_are_ties():
     """The differences from 0.001 are 0.1 ± 0.09, so t = 1.9 of 2 df, and exactly 0.4."""
     assert find_ties(LOPSIDED, 1e-3) == [1e-4]
-    assert find_ties(LOPSIDED[LOPSIDED.seed == 0], 1e-3) == [1e-4, 1e-2]  # a single pair decides nothing
+    assert find_ties(LOPSIDED[LOPSIDED.seed == 0], 1e-3) == [
+        1e-4,
+        1e-2,
+    ]  # a single pair decides nothing
 
 
 def test_reach_follows_the_rate_of_the_rule():

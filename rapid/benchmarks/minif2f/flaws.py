@@ -18,7 +18,7 @@ class Flaw(Record):
 
     name: str = Field(description="of the theorem")
     split: Literal["valid", "test"] = Field(description="the half of miniF2F")
-    kind: Literal["unprovable", "vacuous", "malformed"]
+    kind: Literal["unprovable", "vacuous", "trivial", "malformed"]
     why: str = Field(description="what is wrong")
     parts: tuple[str, ...] = Field(min_length=1, description="texts, one of which a statement has")
     source: str = Field(description="where the flaw is reported or repaired")
@@ -35,7 +35,7 @@ def load_flaws() -> tuple[Flaw, ...]:
 
 
 def find_flaw(name: str, statement: str) -> Flaw | None:
-    """Return the flaw of a theorem's statement; None if none is listed, or the copy is corrected."""
+    """Return the listed flaw of a theorem's statement; None if it has none or is corrected."""
     text = normalize(statement)
     candidates = (flaw for flaw in load_flaws() if flaw.name == name)
     return next(

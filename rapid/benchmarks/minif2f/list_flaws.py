@@ -1,6 +1,6 @@
 """List the problems of a file whose statements have known flaws (flaws.yaml).
 
-    python -m rapid.benchmarks.minif2f.list_flaws minif2f.jsonl
+python -m rapid.benchmarks.minif2f.list_flaws minif2f.jsonl
 """
 
 import sys

@@ -49,6 +49,12 @@ class LeanProblem(Problem):
         return self.formal_statement.replace(self.name, "", 1)
 
     @property
+    def unusable_reason(self) -> str:
+        """Return why Lean refuses the statement, if it is known to do so."""
+        flaw = find_flaw(self.name, self.formal_statement)
+        return f"its statement is malformed: {flaw.why}" if flaw and flaw.kind == "malformed" else ""
+
+    @property
     def flaw(self) -> str:
         """Return the kind of the statement's flaw and what is wrong; "" if flaws.yaml has none."""
         flaw = find_flaw(self.name, self.formal_statement)

@@ -30,7 +30,7 @@ def measure(values, runs):
             for seed in SEEDS:
                 runs.write_scores(make_run(name, seed), by_seed[seed])
         folder = runs.root / "data/math"
-        runs.seal(folder / "manifest.json", stage="prepare", spec={"source": "embedded"})
+        runs.seal(folder / "manifest.json", stage="prepare", spec={"source": "embedded", "test": 4})
         document = json.loads((folder / "manifest.json").read_text())
         document["outputs"] = {}
         if flawed:
@@ -73,8 +73,12 @@ def test_without_flawed_problems_tables_are_unchanged(measure):
 def test_notes_count_the_flawed_problems(measure):
     rendered = text.render([results.main(measure({"p0": "", "p3": ""}))])
     note = " ".join(rendered.split())
-    assert "Flawed: the statements of some test problems have known flaws, 2 of MATH (made)." in note
-    assert "Table\N{NO-BREAK SPACE}9 of the main report" in note.replace("Table 9", "Table\N{NO-BREAK SPACE}9")
+    assert (
+        "Flawed: the statements of some test problems have known flaws, 2 of MATH (made)." in note
+    )
+    assert "Table\N{NO-BREAK SPACE}9 of the main report" in note.replace(
+        "Table 9", "Table\N{NO-BREAK SPACE}9"
+    )
 
 
 def test_source_without_prepared_data_has_no_flawed_problems():

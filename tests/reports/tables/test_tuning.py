@@ -70,11 +70,9 @@ def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_p
 
 def test_ties_of_the_highest_mean_are_marked(values, tmp_path):
     """The middle rate is 0.1 above the first in one seed and equal in another; the last is far."""
-    field = FIELD | {"rates": {"pg": 1e-4}}
+    field = FIELD | {"rates": {"pg": 1e-4, "grpo": 1e-4}}
     arena = {"fields": {"math": field}, "rate_rule": "highest"}
-    measured = Measured(
-        load(values | {"name": "own", "arena": arena}), pd.DataFrame(), tmp_path
-    )
+    measured = Measured(load(values | {"name": "own", "arena": arena}), pd.DataFrame(), tmp_path)
     by_rate = {1e-4: (0.5, 0.6, 0.5), 1e-3: (0.6, 0.6, 0.6), 1e-2: (0.1, 0.11, 0.1)}
     rows = [
         ("math", "pg", rate, seed, accuracy)
