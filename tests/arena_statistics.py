@@ -66,8 +66,10 @@ def adjust(ps: list[float]) -> list[float]:
 
 
 def student(value: float, variance: float, df: float) -> Result:
-    """Return a value with Student's interval and test."""
+    """Return a value with Student's interval and test; without variance, the value alone."""
     error = math.sqrt(variance)
+    if error < 1e-12:
+        return Result(value, value, value, lambda at: float(abs(value - at) < 1e-12), (0.0, df))
     low, high = stats.t.interval(0.95, df, value, error)
     return Result(
         value, low, high, lambda at: 2 * stats.t.sf(abs(value - at) / error, df), (error, df)

@@ -135,7 +135,10 @@ def test_malformed_statements_are_unusable_and_others_are_not():
 @pytest.mark.slow
 def test_lean_refuses_a_variable_that_is_not_declared():
     statement = "theorem t (n : Nat) (h : 3 ≤ n) : n! < n^(n - 1) := by"
-    with BENCHMARKS["minif2f"].grader(60) as grader, pytest.raises(BadProblem, match="identifier `n!`"):
+    with (
+        BENCHMARKS["minif2f"].grader(60) as grader,
+        pytest.raises(BadProblem, match="identifier `n!`"),
+    ):
         grader.grade(LeanProblem(name="t", formal_statement=statement), "omega")
 
 

@@ -22,7 +22,7 @@ def write_report(root, values) -> None:
         assert main(arguments) == 0
 
 
-@pytest.fixture(scope="module", params=[2, 6])
+@pytest.fixture(scope="module", params=[6, pytest.param(2, marks=pytest.mark.slow)])
 def experiment(request, tmp_path_factory):
     """Folder and params.yaml of an experiment with two seeds, or with six, which allow ties."""
     root, values = tmp_path_factory.mktemp("recomputed"), small_values()

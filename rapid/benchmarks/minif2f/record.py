@@ -52,7 +52,9 @@ class LeanProblem(Problem):
     def unusable_reason(self) -> str:
         """Return why Lean refuses the statement, if it is known to do so."""
         flaw = find_flaw(self.name, self.formal_statement)
-        return f"its statement is malformed: {flaw.why}" if flaw and flaw.kind == "malformed" else ""
+        return (
+            f"its statement is malformed: {flaw.why}" if flaw and flaw.kind == "malformed" else ""
+        )
 
     @property
     def flaw(self) -> str:
