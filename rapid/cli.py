@@ -320,7 +320,7 @@ def _run_ask(args) -> None:
 def _run_grade(args) -> int:
     from rapid.benchmarks.published import read_problems
     from rapid.resources.leases import list_usable_cores
-    from rapid.stages.grade import grade, read_submissions
+    from rapid.stages.grade import grade, read_submissions, report_flaws
 
     benchmark = BENCHMARKS[args.benchmark]
     problems = read_problems(args.problems, benchmark)
@@ -341,6 +341,7 @@ def _run_grade(args) -> int:
     for submission, verdict in zip(submissions, graded.verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
     report_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
+    report_flaws(problems, submissions)
     if bad := graded.bad_problems:
         count = f"{len(bad)} of {len(problems)}"
         head = f"{count} problems cannot be graded, whatever the completion is:"

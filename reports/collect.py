@@ -47,6 +47,7 @@ def collect(
         benchmark, model, algorithm, seed: the run;
         H: optimizer steps per inference batch (RAPID only, else NaN);
         label: the benchmark and the kind of its problems, MATH (made);
+        flawed: the ids of its test problems whose statement has a known flaw;
         folder, evaluation: folders of the training and of its evaluation, below the root;
         pass@k for each k (shares of 1), problems, samples, temperature, top_p: from
             evaluation.json;
@@ -88,10 +89,11 @@ def collect_rows(
     """
     manifests = read_manifests(root, map(place, _job_names(runs)))
     check_chain(manifests)
-    return [
-        {"label": problems[run.benchmark].label} | _row(run, root, ks, place, manifests)
-        for run in runs
-    ]
+    of_benchmark = {
+        name: {"label": source.label, "flawed": frozenset(source.flawed("test"))}
+        for name, source in problems.items()
+    }
+    return [of_benchmark[run.benchmark] | _row(run, root, ks, place, manifests) for run in runs]
 
 
 def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:

@@ -3,11 +3,13 @@
 The arena is a preregistered comparison of algorithms (docs/arena.md). A trial is a run of an
 algorithm with one of the learning rates to choose from. This command reads the trials, writes a
 record with a row for each of them, and replaces the learning rates and target accuracies in
-experiments/arena.yaml. An algorithm gets the rate with the highest mean accuracy over seeds, after
-averaging with the neighbouring rates by weights of 1, 2 and 1. The averaging avoids a rate that is
-next to one at which training fails, and reduces the influence of chance. The target accuracy
-(`reach`) lies three quarters of the way from the accuracy before training to the accuracy of PG
-with its chosen rate.
+experiments/arena.yaml. An algorithm gets the rate with the highest mean accuracy over seeds. If
+`arena.rate_rule` is `smoothed`, means are first averaged with those of the neighbouring rates, by
+weights of 1, 2 and 1. The averaging avoids a rate that is next to one at which training fails, and
+reduces the influence of chance, but may choose a rate that is worse than its neighbour. If it
+is `highest`, rates that are not significantly worse than the chosen one are called ties. The
+target accuracy (`reach`) lies three quarters of the way from the accuracy before training to the
+accuracy of PG with its chosen rate.
 """
 
 import re
@@ -21,11 +23,12 @@ from rapid.algorithms import PLAIN
 from rapid.algorithms.names import parse
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
-from rapid.config.arena import Arena
+from rapid.config.arena import Arena, RateRule
 from rapid.config.params import load_files
 from rapid.config.specs import BASE, arena_runs
 from reports.measured import Measured
 from reports.outcomes import METRIC
+from reports.statistics import estimates
 
 WAY = 0.75  # share of PG's gain in accuracy that defines the target accuracy
 COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
@@ -86,6 +89,35 @@ def trials(measured: Measured) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def score_rates(record: pd.DataFrame, rule: RateRule) -> pd.Series:
+    """Return what is compared of each rate: its mean accuracy over seeds, perhaps smoothed.
+
+    Args:
+        record: the trials of one algorithm.
+    """
+    if rule == "smoothed":
+        return smooth_accuracies(record)
+    return record.groupby("learning_rate").accuracy.mean()
+
+
+def find_ties(record: pd.DataFrame, chosen: float) -> list[float]:
+    """Return the rates whose accuracy is not significantly below that of the chosen one.
+
+    Accuracies are paired by seed. A rate is a tie if the 95 % interval of the mean difference
+    contains 0, or if there are too few seeds for an interval.
+
+    Args:
+        record: the trials of one algorithm.
+    """
+    by_rate = record.pivot(index="seed", columns="learning_rate", values="accuracy")
+    ties = []
+    for rate in by_rate.columns.drop(chosen):
+        difference = estimates.mean((by_rate[chosen] - by_rate[rate]).to_list())
+        if difference and (difference.low is None or difference.covers(0.0)):
+            ties.append(float(rate))
+    return ties
+
+
 def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
     """Return the mean accuracy of each rate over seeds, averaged with its neighbours.
 
@@ -99,7 +131,13 @@ def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
     return pd.Series(sums / weights, means.index)
 
 
-def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[int, int]) -> float:
+def select_rate(
+    record: pd.DataFrame,
+    benchmark: str,
+    name: str,
+    borrowed: dict[int, int],
+    rule: RateRule = "smoothed",
+) -> float:
     """Return the chosen rate of an algorithm.
 
     Args:
@@ -113,13 +151,13 @@ def select_rate(record: pd.DataFrame, benchmark: str, name: str, borrowed: dict[
     tried = record[(record.benchmark == benchmark) & (record.algorithm == name)]
     if tried.empty:
         raise ValueError(f"{name} on {benchmark} has no trials")
-    return float(smooth_accuracies(tried).idxmax())
+    return float(score_rates(tried, rule).idxmax())
 
 
-def compute_reach(record: pd.DataFrame, benchmark: str) -> float:
+def compute_reach(record: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed") -> float:
     """Return the target accuracy of a benchmark."""
     record = record[record.benchmark == benchmark]
-    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {})
+    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {}, rule)
     before = record[record.algorithm == BASE].accuracy.mean()
     plain = record[(record.algorithm == PLAIN.name) & has_chosen_rate].accuracy.mean()
     return float(before + WAY * (plain - before))
@@ -131,12 +169,13 @@ def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
     Only the numbers are replaced, so that the comments of the YAML file stay.
     """
     # `parts`: the text before the first field, and the text of each field (a benchmark's section).
+    rule = arena.rate_rule
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
-        values = {"reach": f"{compute_reach(record, benchmark):.2f}"}
+        values = {"reach": f"{compute_reach(record, benchmark, rule):.2f}"}
         for name in field.rates:
-            values[name] = f"{select_rate(record, benchmark, name, arena.borrowed):.1e}"
+            values[name] = f"{select_rate(record, benchmark, name, arena.borrowed, rule):.1e}"
         for name, value in values.items():
             line = re.compile(rf"^( +{re.escape(name)}: )[\d.e-]+", re.M)
             parts[position] = line.sub(rf"\g<1>{value}", parts[position], count=1)

@@ -65,8 +65,11 @@ def adjust(ps: list[float]) -> list[float]:
     return adjusted
 
 
-def _student(value: float, variance: float, df: float) -> Result:
+def student(value: float, variance: float, df: float) -> Result:
+    """Return a value with Student's interval and test; without variance, the value alone."""
     error = math.sqrt(variance)
+    if error < 1e-12:
+        return Result(value, value, value, lambda at: float(abs(value - at) < 1e-12), (0.0, df))
     low, high = stats.t.interval(0.95, df, value, error)
     return Result(
         value, low, high, lambda at: 2 * stats.t.sf(abs(value - at) / error, df), (error, df)
@@ -102,7 +105,7 @@ def analyse(table: np.ndarray, groups: list[str]) -> tuple[dict, dict]:
     rest = (cells**2).sum() - (of_groups**2).sum() / n - (of_seeds**2).sum() / m
     df = {"seeds": n - 1, "groups": m - 1, "rest": (n - 1) * (m - 1)}
     variances = {
-        "seeds": (of_seeds**2).sum() / total**2 * n / (n - 1),
+        "seeds": (of_seeds**2).sum() / total**2 * n / max(1, n - 1),
         "groups": (of_groups**2).sum() / total**2 * m / max(1, m - 1),
         "rest": rest / total**2 * n * m / max(1, df["rest"]),
     }
@@ -119,13 +122,22 @@ def compare_scores(ours: dict, theirs: dict, skeletons: dict | None = None) -> R
     if not table.any():
         return Result(None)
     groups = ids if skeletons is None or ids == ["mean"] else [skeletons[id] for id in ids]
+    return estimate_mean(table, groups)
+
+
+def estimate_mean(table: np.ndarray, groups: list[str]) -> Result:
+    """Return the mean of a table whose rows (seeds) and groups of columns are random.
+
+    If the sum of variances is not larger than each of them, the largest is taken, and of equal ones
+    that with the fewest degrees of freedom.
+    """
     parts, df = analyse(table, groups)
     variance = parts["seeds"] + parts["groups"] - parts["rest"]
     largest = max(parts.values())
     if variance > largest * (1 + 1e-9):
-        return _student(table.mean(), variance, _satterthwaite(variance, parts, df))
+        return student(table.mean(), variance, _satterthwaite(variance, parts, df))
     fewest = min(df[name] for name, part in parts.items() if part >= largest * (1 - 1e-9))
-    return _student(table.mean(), largest, fewest)
+    return student(table.mean(), largest, fewest)
 
 
 def compare_means(of_runs: Pairs, by: str, scored: tuple[dict, dict] | None = None) -> Result:
@@ -145,8 +157,8 @@ def compare_means(of_runs: Pairs, by: str, scored: tuple[dict, dict] | None = No
         frees = {"within": df} | {k: scored[1][k] for k in ("groups", "rest")}
         together = variance + parts["groups"] - parts["rest"]
         if together > variance:
-            return _student(value, together, _satterthwaite(together, parts, frees))
-    return _student(value, variance, df)
+            return student(value, together, _satterthwaite(together, parts, frees))
+    return student(value, variance, df)
 
 
 # Seconds ------------------------------------------------------------------------------------------

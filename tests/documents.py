@@ -32,6 +32,7 @@ from performance import results, steps
 from rapid import cli
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit
+from rapid.benchmarks.minif2f.flaws import load_flaws
 from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
@@ -114,6 +115,16 @@ def speed(text: str, root: Path, *workloads: str) -> str:
             ratios[row["workload"]].append(row["faster"][0])
     spans = iter([f"{min(faster):.1f} to {max(faster):.1f}" for faster in ratios.values()])
     return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
+
+
+def minif2f_flaws(text: str, root: Path) -> str:
+    """Return the text with the numbers of miniF2F's listed flaws, and of the theorems by half."""
+    flaws = load_flaws()
+    halves = [
+        len({flaw.name for flaw in flaws if flaw.split == half}) for half in ("valid", "test")
+    ]
+    numbers = iter(map(str, (len(flaws), sum(halves), *halves)))
+    return re.sub(r"\d+", lambda _: next(numbers), text)
 
 
 def times(text: str, root: Path) -> str:
@@ -254,7 +265,7 @@ MAKERS = {
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
         passes, steps_fields, logged_metrics, fields, config_fields, within, picture,
-        tested_versions,
+        tested_versions, minif2f_flaws,
     )
 }  # fmt: skip
 

@@ -1,174 +1,345 @@
-"""Recompute Tables 1, 3 and 4 from the raw files, without the code of the reports.
+"""Recompute the tables of results from the raw files, without the code of the reports.
 
-    python -m tests.recompute --root . --params params.yaml --tables reports/tables.tex
+    python -m tests.recompute --root . --params params.yaml --reports reports
 
-It reads evaluation.json and summary.json of the runs, counts verdicts, computes means, deviations and
-correlations with Python's statistics module, and compares the strings of each cell with tables.tex.
-Shares of completions are fractions; a share halfway between two decimals is rounded up.
+It reads evaluation.json and summary.json of the runs, and the paper's values in reports/paper.yaml.
+It compares every number and mark of Tables 1 to 4 and 8 to 11 with tables.txt, appendix.txt,
+tables.tex, appendix.tex and report.html. Tables 5 to 7 have parameters and versions, no results.
+Every run must be there. Shares of completions are fractions; a share halfway between two decimals
+is rounded up.
 """
 
 import argparse
 import json
 import math
-import re
 import statistics
 import sys
-from fractions import Fraction
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
-Cells = dict[tuple[int, int, int], list[str]]  # table, row, column -> strings of the cell
-LABELS = {1: "rapid:tab:main", 3: "rapid:tab:staleness", 4: "rapid:tab:ninf-corrs"}
+from rapid.benchmarks import BENCHMARKS
+from tests import recompute_claims
+from tests.recompute_statistics import (
+    DASH,
+    Result,
+    adjust_minus,
+    compare_accuracy,
+    compare_durations,
+    correlate,
+    estimate_accuracy,
+    pass_at_k,
+    print_duration,
+    print_p,
+    print_percent,
+    print_points,
+    print_ratio,
+    print_result,
+)
+from tests.reports import reading
+
+LEAST_RUNS = 5  # fewer are not marked as within noise of the best
+NOT_RANKED = ("base", "sft")  # by runtime
+KINDS = {"embedded": "made", "hub": "hub"}
+MEASURES = ("staleness", "clip_fraction", "peak_memory_mb", "completion_length")
 
 
-def recompute_cells(root: Path, params: dict) -> Cells:
-    """Return the strings of each cell, from the first row and the first column of figures."""
-    spec, cells = params["tables"]["main"], {}
-    names = ["base", *spec["algorithms"]]
-    sweep = {f"rapid-H{h}": h for h in params["tables"]["staleness"]["H"]}
-    columns = {1: 0, 3: 0}
-    correlations = 0
-    for benchmark, sizes in params["benchmarks"].items():
-        runs = {name: _read_runs(root, benchmark, spec, name) for name in {*names, *sweep}}
-        metrics = [(f"pass@{k}", _format_percent) for k in sizes["pass_at"]]
-        for table, rows, other_metrics in (
-            (1, names, [("runtime", None)]),
-            (3, sweep, [("runtime", None), ("staleness", _format_two_digits)]),
-        ):
-            for metric, format_value in metrics + other_metrics:
-                values = {name: [run[metric] for run in runs[name]] for name in rows}
-                if metric == "runtime":
-                    means = [statistics.mean(v) for v in values.values() if None not in v]
-                    format_value = _choose_duration_format(means)
-                for row, name in enumerate(rows):
-                    cells[table, row, columns[table]] = _format_cell(values[name], format_value)
-                columns[table] += 1
-        points = [(h, run) for name, h in sweep.items() for run in runs[name]]
-        for metric, _ in metrics:
-            cells[4, correlations, 0] = [metric.capitalize()]
-            for column, other_metric in enumerate([metric, "runtime", "staleness"], start=1):
-                h_values, values = zip(*((h, run[other_metric]) for h, run in points), strict=True)
-                cells[4, correlations, column] = [
-                    _format_correlation(statistics.correlation(h_values, values))
-                ]
-            correlations += 1
+class Figure(NamedTuple):
+    """What a reader sees of a cell, apart from footnotes."""
+
+    text: str
+    mark: str = ""
+    tied: bool = False
+
+
+Figures = dict[tuple[int, int, str], Figure]  # number of a table, row, title of a column
+
+
+class Run:
+    """The raw files of one run, as figures by name."""
+
+    def __init__(self, root: Path, benchmark: str, model: str, algorithm: str, seed: int):
+        path, self.algorithm, self.seed = (
+            f"{benchmark}/{model}/{algorithm}/seed{seed}",
+            algorithm,
+            seed,
+        )
+        document = json.loads((root / "evaluations" / path / "evaluation.json").read_text())
+        self.scores = {s["id"]: (s["samples"], s["correct"]) for s in document["scores"]}
+        self.values: dict = {
+            f"pass@{k}": statistics.mean(pass_at_k(n, c, int(k)) for n, c in self.scores.values())
+            for k in document["pass_at"]
+        }
+        self.disturbed, self.hardware = False, None
+        if algorithm != "base":
+            summary = json.loads((root / "runs" / path / "summary.json").read_text())
+            self.values |= {name: summary.get(name) for name in MEASURES}
+            self.values["runtime"] = summary["runtime"]["total"]
+            self.disturbed, self.hardware = summary.get("disturbed"), summary["hardware"]
+
+
+class Results:
+    """All runs of an experiment, and the figures of its tables.
+
+    Args:
+        root: the folder that contains runs/ and evaluations/.
+        params: the contents of params.yaml.
+    """
+
+    def __init__(self, root: Path, params: dict):
+        self.root, self.params = root, params
+        self.tables, self.benchmarks = params["tables"], params["benchmarks"]
+        self.paper = yaml.safe_load(
+            Path(__file__).parents[1].joinpath("reports/paper.yaml").read_text()
+        )
+        self.runs: dict[tuple, list[Run]] = {}
+
+    @cached_property
+    def algorithms(self) -> list[str]:
+        """The model before training, the baselines of Table 1, then RAPID at every H."""
+        listed = self.tables["main"]["algorithms"]
+        rapid = {name for name in listed if name.startswith("rapid-H")} | set(self.sweep)
+        others = [name for name in listed if name not in rapid]
+        return ["base", *others, *sorted(rapid, key=lambda name: int(name[7:]))]
+
+    @property
+    def sweep(self) -> list[str]:
+        """RAPID at the H of Table 3."""
+        return [f"rapid-H{h}" for h in self.tables["staleness"]["H"]]
+
+    def label(self, benchmark: str) -> str:
+        kind = KINDS.get(self.benchmarks[benchmark]["source"], "file")
+        return f"{BENCHMARKS[benchmark].label} ({kind})"
+
+    def read(self, benchmark: str, algorithm: str, model: str = "") -> list[Run]:
+        """Return the runs of an algorithm by seed, with the main model or one of Table 2."""
+        key, spec = (benchmark, algorithm, model), self.tables["families" if model else "main"]
+        if key not in self.runs:
+            place = benchmark, model or spec["model"], algorithm
+            self.runs[key] = [Run(self.root, *place, seed) for seed in spec["seeds"]]
+        return self.runs[key]
+
+    # Tables 1 to 4 and 10: means and marks ------------------------------------------------------
+
+    def compute_figures(self) -> Figures:
+        """Return every figure."""
+        main, family = self.tables["main"], self.tables["families"]
+        figures: Figures = {}
+        for benchmark, section in self.benchmarks.items():
+            metrics = {f"Pass@{k}": f"pass@{k}" for k in section["pass_at"]}
+            group = f"{self.label(benchmark)}: "
+            for number, names, columns in (
+                (1, ["base", *main["algorithms"]], metrics | {"Runtime": "runtime"}),
+                (3, self.sweep, metrics | {"Time": "runtime", "Stale": "staleness"}),
+            ):
+                runs = {name: self.read(benchmark, name) for name in names}
+                figures |= _name(number, _mean_columns(runs, columns), group)
+            runs = {name: self.read(benchmark, name) for name in self.algorithms[1:]}
+            memory = _mean_columns(runs, {"": "peak_memory_mb"})
+            figures |= {(10, row, self.label(benchmark)): cell for (row, _), cell in memory.items()}
+        metrics = {
+            f"Pass@{k}": f"pass@{k}" for k in self.benchmarks[family["benchmark"]]["pass_at"]
+        }
+        for model in family["models"]:
+            names = ["base", *family["algorithms"]]
+            runs = {name: self.read(family["benchmark"], name, model) for name in names}
+            cells = _mean_columns(runs, metrics | {"Time": "runtime"})
+            figures |= _name(2, cells, f"{model}: ")
+        return figures | dict(self._correlations()) | dict(self._intervals()) | dict(self._claims())
+
+    def _correlations(self) -> Iterator[tuple[tuple, Figure]]:
+        row = 0
+        for benchmark, section in self.benchmarks.items():
+            points = [(int(n[7:]), run) for n in self.sweep for run in self.read(benchmark, n)]
+            for k in section["pass_at"]:
+                yield (4, row, "Metric"), Figure(f"Pass@{k}")
+                titles = {"Acc": f"pass@{k}", "Time": "runtime", "Stale": "staleness"}
+                for title, metric in titles.items():
+                    r = correlate([(h, run.values[metric]) for h, run in points]).value
+                    text = DASH if r is None else print_correlation(r)
+                    yield (4, row, f"r(H, {title})"), Figure(text)
+                row += 1
+
+    # Tables 8, 9 and 11: estimates ----------------------------------------------------------------
+
+    def compare(
+        self, benchmark: str, metric: str, ours: str, theirs: str, model: str = ""
+    ) -> Result:
+        """Return the paired ratio of durations or lengths, or the difference of accuracies.
+
+        Without an estimate if one of the algorithms has no runs.
+        """
+        if not {ours, theirs} <= {
+            *(self.tables["families"]["algorithms"] if model else self.algorithms)
+        }:
+            return Result(None)
+        pair = self.read(benchmark, ours, model), self.read(benchmark, theirs, model)
+        return _compare(*pair, metric)
+
+    def _intervals(self) -> Iterator[tuple[tuple, Figure]]:
+        for benchmark, section in self.benchmarks.items():
+            group = f"{self.label(benchmark)}: "
+            rapid = [name for name in self.algorithms if name.startswith("rapid-H")]
+            for k in section["pass_at"]:
+                for row, name in enumerate(self.algorithms):
+                    runs = self.read(benchmark, name)
+                    result = estimate_accuracy([run.scores for run in runs], k)
+                    yield (9, row, f"{group}Pass@{k}"), Figure(print_result(print_percent, result))
+            metrics = {f"Pass@{k}": f"pass@{k}" for k in section["pass_at"]}
+            for title, metric in (metrics | {"Runtime": "runtime"}).items():
+                show = print_ratio if metric == "runtime" else print_points
+                for row, name in enumerate(rapid):
+                    result = self.compare(benchmark, metric, name, "pg")
+                    text = print_result(show, result)
+                    if result.p:
+                        p = print_p(result.p(1.0 if metric == "runtime" else 0.0))
+                        text += f" p {p if p[0] == '<' else f'= {p}'}"
+                    paper = recompute_claims.compare_paper(
+                        self.paper, benchmark, metric, name, "pg"
+                    )
+                    if paper is not None and result.value is not None:
+                        text += f" paper: {show(paper)}"
+                    yield (8, row, f"{group}{title}"), Figure(text)
+
+    def _claims(self) -> Iterator[tuple[tuple, Figure]]:
+        for row, cells in enumerate(recompute_claims.judge(self)):
+            for title, text in cells.items():
+                yield (11, row, title), Figure(text)
+
+
+def _name(number: int, cells: dict, group: str) -> Figures:
+    return {(number, row, f"{group}{title}"): cell for (row, title), cell in cells.items()}
+
+
+def _compare(ours: list[Run], theirs: list[Run], metric: str) -> Result:
+    if metric.startswith("pass@"):
+        k = int(metric.removeprefix("pass@"))
+        return compare_accuracy([run.scores for run in ours], [run.scores for run in theirs], k)
+    return compare_durations(*([run.values[metric] for run in runs] for runs in (ours, theirs)))
+
+
+def _mean_columns(runs: dict[str, list[Run]], columns: dict[str, str]) -> dict:
+    """Return the cells of a group of columns: (row, title) -> mean, deviation and mark.
+
+    Args:
+        columns: title -> metric.
+    """
+    cells = {}
+    for title, metric in columns.items():
+        values = {name: [run.values.get(metric) for run in of] for name, of in runs.items()}
+        means = {n: statistics.mean(v) for n, v in values.items() if None not in v}
+        show = _choose_format(metric, [*means.values()])
+        marks = _mark(runs, means, metric) if metric.startswith(("pass@", "runtime")) else {}
+        for row, (name, numbers) in enumerate(values.items()):
+            if name not in means:
+                cells[row, title] = Figure("N/A")
+                continue
+            text = show(means[name], means[name])
+            if len(numbers) > 1:
+                text += f" ± {show(statistics.stdev(numbers), means[name])}"
+            cells[row, title] = Figure(text, *marks.get(name, ()))
     return cells
 
 
-def _read_runs(root: Path, benchmark: str, spec: dict, name: str) -> list[dict]:
-    """Return a dict of figures for each seed."""
-    runs = []
-    for seed in spec["seeds"]:
-        path = f"{benchmark}/{spec['model']}/{name}/seed{seed}"
-        document = json.loads((root / "evaluations" / path / "evaluation.json").read_text())
-        figures = {"runtime": None, "staleness": None}
-        for k in map(int, document["pass_at"]):
-            estimates = [
-                _estimate_pass_at_k(score["samples"], score["correct"], k)
-                for score in document["scores"]
-            ]
-            figures[f"pass@{k}"] = statistics.mean(estimates)
-        if name != "base":
-            summary = json.loads((root / "runs" / path / "summary.json").read_text())
-            figures |= {"runtime": summary["runtime"]["total"], "staleness": summary["staleness"]}
-        runs.append(figures)
-    return runs
+def _mark(runs: dict[str, list[Run]], means: dict, metric: str) -> dict[str, tuple[str, bool]]:
+    """Return mark and tie of each algorithm that is ranked."""
+    ranked = dict(means)
+    if metric == "runtime":
+        machines = {run.hardware for of in runs.values() for run in of if run.hardware is not None}
+        for name in means:
+            if name in NOT_RANKED or any(run.disturbed for run in runs[name]) or len(machines) > 1:
+                del ranked[name]
+    rounded = {name: float(f"{float(mean):.9g}") for name, mean in ranked.items()}
+    order = sorted(set(rounded.values()), reverse=metric != "runtime")
+    if len(order) < 2:
+        return {}
+    best = [name for name in runs if rounded.get(name) == order[0]]
+    marks = {}
+    for name, mean in rounded.items():
+        mark = "best" if name in best else ""
+        if len(best) == 1 and mean == order[1]:
+            mark = "runner-up"
+        tied = False
+        if mark != "best" and min(len(runs[name]), len(runs[best[0]])) >= LEAST_RUNS:
+            result = _compare(runs[name], runs[best[0]], metric)
+            tied = result.low <= (1.0 if metric == "runtime" else 0.0) <= result.high
+        marks[name] = mark, tied
+    return marks
 
 
-def _estimate_pass_at_k(n: int, correct: int, k: int) -> Fraction:
-    """Return 1 - prod (1 - k / i), i from n - c + 1 to n: the product form of the estimator."""
-    return 1 - math.prod(1 - Fraction(k, i) for i in range(n - correct + 1, n + 1))
+def _choose_format(metric: str, means: list) -> Callable:
+    if metric == "runtime":
+        return print_duration(means)
+    if metric == "staleness":
+        return _print_two_digits
+    if metric == "peak_memory_mb":
+        return lambda value, mean: f"{value:,.0f}"
+    return lambda value, mean: print_percent(value)
 
 
-def _format_cell(values: list, format_value) -> list[str]:
-    if None in values:
-        return ["N/A"]
-    mean = statistics.mean(values)
-    texts = [format_value(mean, mean)]
-    return texts if len(values) < 2 else [*texts, format_value(statistics.stdev(values), mean)]
-
-
-def _format_percent(share: Fraction, mean: Fraction) -> str:
-    return f"{math.floor(1000 * share + Fraction(1, 2)) / 10:.1f}%"
-
-
-def _choose_duration_format(means: list[float]):
-    """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
-    if max(means) < 0.1:
-        name, unit = "ms", 0.001
-    elif max(means) < 600:
-        name, unit = "s", 1
-    elif max(means) < 36000:
-        name, unit = "min", 60
-    else:
-        name, unit = "h", 3600
-    digits_before = len(str(int(min(means) / unit))) if min(means) >= unit else 0
-    decimals = min(3, max(0, 3 - digits_before))
-    return lambda seconds, mean: f"{seconds / unit:,.{decimals}f}{name}"
-
-
-def _format_two_digits(value: float, mean: float) -> str:
+def _print_two_digits(value: float, mean: float) -> str:
     decimals = 1 - math.floor(math.log10(mean)) if 1e-6 <= mean < 0.005 else 2
     return f"{value:.{decimals}f}"
 
 
-def _format_correlation(r: float) -> str:
-    return f"{r:.3f}" if float(f"{r:.3f}") else "0.000"
+def print_correlation(r: float) -> str:
+    return adjust_minus(f"{r:.3f}") if float(f"{r:.3f}") else "0.000"
 
 
-def parse_printed_cells(tex: str) -> Cells:
-    """Return the cells of tables.tex as plain strings, with the keys of `recompute_cells`."""
-    cells = {}
-    for number, label in LABELS.items():
-        (table,) = (
-            text_of_table
-            for text_of_table in tex.split(r"\begin{table}")
-            if rf"\label{{{label}}}" in text_of_table
-        )
-        first = 0
-        for tabular in re.findall(r"\\begin{tabular}(.*?)\\end{tabular}", table, re.S):
-            body = tabular.split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
-            body = re.sub(r"\\midrule|\\addlinespace", "", body)
-            rows = [line for line in re.split(r"^\\\\$", body, flags=re.M) if line.strip()]
-            for row, text in enumerate(rows):
-                entries = [_strip_markup(entry) for entry in re.split(r"^& ", text, flags=re.M)[1:]]
-                cells |= {
-                    (number, row, first + column): entry for column, entry in enumerate(entries)
-                }
-            first += len(entries)
-    return cells
+# Printed tables -----------------------------------------------------------------------------------
 
 
-def _strip_markup(entry: str) -> list[str]:
-    """Strip TeX: \\makecell{\\textbf{97.9\\%}\\\\{\\scriptsize $\\pm$ 1.5\\%}} -> 97.9% and 1.5%."""
-    text = re.sub(r"\\rlap{\\textsuperscript{[^}]*}}|\\textsuperscript{[^}]*}", "", entry)
-    text = text.replace("$-$", "-").replace(r"\%", "%").replace(r"{\scriptsize $\pm$ ", r"")
-    parts = [re.sub(r"\\(makecell|textbf|underline){|[{}]", "", part) for part in text.split(r"\\")]
-    return [part.strip() for part in parts]
+def read_printed(folder: Path) -> dict[str, Figures]:
+    """Return the printed figures of each format."""
+
+    def text(name: str) -> str:
+        return (folder / name).read_text(encoding="utf-8")
+
+    results = reading.read_latex(text("tables.tex"), 1)
+    formats = {
+        "text": reading.read_text(text("tables.txt")) | reading.read_text(text("appendix.txt")),
+        "TeX": results | reading.read_latex(text("appendix.tex"), len(results) + 1),
+        "HTML": reading.Page(text("report.html")).tables,
+    }
+    return {
+        name: {
+            (number, row, title): Figure(cell.text, cell.mark, cell.tied)
+            for number, table in tables.items()
+            if number not in (5, 6, 7)
+            for row, cells in enumerate(table.rows)
+            for title, cell in zip(table.columns, cells, strict=True)
+        }
+        for name, tables in formats.items()
+    }
+
+
+def compare_all(root: Path, params: dict, folder: Path) -> tuple[list[str], int]:
+    """Return the figures that differ, and the number of figures that were recomputed."""
+    expected, differing = Results(root, params).compute_figures(), []
+    for form, printed in read_printed(folder).items():
+        for key in expected | printed:
+            if expected.get(key) != printed.get(key):
+                number, row, title = key
+                differing.append(
+                    f"{form}, Table {number}, row {row + 1}, {title}: "
+                    f"recomputed {expected.get(key)}, printed {printed.get(key)}"
+                )
+    return differing, len(expected)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--root", type=Path, default=Path("."))
     parser.add_argument("--params", type=Path, default=Path("params.yaml"))
-    parser.add_argument("--tables", type=Path, default=Path("reports/tables.tex"))
+    parser.add_argument("--reports", type=Path, default=Path("reports"))
     options = parser.parse_args()
-    recomputed_cells = recompute_cells(options.root, yaml.safe_load(options.params.read_text()))
-    printed_cells = parse_printed_cells(options.tables.read_text())
-    pairs = {
-        cell: (recomputed_cells.get(cell), printed_cells.get(cell))
-        for cell in recomputed_cells | printed_cells
-    }
-    differences = {cell: pair for cell, pair in pairs.items() if pair[0] != pair[1]}
-    for (table, row, column), (recomputed, printed) in differences.items():
-        print(
-            f"Table {table}, row {row}, column {column}: recomputed {recomputed}, printed {printed}"
-        )
-    for table in LABELS:
-        print(f"Table {table}: {sum(key[0] == table for key in recomputed_cells)} cells recomputed")
-    print(f"{len(differences)} differ")
-    return 1 if differences else 0
+    params = yaml.safe_load(options.params.read_text(encoding="utf-8"))
+    differing, count = compare_all(options.root, params, options.reports)
+    print(*differing, f"{count} figures recomputed, {len(differing)} differ", sep="\n")
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

@@ -53,6 +53,11 @@ class Problem(Record, ABC):
         """Return why completions of this problem cannot be graded; "" if they can."""
         return ""
 
+    @property
+    def flaw(self) -> str:
+        """Return what is known to be wrong with the published problem; "" if nothing is."""
+        return ""
+
 
 class Exercise(NamedTuple):
     """A problem made from a seed, a correct completion, and completions with one mistake each."""

@@ -17,6 +17,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.text import join_words, shorten_commit
 
 DIGITS = 12  # hexadecimal digits of a SHA-256 or commit that are printed
+FLAWED = "flawed"  # key of the manifest: part -> id of a problem -> what is wrong with it
 # Words for a source, by its kind.
 WHERE = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
 
@@ -51,6 +52,11 @@ class ProblemSource:
         text = f"{BENCHMARKS[self.benchmark].label} from {WHERE[self.kind]} {self.name}"
         at = f" at {shorten_commit(self.revision, DIGITS)}" if self.revision else ""
         return text + at + (f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else "")
+
+    def flawed(self, part: str) -> dict[str, str]:
+        """Return what is wrong with problems of a part ("train" or "test"), by id."""
+        noted = (self.prepared.model_extra or {}).get(FLAWED, {}) if self.prepared else {}
+        return noted.get(part, {})
 
     def part(self, name: str) -> tuple[int, str] | None:
         """Return the number of problems in a part ("train" or "test"), and the file's SHA-256.

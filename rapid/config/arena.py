@@ -25,6 +25,8 @@ from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Siz
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
 # completions, or accuracy after equal training time.
 Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
+# How a learning rate is chosen, see `Arena.rate_rule`.
+RateRule = Literal["smoothed", "highest"]
 # Runs to make: each of the algorithms with each of the seeds.
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
@@ -135,6 +137,11 @@ class Arena(Section):
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,
         description="values of H that use the tuned learning rate of another H",
+    )
+    rate_rule: RateRule = Field(
+        "smoothed",
+        description="which learning rate a tuning chooses: that with the highest mean accuracy, or "
+        "that whose mean is the highest after averaging with the neighbouring rates",
     )
     only: list[AlgorithmName] = Field(
         default_factory=list,

@@ -7,6 +7,7 @@ verdict `BAD_PROBLEM` instead of a grade. Completions of other problems are grad
 """
 
 import json
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -115,3 +116,10 @@ def grade(
             pool.submit(grader.prepare, problems[id])
         graded = list(pool.map(grade_one, submissions))
     return Graded(graded, {id: bad_problems[id] for id in ids if id in bad_problems})
+
+
+def report_flaws(problems: dict[str, Problem], submissions: list[Submission]) -> None:
+    """Print to stderr which of the submissions' problems have statements with a known flaw."""
+    for id in dict.fromkeys(submission.id for submission in submissions):
+        if flaw := problems[id].flaw:
+            print(f"rapid grade: the statement of {id} is flawed: {flaw}", file=sys.stderr)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput, write_jsonl
-from rapid.artifacts.manifests import hash_files, record_job
+from rapid.artifacts.manifests import MANIFEST, hash_files, record_job
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.benchmarks.made import draw_exercises
+from rapid.benchmarks.problem_source import FLAWED
 from rapid.benchmarks.prompts import render_prompt
 from rapid.benchmarks.published import load_source, select_problems
 from rapid.config.specs import PrepareSpec
@@ -52,12 +53,23 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
                 "job writes: move it elsewhere"
             )
     counts = {file: len(part) for file, part in rows.items()}
+    flawed = {
+        name: {problem.id: problem.flaw for problem in parts[name] if problem.flaw}
+        for name in ("train", "test")
+    }
+    flawed = {name: flaws for name, flaws in flawed.items() if flaws}
     with record_job("prepare", spec, folder, hash_files(*sources), list(rows)) as notes:
         for file, part in rows.items():
             write_jsonl(folder / file, part)
-        notes |= {"rows": counts, **origin}
+        notes |= {"rows": counts, **origin} | ({FLAWED: flawed} if flawed else {})
     counted = [f"{count:,} {file.removesuffix('.jsonl')}" for file, count in counts.items()]
     print(f"{folder}: {', '.join(counted)}", file=sys.stderr)
+    for name, flaws in flawed.items():
+        print(
+            f"{spec.benchmark}: {len(flaws)} {name} problems have flawed statements, which "
+            f"{folder / MANIFEST} lists",
+            file=sys.stderr,
+        )
 
 
 def _make_parts(

@@ -1,5 +1,8 @@
 """Comparisons of two algorithms: accuracy paired by problem and seed, durations paired by seed."""
 
+import math
+from statistics import fmean
+
 import pandas as pd
 
 from rapid.artifacts.evaluations import pass_at_k
@@ -19,13 +22,25 @@ def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
         runs: rows of one algorithm in the data frame of `collect`.
         metric: pass@k.
     """
-    k = int(metric.removeprefix("pass@"))
-    rows = {
-        seed: {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
-        for seed, counts in zip(runs.seed, runs.scores, strict=True)
-    }
-    rows = {seed: row for seed, row in rows.items() if row}
+    by_run = zip(runs.seed, (_score(counts, metric) for counts in runs.scores), strict=True)
+    rows = {seed: row for seed, row in by_run if row}
     return pd.DataFrame.from_dict(rows, orient="index").dropna(axis="columns")
+
+
+def mean_scores(runs: pd.DataFrame, metric: str) -> list[float]:
+    """Return each run's mean pass@k over its problems; NaN for a run without scores."""
+    by_run = (_score(counts, metric).values() for counts in runs.scores)
+    return [fmean(row) if row else math.nan for row in by_run]
+
+
+def _score(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
+    """Return pass@k of each problem of a run with at least k graded completions.
+
+    Args:
+        counts: graded and correct completions by problem.
+    """
+    k = int(metric.removeprefix("pass@"))
+    return {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
 
 
 def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:

@@ -293,7 +293,7 @@ def column_notes(
     facts, sentences = run_facts(runs), []
     for column in columns:
         notes = [column.note.format(title=column.title)]
-        notes += ["evaluation", "resolution"] if of_evaluation(column.metric) else []
+        notes += ["evaluation", "flawed", "resolution"] if of_evaluation(column.metric) else []
         if column.best:
             unranked = [name for name in algorithms if not column.competes(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]

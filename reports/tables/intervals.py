@@ -35,17 +35,37 @@ class Interval(Column):
         return replace(cell, deviation="", under=(cell.interval,), detail=f"{mean.over}.")
 
 
+@dataclass(frozen=True)
+class SoundInterval(Interval):
+    """The accuracy over the test problems whose statement has no known flaw."""
+
+    def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
+        sound = runs.assign(
+            scores=[
+                {id: counts for id, counts in scores.items() if id not in flawed}
+                for scores, flawed in zip(runs.scores, runs.flawed, strict=True)
+            ]
+        )
+        means = pairs.mean_scores(sound, self.metric)
+        return super().cells(sound.assign(**{self.metric: means}), algorithms)
+
+
 def intervals(measured: Measured) -> Table:
-    """Return Table 9: mean accuracy with its 95 % interval."""
-    blocks = by_benchmark(
-        measured,
-        lambda name: [
-            Interval(column.title, column.metric, column.show)
-            for column in accuracy(measured.params, name)
-        ],
-    )
+    """Return Table 9: mean accuracy with its 95 % interval, also without flawed problems."""
+    blocks = by_benchmark(measured, lambda name: _accuracies(measured, name))
     rows, seeds = measured.rows(measured.algorithms), measured.params.tables.main.seeds
     return algorithm_table("intervals", measured, rows, blocks, seeds)
+
+
+def _accuracies(measured: Measured, benchmark: str) -> list[Column]:
+    """Return the columns of a benchmark: its pass@k, then those without flawed problems, if any."""
+    shown = accuracy(measured.params, benchmark)
+    columns: list[Column] = [Interval(column.title, column.metric, column.show) for column in shown]
+    if measured.problems[benchmark].flawed("test"):
+        columns += [
+            SoundInterval(f"{column.title} (sound)", column.metric, column.show) for column in shown
+        ]
+    return columns
 
 
 # Comparisons --------------------------------------------------------------------------------------

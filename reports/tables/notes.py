@@ -88,6 +88,11 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
             f"{join_words(_distinct_numbers(part.problems), 'or')} of {label}"
             for label, part in benchmarks
         ],
+        "flawed": [
+            f"{len(flawed)} of {label}"
+            for label, part in benchmarks
+            if (flawed := frozenset().union(*part.flawed))
+        ],
         "resolution": [
             f"{100 / (n := part.problems.min()):.2g} on {label} "
             f"({100 / n / part.samples.min():.2g})"

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pandas as pd
 
+from rapid.config.arena import RateRule
 from rapid.config.specs import BASE
 from reports import formats, labels
 from reports.measured import Measured
 from reports.tables.layout import build_table, single_group
 from reports.tables.table import MISSING, Cell, Table
-from reports.tuning import smooth_accuracies, trials
+from reports.tuning import find_ties, score_rates, trials
 
 AT_THE_END = "this is the first or last rate that was tried; the best rate may lie beyond it"
 
@@ -43,8 +44,9 @@ def _tables(measured: Measured, record: pd.DataFrame, first_number: int) -> list
 
 def _table(measured: Measured, benchmark: str, record: pd.DataFrame, number: int) -> Table:
     rates = sorted(set(record[record.algorithm != BASE].learning_rate))
+    rule = measured.params.arena.rate_rule
     cells = {
-        name: _cells(record[record.algorithm == name], rates)
+        name: _cells(record[record.algorithm == name], rates, rule)
         for name in measured.params.arena.fields[benchmark].rates
         if name in set(record.algorithm)
     }
@@ -60,19 +62,25 @@ def _table(measured: Measured, benchmark: str, record: pd.DataFrame, number: int
         [benchmark],
         number,
         trial_seeds=record.seed.nunique(),
+        rule=rule,
     )
 
 
-def _cells(trials_of: pd.DataFrame, rates: list[float]) -> list[Cell]:
-    """Return a cell with the accuracy of an algorithm at each rate; the chosen rate is marked."""
+def _cells(trials_of: pd.DataFrame, rates: list[float], rule: RateRule) -> list[Cell]:
+    """Return a cell with the accuracy of an algorithm at each rate.
+
+    The chosen rate is marked, and with the rule `highest` its ties are too.
+    """
     means = trials_of.groupby("learning_rate").accuracy.mean().reindex(rates)
     cells = {
         rate: Cell(MISSING if pd.isna(mean) else formats.percent(mean))
         for rate, mean in means.items()
     }
-    smoothed = smooth_accuracies(trials_of).dropna()  # NaN if a neighbouring rate has no trial
-    if not smoothed.empty:
-        best = smoothed.idxmax()
+    scores = score_rates(trials_of, rule).dropna()  # NaN if a rate, or its neighbour, has no trial
+    if not scores.empty:
+        best = scores.idxmax()
+        for rate in find_ties(trials_of, best) if rule == "highest" else []:
+            cells[rate] = replace(cells[rate], tied=True)
         at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""
         cells[best] = replace(cells[best], mark="best", reason=at_the_end)
     return list(cells.values())

@@ -18,6 +18,7 @@ import yaml
 
 from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
+from tests import recompute
 from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import list_rules
 from tests.subprocesses import wait_for
@@ -92,6 +93,13 @@ def test_repro_runs_all_jobs_and_a_second_repro_none(checkout):
     }
     assert "didn't change, skipping" in run_command(checkout, "dvc", "repro")
     assert not count_planned(checkout)
+
+
+def test_tables_equal_the_recomputation_from_raw_files(checkout):
+    values = yaml.safe_load((checkout / "params.yaml").read_text())
+    differing, count = recompute.compare_all(checkout, values, checkout / "reports")
+    assert not differing
+    assert count > 100
 
 
 def load_params(folder: Path):

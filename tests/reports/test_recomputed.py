@@ -1,33 +1,77 @@
-"""tables.tex against an independent recomputation from the raw files."""
+"""The tables of results against an independent recomputation from the raw files."""
+
+import json
 
 import pytest
 
-from reports.measured import Measured
-from reports.render import latex
-from reports.tables import RESULTS, build
-from tests.recompute import parse_printed_cells, recompute_cells
+from rapid.config.params import load
+from reports.__main__ import main
+from reports.plots import style
+from tests.recompute import Results, compare_all, read_printed
+from tests.reports.conftest import RunFiles, small_values
+
+SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
+COUNTS = {1: 8 * 5, 2: 2 * 4 * 3, 3: 2 * 7, 4: 3 * 4, 8: 2 * 5, 9: 8 * 3, 10: 7 * 2}
 
 
-@pytest.fixture
-def tex(params, runs) -> str:
+def write_report(root, values) -> None:
+    arguments = ["--config", json.dumps(values), "--root", str(root)]
+    arguments += ["--output", str(root / "out/tables.tex"), "--html", str(root / "out/report.html")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
+        assert main(arguments) == 0
+
+
+@pytest.fixture(scope="module", params=[6, pytest.param(2, marks=pytest.mark.slow)])
+def experiment(request, tmp_path_factory):
+    """Folder and params.yaml of an experiment with two seeds, or with six, which allow ties."""
+    root, values = tmp_path_factory.mktemp("recomputed"), small_values()
+    values["tables"]["main"]["seeds"] = [*range(request.param)]
+    values["tables"]["families"]["seeds"] = [*range(request.param - 1)]
+    params, runs = load(values), RunFiles(root)
     runs.write_all(params)
-    return latex.render(build(RESULTS, Measured.read(params, runs.root)))
+    slow = root / "runs/math/tiny_qwen/dapo/seed1/summary.json"
+    runs.edit(slow, lambda document: document.update(attempt=2, disturbed=True))
+    write_report(root, values)
+    return root, params.model_dump()
 
 
-def test_every_cell_of_tables_1_3_and_4_equals_the_recomputation(params, runs, tex):
-    expected = recompute_cells(runs.root, params.model_dump())
-    assert parse_printed_cells(tex) == expected
-    cells_by_table = [sum(key[0] == table for key in expected) for table in (1, 3, 4)]
-    assert cells_by_table == [8 * 5, 2 * 7, 3 * 4]
+def test_all_formats_equal_the_recomputation(experiment):
+    root, params = experiment
+    differing, count = compare_all(root, params, root / "out")
+    assert not differing
+    printed = read_printed(root / "out")["text"]
+    for number, cells in COUNTS.items():
+        assert sum(key[0] == number for key in printed) == cells
+    assert count == len(printed) > sum(COUNTS.values())
+    seeds = len(params["tables"]["main"]["seeds"])
+    assert any(figure.tied for figure in printed.values()) == (seeds >= 5)
 
 
-def test_recomputation_detects_a_changed_score(params, runs, tex):
-    path = runs.root / "evaluations/mbpp_plus/tiny_qwen/pg/seed0/evaluation.json"
-    runs.edit(path, lambda document: document["scores"][-1].update(correct=8))
-    expected, printed_cells = (
-        recompute_cells(runs.root, params.model_dump()),
-        parse_printed_cells(tex),
-    )
-    changed_cells = [key for key in expected if expected[key] != printed_cells[key]]
-    assert (1, 4, 0) in changed_cells
-    assert {key[0] for key in changed_cells} == {1}  # PG is only in Table 1
+def test_disturbed_runtime_is_shown_and_not_ranked(experiment):
+    root, params = experiment
+    row = ["base", *params["tables"]["main"]["algorithms"]].index("dapo")
+    cell = Results(root, params).compute_figures()[1, row, "MATH (made): Runtime"]
+    assert cell.text.endswith("s") or cell.text.endswith("min")
+    assert not cell.mark and not cell.tied
+
+
+def test_changed_score_is_found_in_every_format(experiment):
+    root, params = experiment
+    path = root / "evaluations/mbpp_plus/tiny_qwen/pg/seed0/evaluation.json"
+    text = path.read_text()
+    document = json.loads(text)
+    score = document["scores"][-1]
+    score["correct"] = 0 if score["correct"] > 4 else 8
+    try:
+        path.write_text(json.dumps(document))
+        differing, _ = compare_all(root, params, root / "out")
+    finally:
+        path.write_text(text)
+    for form in ("text", "TeX", "HTML"):
+        assert any(
+            line.startswith(f"{form}, Table 1, row 5, MBPP+ (made): Pass@1") for line in differing
+        )
+        assert any(line.startswith(f"{form}, Table 8,") for line in differing)
+        assert any(line.startswith(f"{form}, Table 9, row 5,") for line in differing)
+    assert not any(", Table 10," in line for line in differing)

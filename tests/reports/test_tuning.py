@@ -7,7 +7,15 @@ import yaml
 from rapid.config.params import load
 from rapid.config.params import read as read_params
 from rapid.config.specs import BASE
-from reports.tuning import main, smooth_accuracies, write_rates
+from reports.tuning import (
+    COLUMNS,
+    compute_reach,
+    find_ties,
+    main,
+    select_rate,
+    smooth_accuracies,
+    write_rates,
+)
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
 
@@ -109,6 +117,40 @@ def test_grid_of_any_size_is_smoothed(means, smooth):
     rates = [10.0**-n for n in range(len(means), 0, -1)]
     smoothed = smooth_accuracies(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
     assert dict(smoothed) == pytest.approx(dict(zip(rates, smooth, strict=True)))
+
+
+def make_record(by_rate: dict[float, list[float]]) -> pd.DataFrame:
+    rows = [
+        ("math", "pg", rate, seed, accuracy)
+        for rate, accuracies in by_rate.items()
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+# Means 0.5, 0.6 and 0.2: smoothed 0.533, 0.475 and 0.333.
+LOPSIDED = make_record({1e-4: [0.48, 0.5, 0.52], 1e-3: [0.6, 0.5, 0.7], 1e-2: [0.2, 0.1, 0.3]})
+
+
+@pytest.mark.parametrize(("rule", "rate"), [("smoothed", 1e-4), ("highest", 1e-3)])
+def test_rule_decides_which_rate_is_chosen(rule, rate):
+    assert select_rate(LOPSIDED, "math", "pg", {}, rule) == rate
+
+
+def test_rates_that_are_not_significantly_worse_are_ties():
+    """The differences from 0.001 are 0.1 ± 0.09, so t = 1.9 of 2 df, and exactly 0.4."""
+    assert find_ties(LOPSIDED, 1e-3) == [1e-4]
+    assert find_ties(LOPSIDED[LOPSIDED.seed == 0], 1e-3) == [
+        1e-4,
+        1e-2,
+    ]  # a single pair decides nothing
+
+
+def test_reach_follows_the_rate_of_the_rule():
+    base = pd.DataFrame([("math", BASE, 0.0, 0, 0.1)], columns=COLUMNS)
+    record = pd.concat([LOPSIDED, base])
+    assert compute_reach(record, "math") == pytest.approx(0.1 + 0.75 * 0.4)
+    assert compute_reach(record, "math", "highest") == pytest.approx(0.1 + 0.75 * 0.5)
 
 
 # Files of experiments -----------------------------------------------------------------------------

@@ -5,7 +5,10 @@ import json
 
 import pytest
 
+from rapid.benchmarks import BENCHMARKS
 from rapid.cli import run
+from rapid.grading.verdicts import WRONG_ANSWER, verdict
+from rapid.stages.grade import Graded
 
 PROBLEMS = {
     "mbpp_plus": [
@@ -167,3 +170,18 @@ def test_invalid_numbers_are_refused(write_files, option):
     with pytest.raises(SystemExit) as exit:
         run(["grade", "--benchmark", "math", *arguments, *option])
     assert exit.value.code == 2
+
+
+def test_flawed_statements_are_named_beside_the_verdicts(write_files, capsys, monkeypatch):
+    statement = "theorem mathd_numbertheory_247 (n : Nat) (h : 3 * n % 2 = 11) : n % 11 = 8 := by"
+    sound = {"name": "a", "formal_statement": "theorem a : 1 = 1 := by"}
+    problems = [{"name": "mathd_numbertheory_247", "formal_statement": statement}, sound]
+    arguments = write_files(problems, [{"id": row["name"], "completion": "x"} for row in problems])
+    monkeypatch.setattr(BENCHMARKS["minif2f"], "unavailable", lambda: None)
+    monkeypatch.setattr(
+        "rapid.stages.grade.grade", lambda *_, **__: Graded([verdict(WRONG_ANSWER)] * 2, {})
+    )
+    assert run(["grade", "--benchmark", "minif2f", *arguments]) == 0
+    error = capsys.readouterr().err
+    assert "the statement of mathd_numbertheory_247 is flawed: vacuous: no remainder" in error
+    assert "statement of a " not in error

@@ -9,6 +9,7 @@ from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import BadInput, read_jsonl, sha256_file, write_jsonl
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
+from rapid.benchmarks.problem_source import read_source
 from rapid.config.specs import PrepareSpec
 from rapid.stages.prepare import prepare, refuse_leaks
 
@@ -135,3 +136,27 @@ class TestPublished:
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["split"] == "by data_seed"
         assert manifest["spec"]["data_seed"] == 0
+
+    def test_flawed_statements_are_kept_and_noted(self, tmp_path, capsys):
+        flawed = "theorem mathd_numbertheory_247 (n : Nat) (h : 3 * n % 2 = 11) : n % 11 = 8 := by"
+        rows = [
+            {"name": "mathd_numbertheory_247", "split": "test", "formal_statement": flawed},
+            {"name": "a", "split": "test", "formal_statement": "theorem a : 1 = 1 := by"},
+            {"name": "b", "split": "valid", "formal_statement": "theorem b : 2 = 2 := by"},
+        ]
+        source = tmp_path / "minif2f.jsonl"
+        source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        spec = make_spec("minif2f", source=str(source), train=1, test=2)
+        prepare(spec, tmp_path / "data")
+        manifest = json.loads((tmp_path / "data/manifest.json").read_text())
+        assert manifest["rows"]["test.jsonl"] == 2 and [*manifest["flawed"]] == ["test"]
+        assert [*manifest["flawed"]["test"]] == ["mathd_numbertheory_247"]
+        assert "vacuous" in manifest["flawed"]["test"]["mathd_numbertheory_247"]
+        assert "1 test problems have flawed statements" in capsys.readouterr().err
+        described = read_source("minif2f", tmp_path / "data", str(source))
+        assert described.flawed("test") == manifest["flawed"]["test"]
+        assert described.flawed("train") == {}
+
+    def test_manifest_of_sound_problems_has_no_note_of_flaws(self, tmp_path):
+        prepare(make_spec("minif2f"), tmp_path)
+        assert "flawed" not in json.loads((tmp_path / "manifest.json").read_text())

@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from rapid.benchmarks.base import Problem
+from rapid.benchmarks.minif2f.flaws import find_flaw
 
 
 class LeanProblem(Problem):
@@ -46,3 +47,17 @@ class LeanProblem(Problem):
     def content(self) -> str:
         """Return the statement without the theorem's name."""
         return self.formal_statement.replace(self.name, "", 1)
+
+    @property
+    def unusable_reason(self) -> str:
+        """Return why Lean refuses the statement, if it is known to do so."""
+        flaw = find_flaw(self.name, self.formal_statement)
+        return (
+            f"its statement is malformed: {flaw.why}" if flaw and flaw.kind == "malformed" else ""
+        )
+
+    @property
+    def flaw(self) -> str:
+        """Return the kind of the statement's flaw and what is wrong; "" if flaws.yaml has none."""
+        flaw = find_flaw(self.name, self.formal_statement)
+        return f"{flaw.kind}: {flaw.why}" if flaw else ""

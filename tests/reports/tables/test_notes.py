@@ -10,7 +10,7 @@ RUN = {
     "label": "MATH", "model": "m", "algorithm": "pg", "seed": 1, "samples": 8, "problems": 40, "temperature": 0.6,
     "top_p": 0.95, "no_summary": "", "hardware": "A", "commit": "b", "start": "base", "attempt": 1,
     "disturbed": False, "accepted": False, "unwalled": set(), "reasons": {},
-    "evaluation_reasons": {}, "no_evaluation": "", "scores": {"p": (8, 4)},
+    "evaluation_reasons": {}, "no_evaluation": "", "scores": {"p": (8, 4)}, "flawed": frozenset(),
 }  # fmt: skip
 
 

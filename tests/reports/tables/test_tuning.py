@@ -66,3 +66,25 @@ def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_p
     reasons = [[cell.reason for cell in row.cells[0] if cell.mark] for row in math_table.rows]
     assert reasons == [[""], [AT_THE_END], [AT_THE_END]]
     assert [row.label for row in mbpp.rows] == ["PG"]
+
+
+def test_ties_of_the_highest_mean_are_marked(values, tmp_path):
+    """The middle rate is 0.1 above the first in one seed and equal in another; the last is far."""
+    field = FIELD | {"rates": {"pg": 1e-4, "grpo": 1e-4}}
+    arena = {"fields": {"math": field}, "rate_rule": "highest"}
+    measured = Measured(load(values | {"name": "own", "arena": arena}), pd.DataFrame(), tmp_path)
+    by_rate = {1e-4: (0.5, 0.6, 0.5), 1e-3: (0.6, 0.6, 0.6), 1e-2: (0.1, 0.11, 0.1)}
+    rows = [
+        ("math", "pg", rate, seed, accuracy)
+        for rate, accuracies in by_rate.items()
+        for seed, accuracy in enumerate(accuracies)
+    ]
+    (tmp_path / "experiments").mkdir()
+    record = tmp_path / "experiments/own-tuning.csv"
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(record, index=False)
+    (table,) = recorded(measured, 5)
+    (row,) = table.rows
+    assert [cell.mark for cell in row.cells[0]] == ["", "best", ""]
+    assert [cell.tied for cell in row.cells[0]] == [True, False, False]
+    notes = " ".join(table.notes)
+    assert "the choice between them is a tie" in notes and "weights" not in notes

@@ -1,0 +1,174 @@
+"""The paper's claims in Table 11, tested again without the code of the reports."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.arena_statistics import adjust
+from tests.recompute_statistics import (
+    DASH,
+    Result,
+    adjust_minus,
+    correlate,
+    estimate_share,
+    print_p,
+    print_percent,
+    print_points,
+    print_ratio,
+    print_result,
+)
+
+if TYPE_CHECKING:
+    from tests.recompute import Results
+
+UNTESTED = "not tested here"
+
+
+def read_number(text: str) -> float:
+    """Return a number of paper.yaml: 12.3% -> 0.123, 4h42m -> 16920 (seconds)."""
+    if match := re.fullmatch(r"(?:(\d+)h)?([\d.]+)m", text):
+        return 3600 * int(match[1] or 0) + 60 * float(match[2])
+    return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def compare_paper(paper: dict, benchmark: str, metric: str, ours: str, theirs: str) -> float | None:
+    """Return the ratio or difference of the paper's means; None if it lacks one of them."""
+    means = []
+    for name in (ours, theirs):
+        texts = paper["main"].get(benchmark, {}).get(name, {}).get(metric)
+        if texts is None and name.startswith("rapid-H"):
+            texts = paper["staleness"].get(benchmark, {}).get(int(name[7:]), {}).get(metric)
+        means.append(texts and read_number(texts[0]))
+    return _contrast(means, metric)
+
+
+def compare_family(paper: dict, model: str, metric: str, ours: str, theirs: str) -> float | None:
+    """Return the same of the model in the paper's Table 2 whose family the model's name has."""
+    for title, rows in paper["families"].items():
+        if title != "table" and title.split()[0].lower() in model.lower():
+            texts = [rows.get(name, {}).get(metric) for name in (ours, theirs)]
+            return _contrast([text and read_number(text) for text in texts], metric)
+    return None
+
+
+def _contrast(means: list[float | None], metric: str) -> float | None:
+    first, second = means
+    if first is None or second is None:
+        return None
+    return first - second if metric.startswith("pass@") else first / second
+
+
+@dataclass
+class Row:
+    """A row of the table: an estimate, the limits between which the claim has it, and formats."""
+
+    result: Result
+    show: object
+    printed: float | None
+    above: float = -math.inf
+    below: float = math.inf
+
+    def test(self) -> tuple[float, str] | None:
+        """Return p and the verdict if p is small; None without an interval."""
+        value, p = self.result.value, self.result.p
+        if p is None:
+            return None
+        if self.above < value < self.below:
+            return max(p(x) for x in (self.above, self.below) if math.isfinite(x)), "holds"
+        return p(self.above if value <= self.above else self.below), "fails"
+
+
+def judge(results: "Results") -> Iterator[dict[str, str]]:
+    """Yield the cells of each row, in the order of the table."""
+    for rows in _list_families(results):
+        tested = [row.test() for row in rows]
+        adjusted = iter(adjust([test[0] for test in tested if test]))
+        for row, test in zip(rows, tested, strict=True):
+            p = next(adjusted) if test else None
+            verdict = UNTESTED if p is None else test[1] if p <= 0.05 else "open"
+            yield {
+                "Verdict": verdict,
+                "Here": print_result(row.show, row.result),
+                "p": DASH if p is None else print_p(p),
+                "Paper": DASH if row.printed is None else row.show(row.printed),
+            }
+    for _ in range(2):  # claims on runs that the default experiment does not have
+        yield {"Verdict": UNTESTED, "Here": DASH, "p": DASH, "Paper": DASH}
+
+
+def _list_families(results: "Results") -> Iterator[list[Row]]:
+    """Yield the claims whose p is adjusted together."""
+    paper, texts, benchmarks = results.paper, results.paper["text"], results.benchmarks
+
+    def compare(metric, benchmark, ours="", theirs="pg", model="", printed=None, **limits) -> Row:
+        of_table = results.tables["families"]["algorithms"] if model else results.algorithms
+        rapid = sorted((n for n in of_table if n.startswith("rapid-H")), key=lambda n: int(n[7:]))
+        fastest = min(
+            ("rapid-H4", "rapid-H8"),
+            key=lambda n: read_number(paper["main"][benchmark][n]["runtime"][0]),
+        )
+        preferred = ours or fastest
+        ours = preferred if preferred in rapid else [*rapid, "rapid-H4"][0]
+        if printed is None:
+            known = (paper, model or benchmark, metric, ours, theirs)
+            printed = compare_family(*known) if model else compare_paper(*known)
+        show = print_points if metric.startswith("pass@") else print_ratio
+        result = results.compare(benchmark, metric, ours, theirs, model)
+        return Row(result, show, printed, **limits)
+
+    family = results.tables["families"]
+    models = [(family["benchmark"], model) for model in family["models"]]
+    yield [compare("runtime", b, below=1.0) for b in benchmarks] + [
+        compare("runtime", b, model=model, below=1.0) for b, model in models
+    ]
+    savings = [texts[name] for name in ("saving_mbpp_plus", "saving_minif2f", "saving_math")]
+    yield [
+        compare("runtime", s["benchmark"], below=1.005 - read_number(s["value"]))
+        for s in savings
+        if s["benchmark"] in benchmarks
+    ]
+    naive = 1 - read_number(texts["naive_saving"]["value"])
+    yield [
+        compare("runtime", b, theirs="naive-grpo", printed=naive, below=naive + 0.005)
+        for b in benchmarks
+    ]
+    yield [
+        compare(f"pass@{k}", b, above=-0.02) for b in benchmarks for k in benchmarks[b]["pass_at"]
+    ] + [
+        compare(f"pass@{benchmarks[b]['pass_at'][0]}", b, model=model, above=-0.02)
+        for b, model in models
+    ]
+    eighths = [(b, model) for b, model in [*((b, "") for b in benchmarks), *models]]
+    yield [
+        compare("pass@8", b, "rapid-H4", model=model, above=0.0)
+        for b, model in eighths
+        if 8 in benchmarks[b]["pass_at"]
+    ]
+    for metric, limits in (("staleness", {"above": 0.0}), ("runtime", {"below": 0.0})):
+        yield [
+            Row(
+                correlate(_read_sweep(results, b, metric)),
+                lambda r: adjust_minus(f"{r:.3f}"),
+                float(paper["correlations"][b][metric]),
+                **limits,
+            )
+            for b in benchmarks
+        ]
+    if "math" in benchmarks:
+        result = results.compare("math", "completion_length", "rapid-H8", "rapid-H4")
+        yield [Row(result, print_ratio, None, above=1.0)]
+        clipped = read_number(texts["clipped"]["value"])
+        shares = [value for _, value in _read_sweep(results, "math", "clip_fraction")]
+        limits = {"above": clipped / 2, "below": 2 * clipped}
+        yield [Row(estimate_share(shares), print_percent, clipped, **limits)]
+
+
+def _read_sweep(results: "Results", benchmark: str, metric: str) -> list[tuple[int, float]]:
+    """Return H and the metric of each run of Table 3."""
+    return [
+        (int(name[7:]), run.values[metric])
+        for name in results.sweep
+        for run in results.read(benchmark, name)
+    ]
