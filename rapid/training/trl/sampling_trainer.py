@@ -143,8 +143,9 @@ class SamplingTrainer(
         """Return a dataloader whose batches are this process's part of an inference batch.
 
         TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
-        not a multiple of the number of processes. In each step on an inference batch TRL also
-        reads the same rows again and moves them to the device. Here rows are cached, and moved once, for sampling.
+        not a multiple of the number of processes. In each step on an inference batch TRL also reads
+        the same rows again and moves them to the device. Here rows are cached, and moved once, for
+        sampling.
         """
         if is_training:
             size = self.args.H * self.args.n_step
