@@ -61,8 +61,11 @@ studies: setup  ## ablations of RAPID; writes reports/studies/report.html
 # RATE=1.0e-4 only mine and PG are run, and compared with experiments/arena-results.csv.
 ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
 RATE ?= 1.0e-4
-MINE = --config name=arena-$(ALGORITHM) 'arena={only: [pg, $(ALGORITHM)], fields: { \
-	mbpp_plus: {rates: {$(ALGORITHM): $(RATE)}}, math: {rates: {$(ALGORITHM): $(RATE)}}}}'
+# A variant such as rapid-H8,reuse=2 is in experiments/arena-rapid-H8-reuse-2.
+COMMA := ,
+MINE_FOLDER = arena-$(subst .,-,$(subst =,-,$(subst $(COMMA),-,$(ALGORITHM))))
+MINE = --config name=$(MINE_FOLDER) 'arena={only: [pg, "$(ALGORITHM)"], fields: { \
+	mbpp_plus: {rates: {"$(ALGORITHM)": $(RATE)}}, math: {rates: {"$(ALGORITHM)": $(RATE)}}}}'
 TUNING := experiments/arena.yaml experiments/arena-tuning.yaml
 
 arena: setup  ## compare all algorithms under equal conditions  (ARENA=--quick: in minutes)
@@ -71,7 +74,7 @@ arena: setup  ## compare all algorithms under equal conditions  (ARENA=--quick: 
 		exit 1; }
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml experiments/$(ARENA_NAME).yaml \
 		$(if $(ALGORITHM),$(MINE)) -- arena
-	@cat experiments/arena$(if $(ALGORITHM),-$(ALGORITHM),$(patsubst --%,-%,$(ARENA)))/reports/arena/tables.txt
+	@cat experiments/$(if $(ALGORITHM),$(MINE_FOLDER),$(ARENA_NAME))/reports/arena/tables.txt
 
 # The files from which the report is made, small enough for Git.
 RAW := experiments/arena-raw.tar.xz

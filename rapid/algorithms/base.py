@@ -33,7 +33,8 @@ class LossInputs(NamedTuple):
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,).
         group_size: completions of one prompt.
-        H: optimizer steps on an inference batch, that is on completions sampled at once.
+        H: optimizer steps on an inference batch, that is on completions sampled at once; with
+            `reuse`, those of all its passes.
         limit: maximum number of tokens of a completion.
     """
 

@@ -3,6 +3,7 @@
     sft, grpo, pg, cispo         an algorithm with its parameters in params.yaml
     rapid-H4, grpo-H4            with H = 4 optimizer steps per inference batch (sampled at once)
     rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
+    rapid-H4,reuse=2             a variant that takes H steps twice on each inference batch
 
 Studies compare variants that differ in one parameter. The folder of a run has the variant's name.
 """
@@ -23,7 +24,7 @@ from pydantic import (
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
-from rapid.algorithms.training_parameters import Epochs, GroupSize, LearningRate, NStep
+from rapid.algorithms.training_parameters import Epochs, GroupSize, LearningRate, NStep, Reuse
 from rapid.settings import Settings
 from rapid.text import suggest_name
 
@@ -35,6 +36,7 @@ class Changes(Settings):
 
     group_size: GroupSize | None = None
     n_step: NStep | None = None
+    reuse: Reuse | None = None
     epochs: Epochs | None = None
     learning_rate: LearningRate | None = None
     max_grad_norm: PositiveFloat | None = Field(

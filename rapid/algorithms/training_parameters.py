@@ -28,6 +28,14 @@ Schedule = Annotated[
 Epochs = Annotated[int, Field(gt=0, description="Passes over the training problems.")]
 NStep = Annotated[int, Field(gt=0, description="N_step: completions per optimizer step.")]
 GroupSize = Annotated[int, Field(ge=2, description="N_group: completions per prompt.")]
+Reuse = Annotated[
+    int,
+    Field(
+        gt=0,
+        description="How often each completion is used. The H mini-batches of an inference batch "
+        "are run in order, then all again in the same order, in H * reuse optimizer steps.",
+    ),
+]
 # Largest number of completions in one forward and backward pass; "auto" finds it by trial.
 MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
 Precision = Annotated[
@@ -52,13 +60,14 @@ class TrainingParameters(Parameters):
     learning_rate: LearningRate
     epochs: Epochs
     group_size: GroupSize
+    # `exclude_if`: a parameter at its default is not written to a run's spec.
+    reuse: Reuse = Field(1, exclude_if=partial(eq, 1))
     micro_batch: MicroBatch = Field(
         description="Largest number of completions in a forward and backward pass: whole groups, "
         'or a part of a group that has more. "auto" is as many as memory allows.'
     )
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: PrecisionOrAuto = "float32"
-    # `exclude_if`: a parameter at its default is not written to a run's spec.
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
     trust_sampler: bool | None = Field(
         None,

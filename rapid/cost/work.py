@@ -3,9 +3,10 @@
 Counts are those of the busiest process of the job. If they depend on random lengths or rewards,
 they are expected values.
 
-An inference batch has the completions of H optimizer steps, sampled at once. A step's completions
-are processed in micro-batches, with a forward and a backward pass each. A group has the completions
-of one prompt. It has a signal if the rewards of its completions differ.
+An inference batch has the completions of H optimizer steps, sampled at once, and with `reuse` these
+steps are repeated. A step's completions are processed in micro-batches, with a forward and a
+backward pass each. A group has the completions of one prompt. It has a signal if the rewards of its
+completions differ.
 """
 
 from collections.abc import Callable
@@ -107,7 +108,8 @@ def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expec
             problems = spec.problems or sizes.train
             # Whole inference batches of an epoch; the completions left over are not sampled.
             batches = problems * spec.training.group_size // (spec.H * spec.n_step)
-            return train_work(spec, spec.training.epochs * batches * spec.H, expected)
+            steps = spec.training.epochs * batches * spec.steps_per_batch
+            return train_work(spec, steps, expected)
         case EvaluateSpec():
             models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
         case _:
@@ -139,7 +141,8 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     prompts = trained / min(padded, spec.n_step / count)
     tokens = prompts * expected.prompt + trained * expected.longest(padded)
     rounds, drawn = sampling_rounds(spec, expected)
-    batches, completions = steps / spec.H * rounds, steps / spec.H * drawn * group / count
+    sampled = steps / spec.steps_per_batch  # inference batches
+    batches, completions = sampled * rounds, sampled * drawn * group / count
     # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
     batch = min(spec.sampling_batch or completions / batches, completions / batches)
     # Number of times that a step's tokens are computed, in forward and backward passes.
@@ -158,9 +161,10 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
 def _count_extra_forwards(spec: TrainSpec) -> float:
     """Return the mean number of forward passes without a backward pass over an RL step's tokens.
 
-    1. A KL term needs the log-probs under the reference policy in every step.
+    1. A KL term needs the log-probs under the reference policy of every completion, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
-       policy. They are computed unless the sampler's values are exact, which they are in float32.
+       policy. They are computed once, unless the sampler's values are exact, which they are in
+       float32. If completions are used again, so are those of the first step.
     3. All but the first step need the importance weights of a whole group before its backward
        pass, if the algorithm compares them (`compares_weights`) and the group takes several
        micro-batches.
@@ -168,8 +172,11 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
     training, objective = spec.training, spec.objective
     compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
     is_split = training.micro_batch < min(training.group_size, spec.n_step / processes(spec))
-    later = (training.precision != "float32") + (compares_weights and is_split)
-    return (getattr(objective, "beta", 0) > 0) + later * (spec.H - 1) / spec.H
+    steps = spec.steps_per_batch
+    computes_log_mu = training.precision != "float32"
+    once = (getattr(objective, "beta", 0) > 0) * spec.H
+    once += computes_log_mu * (spec.H if training.reuse > 1 else spec.H - 1)
+    return (once + (compares_weights and is_split) * (steps - 1)) / steps
 
 
 def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
@@ -193,9 +200,9 @@ def run_share(spec: TrainSpec, expected: Expected) -> float:
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
-    # The first step of an inference batch is on-policy (`fresh`). The other H - 1 steps are not.
+    # The first step of an inference batch is on-policy (`fresh`). The other steps are not.
     first, later = (shares[algorithm.gradient_groups(objective, fresh)] for fresh in (True, False))
-    return (first + (spec.H - 1) * later) / spec.H
+    return (first + (spec.steps_per_batch - 1) * later) / spec.steps_per_batch
 
 
 def _sampling(

@@ -312,6 +312,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
         n_step=spec.n_step,
+        reuse=training.reuse,
         num_generations=training.group_size,
         micro_batch_size=training.micro_batch,
         max_completion_length=spec.max_completion_length,

@@ -26,7 +26,7 @@ RATIO = "importance_sampling_ratio"
 class RecentRows(torch.utils.data.Dataset):
     """A dataset that caches its last `count` rows.
 
-    transformers' Trainer reads the rows of an inference batch again in each of its H steps.
+    transformers' Trainer reads the rows of an inference batch again in each of its steps.
     """
 
     def __init__(self, dataset, count: int):

@@ -50,10 +50,11 @@ class RapidConfig(GRPOConfig):
 
     An inference batch is H * n_step completions that are sampled at once. It is used for H
     optimizer steps, each on a mini-batch of n_step completions, which is run in micro-batches (one
-    forward and backward pass each). pi is the policy, and mu the behaviour policy that sampled.
-    `num_generations` is N_group, the completions of a prompt (a group), and must divide n_step.
-    Processes sample equal parts of an inference batch, and divide the groups of each step. If there
-    are fewer groups than processes, they divide the completions.
+    forward and backward pass each). With `reuse` these H steps are repeated. pi is the policy, and
+    mu the behaviour policy that sampled. `num_generations` is N_group, the completions of a prompt
+    (a group), and must divide n_step. Processes sample equal parts of an inference batch, and
+    divide the groups of each step. If there are fewer groups than processes, they divide the
+    completions.
 
     A field whose type does not include None but whose default is None gets a value when the
     configuration is created.
@@ -66,8 +67,8 @@ class RapidConfig(GRPOConfig):
 
     With other batch sizes of TRL but none of steps_per_generation, num_iterations and
     generation_batch_size, H is 1, as GRPOTrainer then samples for each step. Unlike in GRPOTrainer,
-    each completion is used once: num_iterations makes the inference batch larger. Afterwards TRL's
-    fields have the values that follow from n_step and H.
+    num_iterations makes the inference batch larger; `reuse` does what num_iterations does there.
+    Afterwards TRL's fields have the values that follow from n_step and H.
 
     skip_zero_groups, pack, reuse_logp and share_prefill save time and do not change the gradient.
     Each can be switched off to measure what it saves.
@@ -100,6 +101,7 @@ class RapidConfig(GRPOConfig):
         "N_step, completions per optimizer step, over all processes. None follows from "
         "TRL's batch sizes if they are set, else it is 32.",
     )
+    reuse: int = parameter(TrainingParameters, "reuse")
     eta: float = parameter(RapidParameters, "eta", RAPID.defaults["eta"])
     clip: Clip = parameter(RapidParameters, "clip", RAPID.defaults["clip"])  # noqa: RUF009 - a field
     baseline: Baseline = parameter(RapidParameters, "baseline")  # noqa: RUF009 - a field
@@ -181,7 +183,7 @@ class RapidConfig(GRPOConfig):
     )
     use_rollout_logps: bool = option(
         False,
-        "Use the `logprobs` that rollout_func returns as log mu in all H steps. Set it for "
+        "Use the `logprobs` that rollout_func returns as log mu in all steps. Set it for "
         "completions that were sampled earlier, or by another policy; they are the log-probs "
         "at the temperature of sampling. False computes log mu from the policy, as if it had "
         "just sampled the completions.",
@@ -283,6 +285,11 @@ class RapidConfig(GRPOConfig):
     def algorithm(self) -> Algorithm:
         """The algorithm that `objective` names."""
         return objectives()[self.objective]
+
+    @property
+    def steps_per_batch(self) -> int:
+        """The optimizer steps on an inference batch: H * reuse."""
+        return self.H * self.reuse
 
     @property
     def uses_trl_loss(self) -> bool:

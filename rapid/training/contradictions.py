@@ -58,6 +58,7 @@ def lower_bound(section: type[Parameters], name: str) -> Bound:
 # Lower bounds of fields, by name.
 BOUNDS: dict[str, Bound] = {
     "H": lower_bound(RapidSection, "H"),
+    "reuse": lower_bound(TrainingParameters, "reuse"),
     "sampling_batch_size": lower_bound(NaiveGrpoSection, "sampling_batch"),
     "num_generations": lower_bound(TrainingParameters, "group_size"),
     "micro_batch_size": lower_bound(TrainingParameters, "micro_batch"),
@@ -96,13 +97,17 @@ def contradictions(config, processes: int) -> Iterator[str]:
                 f"baselines and vLLM need whole groups: set it to a multiple of {group}"
                 + (", directly or by TRL's batch sizes" if name == "n_step" else "")
             )
-    if config.H > 1:
+    if config.steps_per_batch > 1:
         yield from _other_distributions(config)
-    if config.H > 1 and config.mask_truncated_completions and config.algorithm.weighs_rewards:
+    if (
+        config.steps_per_batch > 1
+        and config.mask_truncated_completions
+        and config.algorithm.weighs_rewards
+    ):
         yield (
             "mask_truncated_completions=True: masked completions have no importance "
             f"weight, but objective='{config.objective}' weighs their rewards by it; set "
-            "H=1, or leave it unset"
+            f"{_describe_single_step(config)}, or leave it unset"
         )
     loss = getattr(config.algorithm, "loss_function", None)
     if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
@@ -159,26 +164,32 @@ def _values_out_of_bounds(config) -> Iterator[str]:
 def _other_distributions(config) -> Iterator[str]:
     """Yield a message for each setting with which completions are not sampled from the policy.
 
-    With H > 1 the importance weights pi / mu assume that mu, the behaviour policy that sampled the
-    completions, is an earlier state of the policy pi.
+    With several optimizer steps on an inference batch, the importance weights pi / mu assume that
+    mu, the behaviour policy that sampled the completions, is an earlier state of the policy pi.
     """
+    single_step = _describe_single_step(config)
     if not config.disable_dropout:
         yield (
             "disable_dropout=False: with dropout, log pi and log mu would come from "
-            "different networks; set disable_dropout=True, or H=1"
+            f"different networks; set disable_dropout=True, or {single_step}"
         )
     if config.neftune_noise_alpha:
         yield (
             f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise "
-            "that log mu does not have; leave it unset, or set H=1"
+            f"that log mu does not have; leave it unset, or set {single_step}"
         )
     if changed := shaped_sampling(config):
         yield (
             "importance weights need samples of the policy itself, but "
             f"{', '.join(changed)} changes what is sampled; set top_p=1, top_k=0, "
             "min_p=None, repetition_penalty=1, and remove it from generation_kwargs, or "
-            "set H=1"
+            f"set {single_step}"
         )
+
+
+def _describe_single_step(config) -> str:
+    """Return the settings to change so that an inference batch has one optimizer step."""
+    return "H=1" if config.reuse == 1 else "H=1 and reuse=1"
 
 
 def shaped_sampling(config) -> list[str]:

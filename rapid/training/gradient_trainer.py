@@ -43,7 +43,9 @@ class GradientTrainer(SamplingTrainer):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
-        self._steps: list[Batch] = []  # mini-batches that are not used yet: Z_h, ..., Z_H
+        # Mini-batches of the optimizer steps that are left: Z_h, ..., Z_H, then again Z_1, ..., Z_H
+        # for each further pass of `reuse`.
+        self._steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.
         self._means = WeightedMeans(self._process_mean)
@@ -262,20 +264,27 @@ class GradientTrainer(SamplingTrainer):
         """Return the precision of log-probabilities: float32, or float64 if weights have it."""
         return torch.promote_types(self.model.dtype, torch.float32)
 
-    def _compute_log_mu(self) -> None:
-        """Add log mu and, for a KL term, the reference's log-probabilities to the mini-batches.
+    def _prepare_steps(self, mini_batches: list[Batch]) -> list[Batch]:
+        """Return the mini-batch of each optimizer step on an inference batch: all, `reuse` times.
 
-        With `reuse_logp` the first mini-batch needs no log mu: mu is still pi, whose log pi the
+        Log mu and, for a KL term, the reference's log-probabilities are added to them once, for all
+        passes. With `reuse_logp` the first step needs no log mu: mu is still pi, whose log pi the
         forward pass of the gradient computes.
         """
-        first = 1 if self.args.reuse_logp else 0
-        for step, mini_batch in enumerate(self._steps):
+        computes_log_mu = "behavior_logp" not in mini_batches[0]  # TRL has, if it corrects vLLM's
+        takes_log_pi = computes_log_mu and self.args.reuse_logp
+        for step, mini_batch in enumerate(mini_batches):
+            # A group without a gradient in the last step on it has none in the steps before.
+            last_step = step + self.args.H * (self.args.reuse - 1)
             columns = {"reference_logp": self._reference_logp} if self.beta else {}
-            # TRL has already computed log mu if it corrects vLLM's log-probabilities.
-            if step >= first and "behavior_logp" not in mini_batch:
+            if computes_log_mu and (last_step or not takes_log_pi):
                 columns["behavior_logp"] = self._behavior_logp
             if columns:
-                self._retry_smaller(partial(self._fill_columns, mini_batch, step, columns))
+                self._retry_smaller(partial(self._fill_columns, mini_batch, last_step, columns))
+        first, *rest = mini_batches * self.args.reuse
+        if takes_log_pi:
+            first = {name: column for name, column in first.items() if name != "behavior_logp"}
+        return [first, *rest]
 
     def _fill_columns(
         self, mini_batch: Batch, step: int, columns: Mapping[str, Callable[[Chunk], Tensor]]

@@ -2,7 +2,7 @@
 
 `describe_run` says what will be trained. `Overview` prints that when training begins, and a line
 with measured times after the first inference batch, which is the completions sampled at once for H
-optimizer steps.
+optimizer steps (with `reuse`, for H * reuse).
 """
 
 import logging
@@ -41,28 +41,28 @@ class BatchTime(NamedTuple):
     training: float
 
 
-def estimate_seconds_left(batches: list[BatchTime], steps: int, H: int) -> float:
+def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch: int) -> float:
     """Return the seconds that the last steps of a run will take.
 
     The first inference batch includes what is done once, and counts only as long as it is the only
-    one. A last batch that serves fewer than H steps is sampled and graded as a whole.
+    one. A last batch that serves fewer steps is sampled and graded as a whole.
 
     Args:
         batches: the inference batches so far, at least one.
         steps: the optimizer steps that are left.
-        H: optimizer steps of an inference batch.
+        steps_per_batch: optimizer steps on an inference batch.
     """
     usual = batches[1:] or batches
     training = fmean(batch.training for batch in usual)
     rest = fmean(batch.total for batch in usual) - training
-    return math.ceil(steps / H) * rest + steps / H * training
+    return math.ceil(steps / steps_per_batch) * rest + steps / steps_per_batch * training
 
 
 class SteadyProgress(ProgressCallback):
     """transformers' progress bar, with a time left that follows from all steps of this run.
 
     By default tqdm gives more weight to the last steps, so that its estimate jumps: the first step
-    on an inference batch samples for all H. In a resumed run it also counts the earlier steps as if
+    on an inference batch samples for all. In a resumed run it also counts the earlier steps as if
     they had just been done.
     """
 
@@ -144,7 +144,8 @@ class Overview(TrainerCallback):
             f"{describe_peak(self._trainer.accelerator.device)}"
         )
         if steps_left:
-            seconds_left = estimate_seconds_left(self._batches, steps_left, self._trainer.args.H)
+            steps_per_batch = self._trainer.args.steps_per_batch
+            seconds_left = estimate_seconds_left(self._batches, steps_left, steps_per_batch)
             text += f"; time left: about {format_duration(seconds_left)}"
         return text
 
@@ -244,7 +245,8 @@ def describe_inference_batch(trainer: Any) -> str:
 
 def describe_steps(args: Any) -> str:
     H, n_step = (describe_setting(args, name) for name in ("H", "n_step"))
-    text = f"{H} for each batch, on {n_step} completions"
+    passes = f" * reuse={args.reuse}" if args.reuse > 1 else ""
+    text = f"{H}{passes} for each batch, on {n_step} completions"
     if limit := args.max_completion_length:
         text += f" of up to {limit:,} tokens: {args.n_step * limit:,} and the prompts"
     return text
@@ -266,7 +268,7 @@ def describe_passes(trainer: Any) -> str:
 
 def describe_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> str:
     size = trainer.args.H * trainer.args.n_step
-    batches = math.ceil(steps / trainer.args.H)
+    batches = math.ceil(steps / trainer.args.steps_per_batch)
     prompts = batches * size // trainer.num_generations
     at_least = "at least " if trainer.args.dynamic_sampling_rounds > 1 else ""
     epochs = "a stream" if steps_per_epoch is None else f"epochs: {steps / steps_per_epoch:.3g}"

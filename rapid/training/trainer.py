@@ -5,7 +5,8 @@ completions, one per optimizer step. A mini-batch is run in micro-batches: see `
 
 Differences from the paper and from TRL's GRPOTrainer:
 1. The H mini-batches are consecutive parts of the inference batch, so that each completion is used
-   once. Algorithm 1 draws single completions. Prompts are in random order already.
+   once. Algorithm 1 draws single completions. Prompts are in random order already. With `reuse` the
+   same mini-batches are run again in the same order, as with GRPOTrainer's num_iterations.
 2. Groups (the completions of one prompt) are not split between mini-batches or between the chunks
    of a mini-batch, because the importance-weighted baseline is a mean over a group. TRL shuffles
    single completions.
@@ -117,13 +118,13 @@ class RapidTrainer(GradientTrainer):
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Compute the gradient of step h of H on an inference batch; step 0 samples it first.
+        """Compute the gradient of step h on an inference batch; step 0 samples it first.
 
         Trainer then steps the optimizer, and calls this again.
 
         Args:
             inputs: X_t, each prompt N_group times: this process's part of N_inference rows. Only
-                step 0 reads them.
+                step 0 of H * reuse reads them.
 
         Returns:
             The loss of the mini-batch, 0-d.
@@ -138,10 +139,10 @@ class RapidTrainer(GradientTrainer):
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
                     self._tokens = batches.loss_mask(Z).sum()
-                    self._steps = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
+                    mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
-                    self._compute_log_mu()  # mu <- pi
-            h = self.args.H - len(self._steps)  # optimizer steps since pi was mu
+                    self._steps = self._prepare_steps(mini_batches)  # mu <- pi
+            h = self.args.steps_per_batch - len(self._steps)  # optimizer steps since pi was mu
             Z_h = self._steps.pop(0)
             with self.clock.phase("backpropagation"):
                 loss = self._policy_gradient(model, Z_h, h)  # grad J on Z_h
@@ -198,9 +199,8 @@ class RapidTrainer(GradientTrainer):
         # Without a length limit 1 is passed, which no objective reads: `contradictions` refuses
         # objectives that divide by the limit.
         rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
-        inputs = LossInputs(
-            log_pi, log_mu, reference, mask, rewards, self.group_size, self.args.H, limit
-        )
+        steps = self.args.steps_per_batch
+        inputs = LossInputs(log_pi, log_mu, reference, mask, rewards, self.group_size, steps, limit)
         loss, metrics = algorithm.loss(self.args.settings, inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
         # Evaluation has no shares: it computes the loss of a batch at once.

@@ -65,7 +65,8 @@ def rl(measured: Measured) -> Table:
         )
     ]
     start = {} if params.training.start == BASE else {"Starts from": "training.start"}
-    shared = _rows(start | load_descriptions()["tables"]["rl"]["rows"])
+    reuse = {} if params.training.reuse == 1 else {"Uses of each completion": "training.reuse"}
+    shared = _rows(start | load_descriptions()["tables"]["rl"]["rows"] | reuse)
     problems = [(title, partial(_problem_cell, text)) for title, text in PROBLEMS.items()]
     return _by_benchmark("rl", measured, [problems, shared, specific])
 

@@ -28,9 +28,29 @@ def test_variant_is_parsed():
     assert parsed.changes.subset(["n_step", "epochs"]) == {"n_step": 16}
 
 
+@pytest.mark.parametrize("name", ["rapid-H8", "grpo", "naive-grpo"])
+def test_every_rl_algorithm_can_reuse_completions(values, name):
+    """A run without `reuse` has the spec that it always had."""
+
+    def build_spec(algorithm, **training):
+        params = load(values | {"training": values["training"] | training})
+        run = {"benchmark": "math", "model": "tiny-qwen2", "algorithm": algorithm, "seed": 1}
+        return specs.train_spec(params, specs.Run(**run))
+
+    once, variant, by_section = (
+        build_spec(name), build_spec(f"{name},reuse=2"), build_spec(name, reuse=2),
+    )  # fmt: skip
+    assert variant.training == by_section.training != once.training
+    assert variant.steps_per_batch == by_section.steps_per_batch == 2 * once.steps_per_batch
+    assert "reuse" not in once.model_dump()["training"]
+    assert build_spec("sft", reuse=2).steps_per_batch == 1
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("rapid-H4,reuse=0", "reuse as greater than 0"),
+        ("sft,reuse=2", "no variants"),
         ("ppo", "one of sft, grpo"),
         ("rapid", "one of sft"),
         ("rapid-H0", "one of sft"),

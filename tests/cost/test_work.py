@@ -120,6 +120,22 @@ def test_later_steps_recompute_log_probs(params, precision, weighted, micro_batc
     assert ratio == pytest.approx(1 + forwards * 3 / 4 / 3)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_reuse_repeats_steps_and_neither_sampling_nor_log_probs(params, precision):
+    """In bfloat16 a forward pass computes log mu, with `reuse` also that of the first step."""
+    expected = replace(EXPECTED, signal=1.0, rewarded=1.0)
+    training = params.training.model_copy(update={"precision": precision})
+    params = params.model_copy(update={"training": training})
+    once, twice = (count_work(params, f"rapid-H4{reuse}", expected) for reuse in ("", ",reuse=2"))
+    for name in ("completions", "decoding_steps", "rows", "batches"):
+        assert getattr(twice, name) == pytest.approx(getattr(once, name))
+    assert (once.steps, twice.steps) == (64, 128)
+    forwards = (0, 0) if precision == "float32" else (3 / 4, 1)  # of the inference batch
+    ratio = (2 + forwards[1] / 3) / (1 + forwards[0] / 3)
+    assert twice.tokens == pytest.approx(ratio * once.tokens)
+    assert twice.passes == pytest.approx(ratio * once.passes)
+
+
 def test_processes_divide_the_tokens_of_a_step(paper):
     single, shared = (
         count_work(p, "grpo").tokens for p in (change_compute(paper, processes=1), paper)

@@ -24,6 +24,8 @@ GOOD = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 
     ("change", "message"),
     [
         ({"H": 0}, "set H >= 1"),
+        ({"reuse": 0}, "set reuse >= 1"),
+        ({"reuse": 1.5}, "reuse=1.5: set it to a whole number"),
         (
             {"H": 2.5, "n_step": "8"},
             "H=2.5: set it to a whole number\nn_step=.8.: set it to a whole",
@@ -98,6 +100,7 @@ GOOD = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 
         ({"temperature": 0.0}, "set temperature > 0, and finite"),
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
+        ({"H": 1, "reuse": 2, "neftune_noise_alpha": 5.0}, "or set H=1 and reuse=1"),
         ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
         (
             {"auto_find_batch_size": True, "top_p": 0.9},

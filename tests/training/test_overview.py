@@ -235,6 +235,15 @@ def test_settings_that_were_not_passed_are_marked(tmp_path, config_class, settin
     assert {name: describe_setting(config, name) for name in shown} == shown
 
 
+def test_reuse_is_shown_and_multiplies_steps(toy_model, tmp_path, messages):
+    settings = {"H": 2, "reuse": 2, "max_steps": 8}
+    train_rapid(toy_model, tmp_path, "rapid", **settings)
+    first, *batches = messages()
+    assert "steps      H=2 * reuse=2 for each batch, on n_step=16 completions" in first
+    assert "8 steps, 2 batches, 64 completions of 16 prompts" in first
+    assert [text.split(":")[0] for text in batches] == ["step 4 of 8", "step 8 of 8"]
+
+
 @pytest.mark.parametrize(
     ("settings", "start"),
     [
@@ -338,7 +347,7 @@ FIRST, LATER = BatchTime(100, 40), BatchTime(20, 8)
     ],
 )
 def test_time_left_follows_from_batches_and_steps(batches, steps, seconds):
-    assert estimate_seconds_left(batches, steps, H=4) == pytest.approx(seconds)
+    assert estimate_seconds_left(batches, steps, steps_per_batch=4) == pytest.approx(seconds)
 
 
 def test_progress_bar_estimates_from_the_mean_of_this_run(capsys):

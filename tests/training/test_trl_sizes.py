@@ -52,6 +52,17 @@ def test_trl_batch_sizes_set_n_step_and_h(
         assert H * n_step == count_completions_sampled_by_trl(processes, sizes)
 
 
+def test_reuse_is_num_iterations_of_grpo_trainer():
+    """It does not change the inference batch, and survives a change of other settings."""
+    sizes = {BATCH: 8, STEPS: 2}
+    config = RapidConfig(**COMMON | sizes, reuse=3)
+    for built_config in (config, replace(config, learning_rate=0.1)):
+        assert (built_config.n_step, built_config.H, built_config.reuse) == (8, 2, 3)
+        assert built_config.steps_per_batch == 6
+    trl_config = GRPOConfig(**COMMON | sizes, num_iterations=3)
+    assert trl_config.generation_batch_size == config.generation_batch_size == 16
+
+
 def count_completions_sampled_by_trl(processes: int, sizes: dict) -> int:
     """Return how many completions GRPOTrainer samples at a time, at least those of a step."""
     trl_sizes = {name: value for name, value in sizes.items() if name != "n_step"}

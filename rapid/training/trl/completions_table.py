@@ -39,7 +39,7 @@ class CompletionsTable(GRPOTrainer):
     def log(self, logs, start_time=None):
         """Log metrics, and the table if it has changed.
 
-        TRL prints and saves the table whenever it logs: the same one in each of the H steps on an
+        TRL prints and saves the table whenever it logs: the same one in each of the steps on an
         inference batch, and once more at the end of training.
         """
         has_changed, self._has_new_completions = self._has_new_completions, False

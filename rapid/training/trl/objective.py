@@ -75,15 +75,15 @@ def resolve_objective(config) -> None:
 def resolve_defaults(config) -> None:
     """Replace None in fields whose default depends on the objective; "trl" has TRL's defaults.
 
-    An exception is disable_dropout, which is True with H > 1 (several optimizer steps per inference
-    batch) for "trl" too: with dropout, log pi and log mu would come from different networks.
+    An exception is disable_dropout, which is True with several optimizer steps per inference batch
+    for "trl" too: with dropout, log pi and log mu would come from different networks.
     """
     is_trl_loss = config.objective == TRL.name
     by_flag = {True: "group", False: "none"}  # as TRL reads a bool
     config.scale_rewards = by_flag.get(config.scale_rewards, config.scale_rewards)
     decided = {
         "scale_rewards": config.algorithm.scale_rewards,
-        "disable_dropout": not is_trl_loss or config.H > 1,
+        "disable_dropout": not is_trl_loss or config.steps_per_batch > 1,
         "vllm_importance_sampling_correction": is_trl_loss,
         "router_aux_loss_coef": None if is_trl_loss else 0.0,  # None is the model's own
     }

@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from rapid.training.trl.saving_trainer import SavingTrainer
 
-# Settings that must be the same when a run is resumed; H and n_step are RapidConfig's.
-SIZES = ("H", "n_step", "num_generations", "world_size")
+# Settings that must be the same when a run is resumed; the first three are RapidConfig's.
+SIZES = ("H", "n_step", "reuse", "num_generations", "world_size")
 
 
 class ResumableTrainer(SavingTrainer, GRPOTrainer):
@@ -145,7 +145,7 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         state: dict[str, Any] = {}
         if file.is_file():
             state = torch.load(file, self.accelerator.device.type, weights_only=True)
-            saved = state["sizes"]
+            saved = {"reuse": 1} | state["sizes"]  # earlier versions did not have it
             changed = [name for name in SIZES if saved[name] != getattr(self.args, name)]
             problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:

@@ -84,6 +84,7 @@ class SamplingTrainer(
         cache_package_lookups()  # else accelerate repeats them whenever it unwraps a model
         with match_engine_to_policy(args.seed):
             super().__init__(model, reward_funcs, args, *arguments, **named)
+        self.num_iterations = args.reuse  # TRL's samplers repeat prompts for so many times H steps
         self.reward_func_names = distinct_names(self.reward_func_names)
         patch_adaption_prompt_adapter(self.model)
         if args.disable_dropout:
@@ -146,8 +147,9 @@ class SamplingTrainer(
         """Return a dataloader whose batches are this process's part of an inference batch.
 
         TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
-        not a multiple of the number of processes. In each of the H steps TRL also reads the same
-        rows again and moves them to the device. Here rows are cached, and moved once, for sampling.
+        not a multiple of the number of processes. In each step on an inference batch TRL also reads
+        the same rows again and moves them to the device. Here rows are cached, and moved once, for
+        sampling.
         """
         if is_training:
             size = self.args.H * self.args.n_step
@@ -224,9 +226,10 @@ class SamplingTrainer(
         if self._early_grading:
             self._early_grading.forget()
         args = self.args
-        # TRL makes forward passes for log mu, unless these two settings are equal, and for the
-        # reference, if beta is not 0. They are made later, and only where they are needed.
-        steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_generation)
+        # TRL makes forward passes for log mu, unless an optimizer step takes all micro-batches that
+        # it counts for an inference batch, and for the reference, if beta is not 0. They are made
+        # later, and only where they are needed.
+        steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
         # Rows of the forward pass that TRL makes anyway, to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
         at = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
@@ -305,12 +308,12 @@ class SamplingTrainer(
         return end
 
     def _neutral_generation_config(self) -> AbstractContextManager:
-        """Hide the model's own generation_config within the context, if H > 1.
+        """Hide the model's own generation_config, if an inference batch is used for several steps.
 
         transformers takes settings that TRL leaves open, such as min_p, from the model's
-        generation_config. Importance weights (H > 1) need samples of the policy itself.
+        generation_config. Importance weights need samples of the policy itself.
         """
-        if self.use_vllm or self.args.H == 1:
+        if self.use_vllm or self.args.steps_per_batch == 1:
             return nullcontext()
         model = self.accelerator.unwrap_model(self.model)
         base = model.get_base_model() if is_peft_model(model) else model
@@ -334,7 +337,7 @@ class SamplingTrainer(
             return report_ended_completions(self.vllm_generation, on_end)
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
-            record=early and self.args.H > 1 and self.use_sampler_logps(),
+            record=early and self.args.steps_per_batch > 1 and self.use_sampler_logps(),
             on_end=on_end if early and self._early_grading else None,
         )
         model = self.accelerator.unwrap_model(self.model)

@@ -25,7 +25,8 @@ def resolve_sizes(config, processes: int) -> None:
     Raises:
         ValueError: a size is not a whole number.
     """
-    named_sizes = {name: getattr(config, name) for name in ("H", "n_step", "num_generations")}
+    names = "H", "n_step", "reuse", "num_generations"
+    named_sizes = {name: getattr(config, name) for name in names}
     if wrong := [
         f"{name}={size!r}: set it to a whole number"
         for name, size in named_sizes.items()
@@ -102,9 +103,9 @@ def contradictions(config, processes: int) -> Iterator[str]:
         )
     if not (micro_batches or sampled) and config.num_iterations not in (1, steps):
         yield (
-            f"num_iterations={config.num_iterations}: each completion is used once, in "
-            f"the H={steps} optimizer steps of an inference batch; leave num_iterations "
-            "at 1, or H unset"
+            f"num_iterations={config.num_iterations} does not make H={steps} optimizer steps of an "
+            "inference batch; leave num_iterations at 1, or H unset. To use each completion "
+            "several times, set reuse"
         )
 
 

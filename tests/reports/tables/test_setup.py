@@ -84,15 +84,17 @@ def test_cell_names_at_most_twelve_of_its_runs(params, runs):
     assert [len(cells[name].sources) for name in ("Threads", "torch")] == [12, 12]
 
 
-def test_start_and_made_demonstrations_are_named(params, values, runs):
+def test_start_reuse_and_made_demonstrations_are_named(params, values, runs):
     default_cells = cells_by_label(params, runs)
-    values["training"]["start"] = "sft"
+    values["training"] |= {"start": "sft", "reuse": 2}
     values["sft"]["demonstrations"] = 8
     params = load(values)
     runs.write_manifest(params, make_run("pg"))
     cells = cells_by_label(params, runs)
     assert cells["Starts from"].text == "sft"
-    assert cells.keys() - default_cells.keys() >= {"Starts from", "sft Generated demonstrations"}
+    assert cells["Uses of each completion"].text == "2"
+    added = {"Starts from", "Uses of each completion", "sft Generated demonstrations"}
+    assert cells.keys() - default_cells.keys() >= added
     assert "sft Teacher model" in default_cells.keys() - cells.keys()
 
 
