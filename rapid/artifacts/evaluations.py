@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rapid.artifacts.files import ROUNDING, Count, Record, Seconds
+from rapid.artifacts.metrics import DiversityMetrics
 
 CURVE = "curve.jsonl"  # in the folder of an evaluation
 PASSED = "passed"  # the reason in the verdict on a correct completion
+UNPARSABLE = "unparsable"  # the reason in the verdict on text that is no program or expression
 
 
 class CurvePoint(Record):
@@ -32,7 +34,7 @@ class ProblemScore(Record):
     correct: Count = Field(description="completions that are correct")
 
 
-class Evaluation(Record):
+class Evaluation(DiversityMetrics):
     """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
@@ -59,6 +61,12 @@ class Evaluation(Record):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+
+    @property
+    def unparsable(self) -> float | None:
+        """The share of graded completions that cannot be parsed; None if none was graded."""
+        graded = sum(score.samples for score in self.scores)
+        return self.reasons.get(UNPARSABLE, 0) / graded if graded else None
 
     @model_validator(mode="after")
     def _check_consistency(self):
