@@ -208,8 +208,16 @@ def dvc_runs(params: Params) -> list[Run]:
 def study_runs(params: Params) -> list[Run]:
     """List the training runs of the studies, each once."""
     studies = params.studies.compared.values() if params.studies else ()
-    entries = [(study.benchmark, study.algorithms, params.studies.seeds) for study in studies]
-    return _build_runs(params, params.tables.main.model, entries)
+    runs = [
+        run
+        for study in studies
+        for run in _build_runs(
+            params,
+            study.model or params.tables.main.model,
+            [(study.benchmark, study.algorithms, params.studies.seeds)],
+        )
+    ]
+    return list(dict.fromkeys(runs))
 
 
 def arena_runs(params: Params) -> list[Run]:

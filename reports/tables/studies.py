@@ -5,7 +5,8 @@ A study compares variants of an algorithm on one benchmark with the first of the
 1. `variants`  accuracy, its difference from the first variant, runtime, staleness, clipping, memory
 2. `reach`     training time until each of several levels of accuracy
 
-The last table, from `reports.tables.claims`, has the claims that only studies can test.
+After them come preregistered hypotheses (`reports.tables.hypotheses`), and last the claims of the
+paper that only studies can test (`reports.tables.claims`).
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from reports.formats import Format
 from reports.measured import Contest, Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from reports.tables import claims
+from reports.tables import claims, hypotheses
 from reports.tables import columns as standard
 from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, algorithm_table
 from reports.tables.layout import build_table
@@ -39,6 +40,7 @@ class StudyRuns:
         before: rows of that algorithm in the data frame.
         metric: the first pass@k of the benchmark.
         root: the folder that contains runs/ and evaluations/.
+        sweep: the parameter by whose value a figure shows the variants; "" for none.
     """
 
     name: str
@@ -47,6 +49,7 @@ class StudyRuns:
     before: pd.DataFrame
     metric: str
     root: Path
+    sweep: str = ""
 
     @property
     def title(self) -> str:
@@ -69,9 +72,14 @@ class StudyRuns:
     @property
     def shared(self) -> dict[str, str]:
         """The parameters that all variants change, with their values in the first variant."""
-        changes = [set(_changes(name)) for name in self.contest.algorithms]
+        changes = [set(self.changes(name)) for name in self.contest.algorithms]
         keys = {key for key, _ in set.intersection(*changes)}
-        return {key: value for key, value in _changes(self.reference) if key in keys}
+        return {key: value for key, value in self.changes(self.reference) if key in keys}
+
+    @staticmethod
+    def changes(algorithm: str) -> list[tuple[str, str]]:
+        """Return the changes of a variant: rapid-H4,eta=4 -> [("eta", "4")]."""
+        return [tuple(part.split("=")) for part in algorithm.split(",")[1:]]
 
     def label(self, algorithm: str) -> str:
         """Return a variant's label: the parameters that it changes and `shared` does not have.
@@ -80,15 +88,12 @@ class StudyRuns:
         algorithm, and if the label would be empty otherwise.
         """
         plain, shared = parse(algorithm).plain, self.shared
-        changes = [f"{key} = {value}" for key, value in _changes(algorithm) if key not in shared]
+        changes = [
+            f"{key} = {value}" for key, value in self.changes(algorithm) if key not in shared
+        ]
         if algorithm == self.reference or plain != parse(self.reference).plain or not changes:
             changes.insert(0, labels.algorithm(plain))
         return ", ".join(changes)
-
-
-def _changes(algorithm: str) -> list[tuple[str, str]]:
-    """Return the changes of a variant: rapid-H4,eta=4 -> [("eta", "4")]."""
-    return [tuple(part.split("=")) for part in algorithm.split(",")[1:]]
 
 
 def studies(measured: Measured) -> list[StudyRuns]:
@@ -97,26 +102,30 @@ def studies(measured: Measured) -> list[StudyRuns]:
     return [
         StudyRuns(
             name,
-            measured.contest(spec.benchmark, spec.algorithms, seeds),
+            measured.contest(spec.benchmark, spec.algorithms, seeds, spec.model),
             start,
-            measured.contest(spec.benchmark, [start], seeds).runs,
+            measured.contest(spec.benchmark, [start], seeds, spec.model).runs,
             accuracy(measured.params, spec.benchmark)[0].metric,
             measured.root,
+            spec.sweep,
         )
         for name, spec in measured.params.studies.compared.items()
     ]
 
 
 def tables(measured: Measured) -> list[Table]:
-    """Return the tables of each study, and last the table of claims.
+    """Return the tables of each study, then those of hypotheses and of claims.
 
     A study has a table of times if its runs saved snapshots of the model.
     """
     built: list[Table] = []
-    for study in studies(measured):
+    all_studies = studies(measured)
+    for study in all_studies:
         built.append(variants(measured, study, len(built) + 1))
         if study.curves:
             built.append(reach(measured, study, len(built) + 1))
+    if measured.params.studies.hypotheses:
+        built.append(hypotheses.build(measured, all_studies, len(built) + 1))
     return [*built, claims.studied(measured, len(built) + 1)]
 
 
@@ -145,6 +154,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
     shown = [
         *of_accuracy,
         Difference("Difference", study.metric, of_accuracy[0].show),
+        *(standard.DIVERSITY if measured.params.evaluation.diversity else []),
         standard.TIME.unranked,
         standard.STALENESS,
         standard.CLIPPED,
@@ -154,7 +164,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
         "variants",
         measured,
         {name: study.label(name) for name in study.contest.algorithms},
-        [Block("", benchmark, measured.params.tables.main.model, shown)],
+        [Block("", benchmark, study.contest.model, shown)],
         measured.params.studies.seeds,
         benchmarks=[benchmark],
         number=number,
