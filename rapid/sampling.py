@@ -28,7 +28,7 @@ MAX_LOGITS = 2**26  # of a forward pass that measures entropy: 268 MB in float32
 
 
 class Sample(BaseModel):
-    """A sampled completion: its text, its length in tokens with the end of text, the tokens' ids."""
+    """A sampled completion: its text, and the number and ids of its tokens with the end of text."""
 
     text: str
     tokens: int

@@ -34,8 +34,8 @@ class ProblemScore(Record):
     correct: Count = Field(description="completions that are correct")
 
 
-class Evaluation(DiversityMetrics):
-    """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
+class _BeforeDiversity(Record):
+    """The keys of evaluation.json that come before the metrics of diversity."""
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
@@ -61,6 +61,10 @@ class Evaluation(DiversityMetrics):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+
+
+class Evaluation(DiversityMetrics, _BeforeDiversity):
+    """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
 
     @property
     def unparsable(self) -> float | None:

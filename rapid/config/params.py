@@ -130,7 +130,11 @@ class Params(General):
             ("teacher", self.teacher),
             ("tables.main.model", tables.main.model),
             *(("tables.families.models", name) for name in tables.families.models),
-            *((f"studies.compared.{name}.model", study.model) for name, study in studies if study.model),
+            *(
+                (f"studies.compared.{name}.model", study.model)
+                for name, study in studies
+                if study.model
+            ),
         ]
         benchmarks = [
             ("tables.families.benchmark", tables.families.benchmark),

@@ -135,7 +135,10 @@ def _count_correct(graded: list[GradedSample]) -> list[ProblemScore]:
 def _measure_diversity(
     spec: EvaluateSpec, model: Path, graded: list[GradedSample]
 ) -> dict[str, float]:
-    """Return the values of `DiversityMetrics` by name. Texts that differ in outer spaces are equal."""
+    """Return the values of `DiversityMetrics` by name.
+
+    Completions are equal if their texts differ in spaces at the ends only.
+    """
     settings, texts, solutions = spec.evaluation, set(), set()
     for problem, sample, verdict in graded:
         text = problem.id, sample.text.strip()

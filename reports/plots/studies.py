@@ -18,7 +18,7 @@ from reports.plots.sweeps import draw_sweep
 from reports.statistics import curves, pairs
 from reports.statistics.curves import AccuracyCurve
 from reports.tables.columns import missing_reasons
-from reports.tables.studies import StudyRuns, studies
+from reports.tables.study_runs import StudyRuns, studies
 
 POINTS = 200  # number of points of a drawn curve
 

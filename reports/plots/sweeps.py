@@ -1,4 +1,4 @@
-"""Figure of a study that sweeps a parameter: metrics against its value, a column of panels for each H.
+"""Figure of a study that sweeps a parameter: metrics against its value, with a column for each H.
 
 H is the number of optimizer steps per inference batch. Variants that differ only in the swept
 parameter are a line. `Study.sweep` in params.yaml names the parameter.
@@ -22,7 +22,7 @@ from reports.plots.style import Canvas, Entries, Figure
 from reports.statistics import estimates, pairs
 from reports.statistics.estimates import Estimate
 from reports.tables.columns import missing_reasons
-from reports.tables.studies import StudyRuns
+from reports.tables.study_runs import StudyRuns
 
 COLORS = [style.BLUE, style.RED, "#009E73", "#CC79A7", style.ORANGE, style.SKY, style.GREY]
 SHIFT = 0.012  # distance of lines on the x-axis, relative to its length, so that none hides another

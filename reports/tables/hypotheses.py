@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 from rapid.artifacts.metrics import EVALUATION_METRICS
+from rapid.config.params import Params
 from rapid.config.sections import Hypothesis
 from reports import formats
 from reports.analyses import draw_skeletons
@@ -24,10 +24,8 @@ from reports.statistics.decisions import detectable
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.tables.claims import TOO_FEW, UNTESTED, Tests, decide, locate, p_cell
 from reports.tables.layout import build_table, single_group
+from reports.tables.study_runs import StudyRuns
 from reports.tables.table import MISSING, Cell, Source, Table, estimate_cell
-
-if TYPE_CHECKING:
-    from reports.tables.studies import StudyRuns
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class Trial:
     """
 
     hypothesis: Hypothesis
-    study: "StudyRuns"
+    study: StudyRuns
     estimate: Estimate | None
     p: float | None = None
     verdict: str = UNTESTED
@@ -93,7 +91,7 @@ class Trial:
         return Cell(self.show(self.seen_from).removeprefix("+"))
 
 
-def build(measured: Measured, studies: Sequence["StudyRuns"], number: int) -> Table:
+def build(measured: Measured, studies: Sequence[StudyRuns], number: int) -> Table:
     """Return the table: a section of rows for each hypothesis, a row for each of its studies."""
     trials = judge(measured, studies)
     cells = {
@@ -115,12 +113,12 @@ def build(measured: Measured, studies: Sequence["StudyRuns"], number: int) -> Ta
         single_group(cells),
         benchmarks,
         number,
-        tests=sum(len(trial.tests) for trial in trials),
+        tests=count_tests(measured.params),
         clustered=[measured.label(name) for name in benchmarks if is_generated(measured, name)],
     )
 
 
-def judge(measured: Measured, studies: Sequence["StudyRuns"]) -> list[Trial]:
+def judge(measured: Measured, studies: Sequence[StudyRuns]) -> list[Trial]:
     """Return the test of each hypothesis in each of its studies, with adjusted p and verdict."""
     by_name = {study.name: study for study in studies}
 
@@ -138,7 +136,7 @@ def judge(measured: Measured, studies: Sequence["StudyRuns"]) -> list[Trial]:
             clusters = find_clusters(study.contest.benchmark) if runs_exist else None
             estimate = pairs.contrast(terms, hypothesis.metric, clusters) if runs_exist else None
             trials.append(Trial(hypothesis, study, estimate))
-    alpha = (1 - LEVEL) / max(1, sum(len(trial.tests) for trial in trials))
+    alpha = (1 - LEVEL) / count_tests(measured.params)
     return [
         replace(
             trial,
@@ -150,6 +148,11 @@ def judge(measured: Measured, studies: Sequence["StudyRuns"]) -> list[Trial]:
         )
         for trial, (p, verdict) in zip(trials, decide([t.tests for t in trials]), strict=True)
     ]
+
+
+def count_tests(params: Params) -> int:
+    """Return the number of tests of all hypotheses: one for each of their studies."""
+    return sum(len(hypothesis.studies) for hypothesis in params.studies.hypotheses.values())
 
 
 def is_generated(measured: Measured, benchmark: str) -> bool:
