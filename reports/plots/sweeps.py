@@ -59,24 +59,20 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
     ]
 
 
-def list_quantities(study: StudyRuns) -> list[Quantity]:
-    """Return the rows of a study's figure: each pass@k, and the metrics that its runs have."""
-    runs = study.contest.runs
-    accuracies = [name for name in runs if name.startswith(pairs.PASS_AT)]
-    return [
-        *(Quantity(name, f"{name.capitalize()} (%)", 100) for name in accuracies),
-        *(
-            Quantity(name, f"{metric.label} (%)", 100)
-            if metric.unit == "share"
-            else Quantity(name, f"{metric.label} ({metric.unit})" if metric.unit else metric.label)
-            for name, metric in EVALUATION_METRICS.items()
-        ),
-    ]
+def list_quantities(params: Params, study: StudyRuns) -> list[Quantity]:
+    """Return the rows of a study's figure: each pass@k, and with `diversity` further metrics."""
+    ks = params.benchmarks[study.contest.benchmark].pass_at
+    quantities = [Quantity(f"{pairs.PASS_AT}{k}", f"Pass@{k} (%)", 100) for k in ks]
+    for name, metric in EVALUATION_METRICS.items() if params.evaluation.diversity else ():
+        unit, scale = ("%", 100.0) if metric.unit == "share" else (metric.unit, 1.0)
+        label = f"{metric.label} ({unit})" if unit else metric.label
+        quantities.append(Quantity(name, label, scale))
+    return quantities
 
 
 def draw_sweep(params: Params, study: StudyRuns) -> Figure:
     """Return the figure of a study that sweeps a parameter."""
-    quantities = list_quantities(study)
+    quantities = list_quantities(params, study)
     runs = pd.concat([study.before, study.contest.runs])
     lines = group_variants(params, study)
     return Figure(
