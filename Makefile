@@ -20,7 +20,7 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup foreign tables studies arena arena-record arena-pooled arena-tuning test test-all test-docs \
+.PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning test test-all test-docs \
 	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
 	figures-of-docs lint lock dist clean
 
@@ -56,6 +56,13 @@ tables: setup  ## run the pipeline of params.yaml; writes reports/tables.tex  (C
 studies: setup  ## ablations of RAPID; writes reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
+
+# The quick one is an overlay on the whole study (docs/baseline.md).
+BASELINE_NAME := baseline$(patsubst --%,-%,$(BASELINE))
+baseline: setup  ## why RAPID is better without its baseline  (BASELINE=--quick: in minutes)
+	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml \
+		$(patsubst %,experiments/%.yaml,baseline $(filter-out baseline,$(BASELINE_NAME))) -- studies
+	@cat experiments/$(BASELINE_NAME)/reports/studies/tables.txt
 
 # Separate experiments, which can be resumed like all others (docs/arena.md). With ALGORITHM=mine
 # RATE=1.0e-4 only mine and PG are run, and compared with experiments/arena-results.csv.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from tqdm import tqdm
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
@@ -24,13 +24,15 @@ from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
 
 BATCH = 256  # completions per batch when transformers samples
+MAX_LOGITS = 2**26  # of a forward pass that measures entropy: 268 MB in float32
 
 
 class Sample(BaseModel):
-    """A sampled completion and its length in tokens, the end-of-text token included."""
+    """A sampled completion: its text, and the number and ids of its tokens with the end of text."""
 
     text: str
     tokens: int
+    ids: list[int] = Field(default_factory=list, exclude=True, repr=False)
 
 
 def sample(
@@ -63,21 +65,13 @@ def sample(
     Raises:
         ValueError: a prompt has no tokens, or leaves no room for a completion.
     """
-    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    if tokenizer.pad_token is None:  # as in Llama's tokenizer
-        tokenizer.pad_token = tokenizer.eos_token
-    encoded: list[list[int]] = []
-    for prompt, same in groupby(prompts):
-        encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
+    tokenizer, encoded = _encode_prompts(model, prompts, chat)
     sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
         sampling_params["max_tokens"] = max_tokens
         return _sample_with_vllm(model, encoded, sampling_params, seed, precision, tensor_parallel)
 
-    loaded = AutoModelForCausalLM.from_pretrained(
-        model, dtype=getattr(torch, precision), use_safetensors=True, trust_remote_code=False
-    )
-    loaded = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+    loaded = _load_model(model, precision)
     refuse_prompts(prompts, encoded, model_config(loaded))
     end_ids = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
     end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
@@ -122,6 +116,74 @@ def sample_and_grade(
     ]
 
 
+@torch.inference_mode()
+def measure_entropy(
+    model: Path,
+    prompts: Sequence[str],
+    samples: Sequence[Sample],
+    *,
+    temperature: float,
+    chat: bool = False,
+    precision: str = "float32",
+) -> float:
+    """Return the mean entropy, in nats, of the model's distribution of the next token.
+
+    The mean is over all tokens of the completions, at each of which the distribution is that of the
+    whole vocabulary at this temperature, without top-p.
+
+    Args:
+        prompts: the prompt of each sample.
+        samples: with the ids of their tokens.
+        model, temperature, chat, precision: as for `sample`.
+    """
+    _, encoded = _encode_prompts(model, prompts, chat)
+    loaded = _load_model(model, precision)
+    vocabulary = model_config(loaded).vocab_size
+    pairs = sorted(zip(encoded, samples, strict=True), key=lambda pair: -_count_tokens(*pair))
+    total, count, start = 0.0, 0, 0
+    while start < len(pairs):
+        longest = _count_tokens(*pairs[start])
+        batch = pairs[start : start + max(1, MAX_LOGITS // (longest * vocabulary))]
+        ids = torch.zeros(len(batch), longest, dtype=torch.long)
+        is_token, predicts = torch.zeros_like(ids), torch.zeros_like(ids)
+        for row, (prompt, completion) in enumerate(batch):
+            end = _count_tokens(prompt, completion)
+            ids[row, :end] = torch.tensor([*prompt, *completion.ids])
+            is_token[row, :end] = 1
+            predicts[row, len(prompt) - 1 : end - 1] = 1  # logits predict the next token
+        ids, is_token, predicts = (rows.to(loaded.device) for rows in (ids, is_token, predicts))
+        logits = loaded(input_ids=ids, attention_mask=is_token).logits.float() / temperature
+        logp = logits.log_softmax(-1)
+        entropy = -(logp.exp() * logp).sum(-1)  # (N, T)
+        total += float((entropy.double() * predicts).sum())
+        count += int(predicts.sum())
+        start += len(batch)
+    return total / count
+
+
+def _count_tokens(prompt: list[int], completion: Sample) -> int:
+    return len(prompt) + len(completion.ids)
+
+
+def _encode_prompts(model: Path, prompts: Sequence[str], chat: bool) -> tuple[Any, list[list[int]]]:
+    """Return the model's tokenizer and the ids of each prompt; equal neighbours share a list."""
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
+    if tokenizer.pad_token is None:  # as in Llama's tokenizer
+        tokenizer.pad_token = tokenizer.eos_token
+    encoded: list[list[int]] = []
+    for prompt, same in groupby(prompts):
+        encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
+    return tokenizer, encoded
+
+
+def _load_model(model: Path, precision: str) -> Any:
+    """Return a model for sampling, on the GPU if there is one."""
+    loaded = AutoModelForCausalLM.from_pretrained(
+        model, dtype=getattr(torch, precision), use_safetensors=True, trust_remote_code=False
+    )
+    return loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
+
+
 def _sample_with_transformers(
     model, tokenizer, encoded: list[list[int]], config
 ) -> list[torch.Tensor]:
@@ -151,7 +213,8 @@ def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Samp
     """
     positions = torch.isin(ids, torch.tensor(end_ids, device=ids.device)).nonzero()
     text = tokenizer.decode(ids, skip_special_tokens=True)
-    return Sample(text=text, tokens=int(positions[0]) + 1 if len(positions) else len(ids))
+    tokens = int(positions[0]) + 1 if len(positions) else len(ids)
+    return Sample(text=text, tokens=tokens, ids=ids[:tokens].tolist())
 
 
 def _sample_with_vllm(
@@ -188,7 +251,11 @@ def _sample_with_vllm(
             [SamplingParams(n=count, **sampling_params) for _, count in groups],
         )
         return [
-            Sample(text=completion.text, tokens=len(completion.token_ids))
+            Sample(
+                text=completion.text,
+                tokens=len(completion.token_ids),
+                ids=list(completion.token_ids),
+            )
             for output in outputs
             for completion in output.outputs
         ]

@@ -16,12 +16,14 @@ from rapid.algorithms.names import parse
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, read_result
+from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, add_base_runs, table_runs
 from reports.manifests import JobManifest, check_chain, read_manifests
+from reports.statistics.pairs import PASS_AT
 
 # The parts of a training run's time: sampling, grading, ...
 PHASES = [name for name in Runtime.model_fields if name != "total"]
@@ -49,8 +51,8 @@ def collect(
         label: the benchmark and the kind of its problems, MATH (made);
         flawed: the ids of its test problems whose statement has a known flaw;
         folder, evaluation: folders of the training and of its evaluation, below the root;
-        pass@k for each k (shares of 1), problems, samples, temperature, top_p: from
-            evaluation.json;
+        pass@k for each k (shares of 1), problems, samples, temperature, top_p and
+            EVALUATION_METRICS: from evaluation.json;
         scores: problem -> (graded samples, correct samples), from evaluation.json;
         runtime, runtime.PHASE (both in seconds), MEASURES, hardware, commit: from summary.json;
         disturbed: whether other programs slowed down the last attempt of the run;
@@ -115,7 +117,7 @@ def _job_names(needed: Sequence[Run]) -> list[str]:
 
 def of_evaluation(metric: str) -> bool:
     """Return whether a metric is from evaluation.json; all others are from summary.json."""
-    return metric.startswith("pass@")
+    return metric.startswith(PASS_AT) or metric in EVALUATION_METRICS
 
 
 def file_of(run: pd.Series, metric: str) -> str:
@@ -198,12 +200,12 @@ def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSum
 def _evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dict:
     reason = _why_not("evaluated", "evaluation.json", evaluation)
     usable = None if reason else evaluation
-    settings = ("problems", "samples", "temperature", "top_p")
+    names = ("problems", "samples", "temperature", "top_p", *EVALUATION_METRICS)
     pass_at = dict.fromkeys(sorted(ks)) | (usable.pass_at if usable else {})
     return {
         "no_evaluation": reason,
         **{f"pass@{k}": _finite(share) for k, share in pass_at.items()},
-        **{name: _finite(usable and getattr(usable, name)) for name in settings},
+        **{name: _finite(usable and getattr(usable, name)) for name in names},
         "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
         "evaluation_reasons": usable.reasons if usable else {},
     }

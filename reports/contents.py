@@ -116,7 +116,9 @@ def build_studies(measured: Measured) -> Content:
     sections = []
     for study in studies.studies(measured):
         name = study.name
-        items = [name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"]
+        items = [
+            f"{name}-sweep", name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"
+        ]  # fmt: skip
         sections.append(ReportSection(name, study.title, "", items))
     return replace(content, sections=[*sections, *content.sections])
 

@@ -16,7 +16,7 @@ from reports.tables.claims import select_rapid
 from reports.tables.columns import RUNTIME, accuracy
 from reports.tables.intervals import Comparison
 from reports.tables.notes import run_facts
-from reports.tables.studies import studies
+from reports.tables.study_runs import studies
 from reports.tables.table import interval
 
 NO_BREAK = "\N{NO-BREAK SPACE}"

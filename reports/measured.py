@@ -133,12 +133,12 @@ class Measured:
         ]
 
     def contest(
-        self, benchmark: str, algorithms: list[str], seeds: list[int], family: str = ""
+        self, benchmark: str, algorithms: list[str], seeds: list[int], family: str | None = None
     ) -> Contest:
         """Return the runs of these algorithms.
 
         Args:
-            family: name of a model in Table 2; "" stands for the main model.
+            family: name of a model in Table 2 or of a study; by default the main model.
         """
         frame, model = self.frame, family or self.params.tables.main.model
         rows = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)

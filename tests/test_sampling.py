@@ -84,6 +84,27 @@ def test_batches_have_prompts_of_one_length_and_completions_keep_the_order(sampl
     assert padding == [0, 0]  # two batches of four, without padding
 
 
+@pytest.mark.parametrize("limit", [1, 2**26])
+def test_entropy_is_the_mean_over_all_sampled_tokens(sample, toy_model, monkeypatch, limit):
+    """It equals that of a loop over completions, in one batch or in one batch each."""
+    monkeypatch.setattr(sampling, "MAX_LOGITS", limit)
+    prompts = ["a", "bb", "ccc", "ccc"]
+    samples = sample(prompts, **SETTINGS, seed=0)
+    assert [len(completion.ids) for completion in samples] == [c.tokens for c in samples]
+    model = Qwen2ForCausalLM.from_pretrained(toy_model, dtype=torch.float64).eval()
+    tokenizer = AutoTokenizer.from_pretrained(toy_model)
+    entropies = []
+    for prompt, completion in zip(prompts, samples, strict=True):
+        prompt_ids = tokenize_prompt(tokenizer, prompt, chat=False)
+        for position in range(len(completion.ids)):
+            ids = torch.tensor([[*prompt_ids, *completion.ids[:position]]])
+            with torch.no_grad():
+                p = (model(ids).logits[0, -1] / 0.7).softmax(0)
+            entropies.append(-(p * p.log()).sum().item())
+    entropy = sampling.measure_entropy(toy_model, prompts, samples, temperature=0.7)
+    assert entropy == pytest.approx(sum(entropies) / len(entropies), rel=1e-5)
+
+
 def test_vllm_gets_the_settings_and_each_distinct_prompt_once(toy_model, monkeypatch):
     calls = []
 

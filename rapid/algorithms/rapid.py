@@ -8,15 +8,24 @@ Two departures from the paper's text, both forced:
 """
 
 import math
+from functools import partial
+from operator import eq, not_
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
 from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.groups import Groups, Tensor, group_mean, group_mean_of_others
+from rapid.algorithms.groups import (
+    Groups,
+    Tensor,
+    active_groups,
+    group_mean,
+    group_mean_of_others,
+)
 
 Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
+EqualGroups = Literal["kept", "reinforced", "skipped"]
 
 # Upper bound of log w, for a weight w of 1e26. Without it a weight could overflow to infinity, and
 # infinity times a reward of 0 is NaN.
@@ -50,6 +59,28 @@ class RapidParameters(Parameters):
     weighted: bool = Field(
         True, description="False sets all importance weights to 1, for ablations."
     )
+    # Parameters of the study of the baseline (docs/baseline.md). `exclude_if`: a parameter at its
+    # default is not written to a run's spec.
+    baseline_scale: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        exclude_if=partial(eq, 1.0),
+        description="Factor of the baseline, for ablations: 0 is no baseline.",
+    )
+    positive_only: bool = Field(
+        False,
+        exclude_if=not_,
+        description="True sets negative advantages to 0, for ablations: no completion is made less "
+        "probable.",
+    )
+    equal_groups: EqualGroups = Field(
+        "kept",
+        exclude_if=partial(eq, "kept"),
+        description="What happens to groups whose rewards are all equal, for ablations. "
+        '"reinforced" takes their rewards as advantages, without a baseline; "skipped" sets their '
+        'advantages to 0; "kept" treats them as other groups.',
+    )
 
 
 class RapidSection(RapidParameters):
@@ -58,6 +89,36 @@ class RapidSection(RapidParameters):
     H: PositiveInt = Field(
         description="optimizer steps per inference batch, of the run that `dvc exp show` compares"
     )
+
+
+def compute_advantages(
+    rewards: Tensor,
+    weight: Tensor | float,
+    group_size: int,
+    baseline: Baseline = "group",
+    baseline_scale: float = 1.0,
+    positive_only: bool = False,
+    equal_groups: EqualGroups = "kept",
+) -> Tensor:
+    """Return the advantages R - baseline_scale * V, where V is the baseline of weight * R.
+
+    Args:
+        rewards: (N,) R.
+        weight: (N,), or a number: the importance weights in the baseline.
+        group_size, baseline, baseline_scale, positive_only, equal_groups: see `RapidParameters`.
+
+    Returns:
+        (N,).
+
+    Raises:
+        ValueError: N is not a whole number of groups, or `baseline` is "others" with groups of one.
+    """
+    advantages = rewards - baseline_scale * BASELINES[baseline](weight * rewards, group_size)
+    if equal_groups != "kept":
+        unequal = active_groups("unequal", rewards, group_size).repeat_interleave(group_size)
+        without_baseline = rewards if equal_groups == "reinforced" else rewards.new_zeros(())
+        advantages = advantages.where(unequal, without_baseline)
+    return advantages.clamp(min=0) if positive_only else advantages
 
 
 def rapid_loss(
@@ -70,6 +131,9 @@ def rapid_loss(
     clip: Clip = "advantage",
     baseline: Baseline = "group",
     weighted: bool = True,
+    baseline_scale: float = 1.0,
+    positive_only: bool = False,
+    equal_groups: EqualGroups = "kept",
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Off-policy policy gradient (eq. 3) with the clipped importance-weighted advantage (eq. 5).
 
@@ -78,7 +142,7 @@ def rapid_loss(
         A_n    = R_n - 1/N_k sum over n's group of min{w_n', eta} R_n'
 
     Weights and advantages are constants of the gradient. With pi = mu this is `pg_loss`. The
-    defaults are Algorithm 1; `clip`, `baseline` and `weighted` switch its parts off, one by one.
+    defaults are Algorithm 1; the other parameters switch its parts off or change them, one by one.
 
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
@@ -86,7 +150,8 @@ def rapid_loss(
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,) R_n.
         group_size: N_k, completions of one prompt; groups are contiguous rows.
-        eta, clip, baseline, weighted: see `RapidParameters`. An eta of `inf` clips nothing.
+        eta, clip, baseline, weighted, baseline_scale, positive_only, equal_groups: see
+            `RapidParameters`. An eta of `inf` clips nothing.
 
     Returns:
         The loss (0-d), a mean over the N completions, and
@@ -106,7 +171,15 @@ def rapid_loss(
     if not weighted:
         gradient_weight = advantage_weight = weight.new_ones(weight.shape)
 
-    advantages = rewards - BASELINES[baseline](advantage_weight * rewards, group_size)  # (N,)
+    advantages = compute_advantages(
+        rewards,
+        advantage_weight,
+        group_size,
+        baseline,
+        baseline_scale,
+        positive_only,
+        equal_groups,
+    )
     loss = -(gradient_weight * advantages * completion_logp).mean()
     metrics = {
         "staleness": log_weight.clamp(max=math.log(eta)).abs().mean(),
@@ -145,20 +218,36 @@ class Rapid(Algorithm):
         return RapidParameters(**params.rapid.model_dump(exclude={"H"}))  # H is in a run's name
 
     def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        """Return which groups have a gradient.
+        """Return which groups may have a gradient.
 
-        Equal rewards have advantages of 0 if all weights are equal too: on-policy (w = 1, not
-        clipped if eta >= 1), or with `weighted=False`. Otherwise the weighted baseline differs from
-        the rewards, and the gradient is 0 only in groups whose rewards are all 0. Without a
-        baseline the advantages are the rewards, so that this holds on-policy too.
+        Equal rewards have advantages of 0 if the baseline is the mean of their group, and all
+        weights are equal too: on-policy (w = 1, not clipped if eta >= 1), or with `weighted=False`.
+        Otherwise the baseline differs from the rewards, and the gradient is 0 only in groups whose
+        rewards are all 0.
         """
-        cancel = (on_policy and settings.eta >= 1) or not settings.weighted
-        return "unequal" if cancel and settings.baseline != "none" else "rewarded"
+        if settings.equal_groups == "skipped":
+            return "unequal"
+        weights_are_equal = (on_policy and settings.eta >= 1) or not settings.weighted
+        cancels = (
+            weights_are_equal
+            and settings.baseline != "none"
+            and settings.baseline_scale == 1
+            and settings.equal_groups == "kept"
+        )
+        return "unequal" if cancels else "rewarded"
 
     def compares_weights(self, settings: Any) -> bool:
-        return settings.weighted and settings.baseline != "none"
+        return settings.weighted and settings.baseline != "none" and settings.baseline_scale > 0
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         # On-policy all weights are 1 before they are clipped to eta.
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
-        return rewards - BASELINES[settings.baseline](weight * rewards, group_size)
+        return compute_advantages(
+            rewards,
+            weight,
+            group_size,
+            settings.baseline,
+            settings.baseline_scale,
+            settings.positive_only,
+            settings.equal_groups,
+        )

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rapid.artifacts.files import ROUNDING, Count, Record, Seconds
+from rapid.artifacts.metrics import DiversityMetrics
 
 CURVE = "curve.jsonl"  # in the folder of an evaluation
 PASSED = "passed"  # the reason in the verdict on a correct completion
+UNPARSABLE = "unparsable"  # the reason in the verdict on text that is no program or expression
 
 
 class CurvePoint(Record):
@@ -32,8 +34,8 @@ class ProblemScore(Record):
     correct: Count = Field(description="completions that are correct")
 
 
-class Evaluation(Record):
-    """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
+class _BeforeDiversity(Record):
+    """The keys of evaluation.json that come before the metrics of diversity."""
 
     benchmark: str = Field(description="of the run, as are model, algorithm and seed")
     model: str = Field(description="name in params.yaml")
@@ -59,6 +61,16 @@ class Evaluation(Record):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+
+
+class Evaluation(DiversityMetrics, _BeforeDiversity):
+    """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
+
+    @property
+    def unparsable(self) -> float | None:
+        """The share of graded completions that cannot be parsed; None if none was graded."""
+        graded = sum(score.samples for score in self.scores)
+        return self.reasons.get(UNPARSABLE, 0) / graded if graded else None
 
     @model_validator(mode="after")
     def _check_consistency(self):

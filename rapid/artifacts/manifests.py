@@ -177,6 +177,13 @@ def _describe_remedy(folder: Path | str) -> str:
     return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
 
+def list_hashed_files(folder: Path, *patterns: str) -> list[str]:
+    """List the files of a folder to hash, except manifests, hidden files and names with braces."""
+    files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
+    kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})
+    return sorted(str(file) for file in kept_files if "/." not in f"/{file.relative_to(folder)}")
+
+
 def hash_files(*paths: Path) -> dict[str, str]:
     """Return the SHA-256 of each file by its path.
 

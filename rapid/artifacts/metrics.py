@@ -1,6 +1,9 @@
-"""The metrics of training, each declared once, as a field of `StepMetrics`.
+"""The metrics of training and evaluation, each declared once.
 
-The declarations determine which of the trainer's logs are kept, the columns of steps.jsonl, the
+Metrics of training are the fields of `StepMetrics`, those of evaluation are in
+`EVALUATION_METRICS`; pass@k is declared with the scores in `rapid.artifacts.evaluations`.
+
+The declarations of training determine which of the trainer's logs are kept, the columns of steps.jsonl, the
 statistics in summary.json and in the reports' data frame, the metrics that `dvc exp show` compares,
 and the table in docs/watching.md. `rapid.training.batch_statistics` or the loss of an algorithm
 computes the values, which are logged as rapid/NAME or under the name in `Metric.log`.
@@ -14,6 +17,8 @@ fit into memory; groups (completions of one prompt) without a gradient are left 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import is_
 from statistics import fmean
 from typing import Annotated, Any, Literal
 
@@ -27,8 +32,9 @@ class Metric:
     """Logging, label and summary of a metric; its name and description are the field's.
 
     Args:
-        over: what the value at a step is averaged over: the whole mini-batch, or the micro-batches
-            that were trained on.
+        over: what the value is averaged over: at a step of training the whole mini-batch, or the
+            micro-batches that were trained on; in an evaluation the completions, their tokens, or
+            the problems.
         unit: unit of the values; "" for a number without unit.
         label: title in tables.
         better: whether higher or lower values are better; "" if neither is.
@@ -39,7 +45,7 @@ class Metric:
             logs is ignored, so that LOG/SUFFIX is found too.
     """
 
-    over: Literal["mini-batch", "micro-batches"]
+    over: Literal["mini-batch", "micro-batches", "completions", "tokens", "problems"]
     unit: str
     label: str
     better: Literal["", "higher", "lower"] = ""
@@ -114,11 +120,53 @@ class StepMetrics(Record):
     )
 
 
-METRICS: dict[str, Metric] = {
-    name: annotation
-    for name, field in StepMetrics.model_fields.items()
-    for annotation in field.metadata
-    if isinstance(annotation, Metric)
+class DiversityMetrics(Record):
+    """Metrics of an evaluation that are measured with `evaluation.diversity` only.
+
+    A key without a value is not written.
+    """
+
+    entropy: Annotated[float | None, Metric("tokens", unit="nats", label="Entropy")] = Field(
+        None,
+        exclude_if=partial(is_, None),
+        description="mean entropy of the distribution of the next token, at the temperature of "
+        "sampling",
+    )
+    distinct: Annotated[Share, Metric("problems", unit="share", label="Distinct")] = Field(
+        None,
+        exclude_if=partial(is_, None),
+        description="number of different completions of a problem, divided by their number",
+    )
+    distinct_correct: Annotated[
+        float | None, Metric("problems", unit="", label="Distinct solutions")
+    ] = Field(
+        None,
+        ge=0,
+        exclude_if=partial(is_, None),
+        description="number of different correct completions of a problem",
+    )
+
+
+def _collect_metrics(record: type[Record]) -> dict[str, Metric]:
+    """Return the metrics that a record declares, by name."""
+    return {
+        name: annotation
+        for name, field in record.model_fields.items()
+        for annotation in field.metadata
+        if isinstance(annotation, Metric)
+    }
+
+
+METRICS = _collect_metrics(StepMetrics)
+# Metrics of an evaluation besides pass@k, and their descriptions. `Evaluation` derives "unparsable"
+# from its counts of verdicts.
+EVALUATION_METRICS = {
+    "unparsable": Metric("completions", unit="share", label="Unparsable", better="lower"),
+    **_collect_metrics(DiversityMetrics),
+}
+EVALUATION_DESCRIPTIONS = {
+    "unparsable": "share of graded completions that are no program, proof or expression",
+    **{name: field.description for name, field in DiversityMetrics.model_fields.items()},
 }
 COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
 # `Metric.summary` -> suffix of a statistic's name -> the steps that the statistic is a mean over.

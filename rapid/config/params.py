@@ -92,11 +92,15 @@ class Params(General):
     @model_validator(mode="before")
     @classmethod
     def _remove_left_out(cls, values: Any) -> Any:
-        """Remove the benchmarks and models that an overlay sets to null.
+        """Remove the benchmarks, models and studies that an overlay sets to null.
 
         Models are then not pre-trained on the removed benchmarks. A model that was pre-trained on
         removed benchmarks only is removed too.
         """
+        match values:
+            case {"studies": {"compared": dict() as compared} as studies}:
+                kept = {name: study for name, study in compared.items() if study is not None}
+                values = values | {"studies": studies | {"compared": kept}}
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
                 removed = [name for name, value in benchmarks.items() if value is None]
@@ -126,6 +130,11 @@ class Params(General):
             ("teacher", self.teacher),
             ("tables.main.model", tables.main.model),
             *(("tables.families.models", name) for name in tables.families.models),
+            *(
+                (f"studies.compared.{name}.model", study.model)
+                for name, study in studies
+                if study.model
+            ),
         ]
         benchmarks = [
             ("tables.families.benchmark", tables.families.benchmark),

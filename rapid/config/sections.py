@@ -3,8 +3,9 @@
 H is the number of optimizer steps that RAPID takes on one batch of sampled completions.
 """
 
+import math
 from functools import partial
-from operator import eq
+from operator import eq, not_
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic import (
 from rapid.algorithms.names import AlgorithmName, parse
 from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
 from rapid.artifacts.layout import EVALUATION, RUN
+from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, not_allowed
 from rapid.text import join_words
@@ -207,6 +209,12 @@ class EvaluationParams(Section):
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
     precision: Precision = "float32"
+    # `exclude_if`: a parameter at its default is not written to an evaluation's spec.
+    diversity: bool = Field(
+        False,
+        exclude_if=not_,
+        description="also measure the entropy of the model, and how many completions differ",
+    )
 
 
 class Compute(Section):
@@ -268,18 +276,76 @@ class Study(Section):
     """Variants of an algorithm on one benchmark, each with one change."""
 
     benchmark: BenchmarkName
+    model: ModelName | None = Field(
+        None, exclude_if=not_, description="by default that of the main table"
+    )
+    sweep: str = Field(
+        "",
+        exclude_if=not_,
+        description="a parameter: a further figure shows the variants by its value",
+    )
     algorithms: list[AlgorithmName] = Field(
         min_length=2, description="algorithms and variants; the others are compared with the first"
     )
 
+    @model_validator(mode="after")
+    def _check_sweep(self):
+        for name in self.algorithms if self.sweep else ():
+            names = list(parse(name).algorithm.fields.values())
+            if self.sweep not in names:
+                allowed = f"a parameter of {name}: {', '.join(names) or 'it has none'}"
+                raise ValueError(not_allowed("sweep", self.sweep, allowed))
+        return self
+
+
+class Hypothesis(Section):
+    """A preregistered prediction: a sum over variants of a study lies on one side of a limit.
+
+    The sum is that of a metric of each variant times the variant's factor.
+    """
+
+    claim: str = Field(min_length=1, description="in words, without a full stop")
+    studies: list[PlainName] = Field(min_length=1, description="each is a test of its own")
+    metric: Annotated[
+        str, Field(pattern=rf"^(pass@[1-9]\d*|{'|'.join(EVALUATION_METRICS)})$")
+    ] = "pass@1"
+    contrast: dict[AlgorithmName, float] = Field(
+        min_length=1, description="factor of each variant of the sum"
+    )
+    above: float = Field(-math.inf, description="limit that the sum exceeds")
+    below: float = Field(math.inf, description="limit that exceeds the sum")
+
+    @model_validator(mode="after")
+    def _check_limits(self):
+        if not self.above < self.below or {self.above, self.below} == {-math.inf, math.inf}:
+            allowed = "a number below `below`; at least one of the two is needed"
+            raise ValueError(not_allowed("above", self.above, allowed))
+        return self
+
 
 class Studies(Section):
-    """Ablations (docs/studies.md), with the main table's model."""
+    """Ablations (docs/studies.md), with the main table's model unless a study names another."""
 
     seeds: list[Seed] = Field(
         default_factory=list, min_length=1, description="by default those of the main table"
     )
     compared: dict[PlainName, Study]
+    hypotheses: dict[PlainName, Hypothesis] = Field(default_factory=dict, exclude_if=not_)
+
+    @model_validator(mode="after")
+    def _check_hypotheses(self):
+        for key, hypothesis in self.hypotheses.items():
+            for name in hypothesis.studies:
+                if name not in self.compared:
+                    allowed = f"one of {', '.join(self.compared)}"
+                    raise ValueError(not_allowed(f"hypotheses.{key}.studies", name, allowed))
+                for algorithm in hypothesis.contrast:
+                    if algorithm not in self.compared[name].algorithms:
+                        allowed = f"an algorithm of the study {name}"
+                        raise ValueError(
+                            not_allowed(f"hypotheses.{key}.contrast", algorithm, allowed)
+                        )
+        return self
 
 
 class Run(Section):

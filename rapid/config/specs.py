@@ -16,7 +16,7 @@ from rapid.algorithms.base import Parameters
 from rapid.algorithms.names import imitates, parse
 from rapid.algorithms.training_parameters import Precision
 from rapid.artifacts.code import Spec, hash_dependencies
-from rapid.artifacts.manifests import MANIFEST
+from rapid.artifacts.manifests import list_hashed_files
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT
 from rapid.config.arena import Entry
@@ -212,9 +212,11 @@ def dvc_runs(params: Params) -> list[Run]:
 
 def study_runs(params: Params) -> list[Run]:
     """List the training runs of the studies, each once."""
-    studies = params.studies.compared.values() if params.studies else ()
-    entries = [(study.benchmark, study.algorithms, params.studies.seeds) for study in studies]
-    return _build_runs(params, params.tables.main.model, entries)
+    runs: list[Run] = []
+    for study in params.studies.compared.values() if params.studies else ():
+        entry = study.benchmark, study.algorithms, params.studies.seeds
+        runs += _build_runs(params, study.model or params.tables.main.model, [entry])
+    return list(dict.fromkeys(runs))
 
 
 def arena_runs(params: Params) -> list[Run]:
@@ -275,18 +277,11 @@ def is_made(params: Params, model: ModelName) -> bool:
 def list_source_files(spec: Spec) -> list[str]:
     """List the user's files that a job reads."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
-        return _list_files(Path(spec.source), "**/*") or [spec.source]
+        return list_hashed_files(Path(spec.source), "**/*") or [spec.source]
     if isinstance(spec, FetchSpec):
         path = Path(spec.params.source)
-        return _list_files(path, *MODEL_FILES) or [str(path)] * path.is_file()
+        return list_hashed_files(path, *MODEL_FILES) or [str(path)] * path.is_file()
     return []
-
-
-def _list_files(folder: Path, *patterns: str) -> list[str]:
-    """List the files of a folder to hash, except manifests, hidden files and names with braces."""
-    files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
-    kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})
-    return sorted(str(file) for file in kept_files if "/." not in f"/{file.relative_to(folder)}")
 
 
 def tokenizer_spec(params: Params) -> TokenizerSpec:

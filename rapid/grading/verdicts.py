@@ -54,7 +54,9 @@ FORBIDDEN = _declare(
     "used something forbidden: files, network, processes, `sorry`, axioms, other lemmas",
     "code lean",
 )
-UNPARSABLE = _declare("unparsable", "is not a program, proof or expression", "code math lean")
+UNPARSABLE = _declare(
+    evaluations.UNPARSABLE, "is not a program, proof or expression", "code math lean"
+)
 NO_ANSWER = _declare("no_answer", "has no answer: no such function, no `\\boxed{}`", "code math")
 INFRASTRUCTURE = _declare(
     "infrastructure",

@@ -17,10 +17,13 @@ from rapid.artifacts.manifests import record_job, verify_inputs
 from rapid.artifacts.runs import SNAPSHOTS, StepRecord, explain_untrained
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
+from rapid.benchmarks.prompts import render_prompt
 from rapid.config.specs import EvaluateSpec
 from rapid.grading.grader import Grader
-from rapid.grading.verdicts import report_ungraded
-from rapid.sampling import sample_and_grade
+from rapid.grading.verdicts import Verdict, report_ungraded
+from rapid.sampling import Sample, measure_entropy, sample_and_grade
+
+GradedSample = tuple[Problem, Sample, Verdict]
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
@@ -71,18 +74,22 @@ def _sample_and_grade(
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
-        scores, length, reasons = _score(spec, model, problems, grader)
+        graded = _grade_completions(spec, model, problems, grader)
         for step, snapshot in _snapshots(spec, model):
-            pass_at = _pass_at(spec, _score(spec, snapshot, problems, grader)[0])
+            scores = _count_correct(_grade_completions(spec, snapshot, problems, grader))
+            pass_at = _pass_at(spec, scores)
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
         walls = grader.walls()
+    scores = _count_correct(graded)
     result = {
         "pass_at": _pass_at(spec, scores),
         "problems": len(problems),
-        "completion_length": length,
-        "reasons": reasons,
+        "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
+        "reasons": dict(Counter(verdict.reason for *_, verdict in graded)),
         "scores": scores,
     }
+    if spec.evaluation.diversity:
+        result |= _measure_diversity(spec, model, graded)
     return result, curve, walls
 
 
@@ -95,16 +102,12 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
     return [(step, folder) for step, folder in folders if folder.is_dir()]
 
 
-def _score(
+def _grade_completions(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
-) -> tuple[list[ProblemScore], float, dict[str, int]]:
-    """Sample a model on the problems, and grade its completions.
-
-    Returns:
-        The scores, the mean length of completions in tokens, and the number of verdicts by reason.
-    """
+) -> list[GradedSample]:
+    """Sample completions of the problems from a model, and grade them."""
     settings = spec.evaluation
-    graded = sample_and_grade(
+    return sample_and_grade(
         model,
         spec.run.benchmark,
         [problem for problem in problems for _ in range(settings.samples)],
@@ -117,17 +120,45 @@ def _score(
         chat=spec.chat,
         precision=settings.precision,
     )
+
+
+def _count_correct(graded: list[GradedSample]) -> list[ProblemScore]:
+    """Return the score of each problem, in the order of the problems."""
     samples, correct = Counter(), Counter()
     for problem, _, verdict in graded:
         # A completion without a reward was not graded, because its grader died.
         samples[problem.id] += verdict.reward is not None
         correct[problem.id] += verdict.reward == 1
-    scores = [
-        ProblemScore(id=problem.id, samples=samples[problem.id], correct=correct[problem.id])
-        for problem in problems
-    ]
-    length = sum(completion.tokens for _, completion, _ in graded) / len(graded)
-    return scores, length, dict(Counter(verdict.reason for _, _, verdict in graded))
+    return [ProblemScore(id=id, samples=samples[id], correct=correct[id]) for id in samples]
+
+
+def _measure_diversity(
+    spec: EvaluateSpec, model: Path, graded: list[GradedSample]
+) -> dict[str, float]:
+    """Return the values of `DiversityMetrics` by name.
+
+    Completions are equal if their texts differ in spaces at the ends only.
+    """
+    settings, texts, solutions = spec.evaluation, set(), set()
+    for problem, sample, verdict in graded:
+        text = problem.id, sample.text.strip()
+        texts.add(text)
+        if verdict.reward == 1:
+            solutions.add(text)
+    entropy = measure_entropy(
+        model,
+        [render_prompt(spec.run.benchmark, problem, spec.chat) for problem, *_ in graded],
+        [sample for _, sample, _ in graded],
+        temperature=settings.temperature,
+        chat=spec.chat,
+        precision=settings.precision,
+    )
+    problems = len(graded) / settings.samples
+    return {
+        "entropy": entropy,
+        "distinct": len(texts) / len(graded),
+        "distinct_correct": len(solutions) / problems,
+    }
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:

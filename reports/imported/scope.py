@@ -22,7 +22,7 @@ from rapid.config.sections import (
     Tables,
     Training,
 )
-from reports.collect import of_evaluation
+from reports.statistics.pairs import PASS_AT
 
 Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `collect`
 
@@ -138,9 +138,9 @@ def parse_h(name: str) -> int:
 def _list_ks(rows: Rows, benchmark: str) -> list[int]:
     """Return each k for which a run on this benchmark has pass@k; [1] if no run has any."""
     ks = {
-        int(name.removeprefix("pass@"))
+        int(name.removeprefix(PASS_AT))
         for run, row in rows.items()
         for name, value in row.items()
-        if run.benchmark == benchmark and of_evaluation(name) and math.isfinite(value)
+        if run.benchmark == benchmark and name.startswith(PASS_AT) and math.isfinite(value)
     }
     return sorted(ks) or [1]

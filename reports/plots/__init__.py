@@ -56,13 +56,18 @@ def study_figures(params: Params) -> list[str]:
     """Return the names of the figures in the report on the studies.
 
     Each study has one figure. If its runs saved snapshots (the model at several points of
-    training), it has a second one, with the accuracy by training time.
+    training), it has another one, with the accuracy by training time. If it sweeps a parameter, it
+    has one with metrics by its value.
     """
     from reports.statistics.curves import with_snapshots
 
     return [
         f"{name}{part}"
         for name, study in (params.studies.compared.items() if params.studies else [])
-        for part in ("", "-curves")
-        if not part or with_snapshots(study.algorithms)
+        for part, is_drawn in (
+            ("", True),
+            ("-curves", with_snapshots(study.algorithms)),
+            ("-sweep", study.sweep),
+        )
+        if is_drawn
     ]

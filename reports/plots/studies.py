@@ -14,10 +14,11 @@ from reports.measured import Measured
 from reports.plots import style
 from reports.plots.looks import SeriesLook, assign_looks
 from reports.plots.style import Entries, Figure
+from reports.plots.sweeps import draw_sweep
 from reports.statistics import curves, pairs
 from reports.statistics.curves import AccuracyCurve
 from reports.tables.columns import missing_reasons
-from reports.tables.studies import StudyRuns, studies
+from reports.tables.study_runs import StudyRuns, studies
 
 POINTS = 200  # number of points of a drawn curve
 
@@ -29,6 +30,8 @@ def figures(measured: Measured) -> dict[str, Figure]:
         by_name[study.name] = _variants_figure(study)
         if study.curves:
             by_name[f"{study.name}-curves"] = _curves_figure(study)
+        if study.sweep:
+            by_name[f"{study.name}-sweep"] = draw_sweep(measured.params, study)
     return by_name
 
 

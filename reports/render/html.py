@@ -21,12 +21,13 @@ from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import escape_control_chars, format_duration, join_words, shorten_commit
 from reports import contents, formats
-from reports.collect import file_of, of_evaluation
+from reports.collect import file_of
 from reports.contents import Content
 from reports.measured import Measured
 from reports.paper_style import PaperStyle
 from reports.plots.style import Figure
 from reports.render import csv, latex, load_template, markdown
+from reports.statistics.pairs import PASS_AT
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
@@ -122,7 +123,7 @@ def _list_run(run: pd.Series) -> dict[str, str]:
     accuracies = [
         f"{name.capitalize()} {formats.percent(run[name])}"
         for name in run.index
-        if of_evaluation(name) and pd.notna(run[name])
+        if name.startswith(PASS_AT) and pd.notna(run[name])
     ]
     is_trained = run.algorithm != BASE
     reasons = [run.no_summary if is_trained else "", run.no_evaluation]

@@ -1,15 +1,19 @@
-"""Comparisons of two algorithms: accuracy paired by problem and seed, durations paired by seed."""
+"""Comparisons of algorithms: accuracy paired by problem and seed, other metrics by seed."""
 
 import math
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 from statistics import fmean
 
 import pandas as pd
 
 from rapid.artifacts.evaluations import pass_at_k
-from reports.statistics.crossed import estimate
-from reports.statistics.estimates import Estimate, paired_ratio
+from reports.statistics.crossed import by_cluster, estimate
+from reports.statistics.estimates import Estimate, mean, paired_ratio
 
 SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)  # bounds of an accuracy, and of a difference of two
+PASS_AT = "pass@"  # beginning of the names of the metrics that have scores by problem
 
 
 def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
@@ -39,7 +43,7 @@ def _score(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
     Args:
         counts: graded and correct completions by problem.
     """
-    k = int(metric.removeprefix("pass@"))
+    k = int(metric.removeprefix(PASS_AT))
     return {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
 
 
@@ -59,12 +63,44 @@ def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None
 
     None if a and b have no seed, or no problem, in common.
     """
-    of_a, of_b = scores(a, metric), scores(b, metric)
-    seeds, problems = of_a.index.intersection(of_b.index), of_a.columns.intersection(of_b.columns)
-    if seeds.empty or problems.empty:
+    return contrast([(a, 1), (b, -1)], metric)
+
+
+def contrast(
+    terms: Sequence[tuple[pd.DataFrame, float]],
+    metric: str,
+    clusters: Mapping[str, str] | None = None,
+) -> Estimate | None:
+    """Return the sum of a metric of algorithms, each times a factor: a - b, (a - b) - (c - d), ...
+
+    It is over the seeds that all algorithms have, and for pass@k over the problems that all have.
+    Then seeds and problems are both at random; for other metrics only seeds are.
+
+    Args:
+        terms: the runs of each algorithm, and its factor.
+        clusters: the cluster of each problem, if problems are sampled in clusters.
+
+    Returns:
+        None if the algorithms have no seed, or no problem, in common.
+    """
+    if metric.startswith(PASS_AT):
+        weighted = [factor * scores(runs, metric) for runs, factor in terms]
+    else:
+        weighted = [factor * runs.set_index("seed")[[metric]].dropna() for runs, factor in terms]
+    seeds = reduce(pd.Index.intersection, [rows.index for rows in weighted])
+    columns = reduce(pd.Index.intersection, [rows.columns for rows in weighted])
+    if seeds.empty or columns.empty:
         return None
-    paired = of_a.loc[seeds, problems] - of_b.loc[seeds, problems]
-    return estimate(paired.to_numpy(), DIFFERENCES)
+    total = reduce(add, [rows.loc[seeds, columns] for rows in weighted])
+    if not metric.startswith(PASS_AT):
+        return mean(list(total[metric]))
+    matrix = total.to_numpy()
+    if clusters:
+        matrix = by_cluster(matrix, [clusters[name] for name in columns])
+    factors = [factor for _, factor in terms]
+    return estimate(
+        matrix, (sum(min(f, 0.0) for f in factors), sum(max(f, 0.0) for f in factors))
+    )
 
 
 def ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:

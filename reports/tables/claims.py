@@ -19,7 +19,6 @@ from rapid.algorithms import RAPID
 from rapid.algorithms.names import parse
 from rapid.text import join_words
 from reports import formats, labels, paper
-from reports.collect import of_evaluation
 from reports.formats import Format
 from reports.measured import BASELINE, Contest, Measured
 from reports.statistics import estimates, pairs
@@ -208,7 +207,8 @@ class PaperClaim:
             suffix: of the row's label.
         """
         comparison = Comparison(contest, column, ours, reference)
-        title = f" {column.title}" if (is_accuracy := of_evaluation(column.metric)) else ""
+        is_accuracy = column.metric.startswith(pairs.PASS_AT)
+        title = f" {column.title}" if is_accuracy else ""
         model = f", {contest.model}" if contest.family else ""
         unknown = f"no {'scores' if is_accuracy else 'runs'} to compare"
         return Evidence(

@@ -13,12 +13,12 @@ from typing import Literal
 import pandas as pd
 
 from rapid.algorithms import IMITATING, RAPID
-from rapid.artifacts.metrics import METRICS
+from rapid.artifacts.metrics import EVALUATION_DESCRIPTIONS, EVALUATION_METRICS, METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import format_duration
 from reports import formats, labels
-from reports.collect import file_of, of_evaluation, why_missing
+from reports.collect import file_of, why_missing
 from reports.formats import Format
 from reports.measured import UNRANKED_RUNTIME, Measured
 from reports.statistics import pairs
@@ -128,7 +128,8 @@ class Column:
         reason, sources = self.caveats(runs), self.sources(runs)
         if not n:
             return Cell(MISSING, reason=reason, sources=sources)
-        accuracy = pairs.accuracy(runs, self.metric) if of_evaluation(self.metric) else None
+        is_accuracy = self.metric.startswith(pairs.PASS_AT)
+        accuracy = pairs.accuracy(runs, self.metric) if is_accuracy else None
         return Cell(
             self.show(mean),
             self.show(values.std(), like=mean) if n > 1 else "",
@@ -284,6 +285,16 @@ MEMORY = Column(
     note="{title}: peak memory of the training process in megabytes (resident memory on a CPU, "
     "allocated memory on a GPU).",
 )
+# The metrics of evaluations with `evaluation.diversity`.
+DIVERSITY = [
+    Column(
+        metric.label,
+        name,
+        formats.percent if metric.unit == "share" else formats.plain,
+        note=f"{{title}}: {EVALUATION_DESCRIPTIONS[name]}.",
+    )
+    for name, metric in EVALUATION_METRICS.items()
+]
 
 
 def column_notes(
@@ -293,7 +304,8 @@ def column_notes(
     facts, sentences = run_facts(runs), []
     for column in columns:
         notes = [column.note.format(title=column.title)]
-        notes += ["evaluation", "flawed", "resolution"] if of_evaluation(column.metric) else []
+        if column.metric.startswith(pairs.PASS_AT):
+            notes += ["evaluation", "flawed", "resolution"]
         if column.best:
             unranked = [name for name in algorithms if not column.competes(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]

@@ -5,118 +5,43 @@ A study compares variants of an algorithm on one benchmark with the first of the
 1. `variants`  accuracy, its difference from the first variant, runtime, staleness, clipping, memory
 2. `reach`     training time until each of several levels of accuracy
 
-The last table, from `reports.tables.claims`, has the claims that only studies can test.
+After them come preregistered hypotheses (`reports.tables.hypotheses`), and last the claims of the
+paper that only studies can test (`reports.tables.claims`).
 """
 
-from dataclasses import dataclass
-from functools import cached_property, partial
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.names import parse
 from reports import formats, labels
 from reports.formats import Format
-from reports.measured import Contest, Measured
+from reports.measured import Measured
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from reports.tables import claims
+from reports.tables import claims, hypotheses
 from reports.tables import columns as standard
 from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, algorithm_table
 from reports.tables.layout import build_table
-from reports.tables.notes import load_descriptions, run_facts
+from reports.tables.notes import run_facts
+from reports.tables.study_runs import StudyRuns, studies
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
 
 
-@dataclass(frozen=True)
-class StudyRuns:
-    """The runs of one study.
-
-    Args:
-        start: algorithm whose trained model the runs start from.
-        before: rows of that algorithm in the data frame.
-        metric: the first pass@k of the benchmark.
-        root: the folder that contains runs/ and evaluations/.
-    """
-
-    name: str
-    contest: Contest
-    start: str
-    before: pd.DataFrame
-    metric: str
-    root: Path
-
-    @property
-    def title(self) -> str:
-        """The title of the study in tables.yaml, or its name."""
-        return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
-
-    @property
-    def reference(self) -> str:
-        """The variant with which the others are compared: the first one."""
-        return self.contest.algorithms[0]
-
-    @cached_property
-    def curves(self) -> dict[str, dict[int, AccuracyCurve]]:
-        """The accuracy curves of variants that saved snapshots, by variant and seed."""
-        return {
-            name: curves.read(self.contest.of(name), self.before, self.metric, self.root)
-            for name in curves.with_snapshots(self.contest.algorithms)
-        }
-
-    @property
-    def shared(self) -> dict[str, str]:
-        """The parameters that all variants change, with their values in the first variant."""
-        changes = [set(_changes(name)) for name in self.contest.algorithms]
-        keys = {key for key, _ in set.intersection(*changes)}
-        return {key: value for key, value in _changes(self.reference) if key in keys}
-
-    def label(self, algorithm: str) -> str:
-        """Return a variant's label: the parameters that it changes and `shared` does not have.
-
-        The algorithm's name stands first in the label of the first variant, of a variant of another
-        algorithm, and if the label would be empty otherwise.
-        """
-        plain, shared = parse(algorithm).plain, self.shared
-        changes = [f"{key} = {value}" for key, value in _changes(algorithm) if key not in shared]
-        if algorithm == self.reference or plain != parse(self.reference).plain or not changes:
-            changes.insert(0, labels.algorithm(plain))
-        return ", ".join(changes)
-
-
-def _changes(algorithm: str) -> list[tuple[str, str]]:
-    """Return the changes of a variant: rapid-H4,eta=4 -> [("eta", "4")]."""
-    return [tuple(part.split("=")) for part in algorithm.split(",")[1:]]
-
-
-def studies(measured: Measured) -> list[StudyRuns]:
-    """Return the runs of each study."""
-    seeds, start = measured.params.studies.seeds, measured.params.training.start
-    return [
-        StudyRuns(
-            name,
-            measured.contest(spec.benchmark, spec.algorithms, seeds),
-            start,
-            measured.contest(spec.benchmark, [start], seeds).runs,
-            accuracy(measured.params, spec.benchmark)[0].metric,
-            measured.root,
-        )
-        for name, spec in measured.params.studies.compared.items()
-    ]
-
-
 def tables(measured: Measured) -> list[Table]:
-    """Return the tables of each study, and last the table of claims.
+    """Return the tables of each study, then those of hypotheses and of claims.
 
     A study has a table of times if its runs saved snapshots of the model.
     """
     built: list[Table] = []
-    for study in studies(measured):
+    all_studies = studies(measured)
+    for study in all_studies:
         built.append(variants(measured, study, len(built) + 1))
         if study.curves:
             built.append(reach(measured, study, len(built) + 1))
+    if measured.params.studies.hypotheses:
+        built.append(hypotheses.build(measured, all_studies, len(built) + 1))
     return [*built, claims.studied(measured, len(built) + 1)]
 
 
@@ -145,6 +70,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
     shown = [
         *of_accuracy,
         Difference("Difference", study.metric, of_accuracy[0].show),
+        *(standard.DIVERSITY if measured.params.evaluation.diversity else []),
         standard.TIME.unranked,
         standard.STALENESS,
         standard.CLIPPED,
@@ -154,7 +80,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
         "variants",
         measured,
         {name: study.label(name) for name in study.contest.algorithms},
-        [Block("", benchmark, measured.params.tables.main.model, shown)],
+        [Block("", benchmark, study.contest.model, shown)],
         measured.params.studies.seeds,
         benchmarks=[benchmark],
         number=number,

@@ -65,13 +65,37 @@ def test_leave_one_out_clipped_in_advantage_is_unbiased(staleness, group_size, e
 @each_staleness
 @each_group_size
 @each_eta
-def test_group_baseline_clipped_in_advantage_lacks_own_term(staleness, group_size, eta):
-    """E = grad J - 1/N_k E_mu[w min(w, eta) R grad log pi], n's own part of its baseline."""
+@pytest.mark.parametrize("scale", [1.0, 0.25])
+def test_group_baseline_clipped_in_advantage_lacks_own_term(staleness, group_size, eta, scale):
+    """E = grad J - scale/N_k E_mu[w min(w, eta) R grad log pi], n's own part of its baseline."""
     problem = build_problem(staleness)
     values = problem.weight * problem.weight.clamp(max=eta) * problem.rewards
-    own_term = score_mean(problem, values) / group_size
-    mean = expected_gradient(problem, group_size, eta=eta, clip="advantage")
+    own_term = scale * score_mean(problem, values) / group_size
+    mean = expected_gradient(
+        problem, group_size, eta=eta, clip="advantage", baseline_scale=scale
+    )
     assert_same_gradient(mean, true_gradient(problem) - own_term)
+
+
+@each_staleness
+@each_group_size
+@pytest.mark.parametrize("scale", [0.0, 0.25, 1.0])
+@pytest.mark.parametrize("baseline", ["group", "others"])
+def test_unweighted_gradient_follows_the_baseline_in_expectation(
+    staleness, group_size, scale, baseline
+):
+    """E = E_mu[(R - scale V) grad log pi], V = E_mu[R]; "group" has R/N_k in place of V/N_k.
+
+    This is the update of AsymRE (2506.20520) with the baseline scale V.
+    """
+    problem = build_problem(staleness)
+    value = (problem.probability * problem.rewards).sum(1, keepdim=True)
+    if baseline == "group":
+        value = ((group_size - 1) * value + problem.rewards) / group_size
+    mean = expected_gradient(
+        problem, group_size, eta=2.0, weighted=False, baseline=baseline, baseline_scale=scale
+    )
+    assert_same_gradient(mean, score_mean(problem, problem.rewards - scale * value))
 
 
 @each_staleness

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from torch.autograd import gradcheck
 
-from rapid.algorithms import pg_loss, rapid_loss
+from rapid.algorithms import RAPID, pg_loss, rapid_loss
 
 each_clip = pytest.mark.parametrize("clip", ["advantage", "both", "nowhere"])
 each_baseline = pytest.mark.parametrize("baseline", ["group", "others", "none"])
@@ -59,8 +60,115 @@ def test_gradient_matches_closed_form(clip, baseline, weighted, eta, n, group):
     torch.testing.assert_close(logp.grad, expected, rtol=1e-12, atol=1e-14)
 
 
+ABLATIONS = [
+    {"baseline_scale": 0.25},
+    {"baseline_scale": 0.0},
+    {"positive_only": True},
+    {"equal_groups": "reinforced"},
+    {"equal_groups": "skipped"},
+    {"equal_groups": "skipped", "baseline_scale": 0.0},
+    {"equal_groups": "reinforced", "baseline_scale": 0.5, "positive_only": True},
+]
+
+
+@each_baseline
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("ablation", ABLATIONS, ids=str)
+def test_gradient_of_ablations_matches_closed_form(baseline, weighted, ablation):
+    """The groups are all right, all wrong, mixed, and equal with a reward between."""
+    logp, behavior_logp, mask, _ = draw_batch(12, seed=7)
+    rewards = torch.tensor([1, 1, 1, 0, 0, 0, 1, 0, 1, 0.4, 0.4, 0.4], dtype=torch.float64)
+    settings = (3, 1.2, "advantage", baseline, weighted)
+    loss, _ = rapid_loss(logp, behavior_logp, mask, rewards, *settings, **ablation)
+    loss.backward()
+    weighted_advantages = compute_weighted_advantages(
+        logp, behavior_logp, mask, rewards, *settings, **ablation
+    )
+    expected = -torch.tensor(weighted_advantages, dtype=torch.float64)[:, None] / 12 * mask
+    torch.testing.assert_close(logp.grad, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("ablation", ABLATIONS, ids=str)
+def test_gradient_of_unweighted_ablations_matches_finite_differences(ablation):
+    """Without weights no factor of log pi depends on pi, so that the loss has a true gradient."""
+    logp, behavior_logp, mask, rewards = draw_batch(12, seed=3)
+
+    def compute_loss(logp):
+        settings = {"eta": 2.0, "weighted": False} | ablation
+        return rapid_loss(logp, behavior_logp, mask, rewards, 3, **settings)[0]
+
+    assert gradcheck(compute_loss, logp)
+
+
+@pytest.mark.parametrize(
+    ("ablation", "advantages"),
+    [
+        ({}, [0.125, -0.875, -0.25, -0.25]),
+        ({"baseline_scale": 0.5}, [0.5625, -0.4375, 0.375, 0.375]),
+        ({"baseline_scale": 0.0}, [1.0, 0.0, 1.0, 1.0]),
+        ({"baseline": "others"}, [1.0, -1.75, 0.5, -1.0]),
+        ({"baseline": "others", "baseline_scale": 0.25}, [1.0, -0.4375, 0.875, 0.5]),
+        ({"positive_only": True}, [0.125, 0.0, 0.0, 0.0]),
+        ({"equal_groups": "reinforced"}, [0.125, -0.875, 1.0, 1.0]),
+        ({"baseline": "none", "equal_groups": "skipped"}, [1.0, 0.0, 0.0, 0.0]),
+        ({"weighted": False}, [0.5, -0.5, 0.0, 0.0]),
+        ({"weighted": False, "baseline": "others"}, [1.0, -1.0, 0.0, 0.0]),
+    ],
+    ids=str,
+)
+def test_advantages_of_ablations_match_hand_computation(ablation, advantages):
+    """Two groups with rewards (1, 0) and (1, 1), and w = (1.75, 3) and (4, 0.5); eta is 2.
+
+    Clipped weights times rewards are (1.75, 0) and (2, 0.5). V is 0.875 and 1.25; the other's is
+    (0, 1.75) and (0.5, 2).
+    """
+    weights = torch.tensor([1.75, 3.0, 4.0, 0.5], dtype=torch.float64)
+    rewards = torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=torch.float64)
+    logp = torch.full((4, 1), -1.0, dtype=torch.float64, requires_grad=True)
+    behavior_logp = logp.detach() - weights.log()[:, None]
+    loss, _ = rapid_loss(
+        logp, behavior_logp, torch.ones(4, 1), rewards, 2, eta=2.0, **ablation
+    )
+    loss.backward()
+    factors = weights if ablation.get("weighted", True) else torch.ones(4)
+    assert (-4 * logp.grad.flatten() / factors).tolist() == pytest.approx(advantages)
+
+
+def test_scale_of_zero_equals_no_baseline_and_one_equals_the_default():
+    """They are equal bit by bit."""
+    logp, behavior_logp, mask, rewards = draw_batch(seed=5)
+    inputs = (logp, behavior_logp, mask, rewards, 3, 1.5)
+    losses = [
+        rapid_loss(*inputs, baseline="none")[0],
+        rapid_loss(*inputs, baseline_scale=0.0)[0],
+        rapid_loss(*inputs)[0],
+        rapid_loss(*inputs, baseline_scale=1.0)[0],
+    ]
+    assert torch.equal(losses[0], losses[1])
+    assert torch.equal(losses[2], losses[3])
+    assert not torch.equal(losses[0], losses[2])
+
+
+def test_ablations_at_their_defaults_are_in_no_spec():
+    """Specs, and so the jobs, of runs without these parameters stay the same."""
+    settings = RAPID.parameters(eta=2.0, clip="advantage")
+    assert [*settings.model_dump()] == ["eta", "clip", "baseline", "weighted"]
+    assert settings.model_copy(update={"baseline_scale": 0.0}).model_dump()["baseline_scale"] == 0
+
+
 def compute_weighted_advantages(
-    logp, behavior_logp, mask, rewards, group, eta, clip, baseline, weighted=True
+    logp,
+    behavior_logp,
+    mask,
+    rewards,
+    group,
+    eta,
+    clip,
+    baseline,
+    weighted=True,
+    baseline_scale=1.0,
+    positive_only=False,
+    equal_groups="kept",
 ):
     """Return w_n A_n of each completion in plain Python, as rapid_loss's docstring defines them."""
     log_ratio = (logp - behavior_logp).tolist()
@@ -76,7 +184,13 @@ def compute_weighted_advantages(
         baseline_rows = [i for i in baseline_rows if i != n or baseline == "group"]
         value = sum(clipped[i] * rewards[i] for i in baseline_rows) / len(baseline_rows)
         value = 0.0 if baseline == "none" else value
-        weighted_advantages.append((clipped[n] if clip == "both" else w[n]) * (rewards[n] - value))
+        advantage = rewards[n] - baseline_scale * value
+        if len({rewards[i] for i in range(n // group * group, n // group * group + group)}) == 1:
+            by_option = {"kept": advantage, "reinforced": rewards[n], "skipped": 0.0}
+            advantage = by_option[equal_groups]
+        if positive_only:
+            advantage = max(0.0, advantage)
+        weighted_advantages.append((clipped[n] if clip == "both" else w[n]) * advantage)
     return weighted_advantages
 
 

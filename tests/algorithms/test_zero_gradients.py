@@ -25,6 +25,17 @@ CASES = [
     ("rapid", {"weighted": False}),
     ("rapid", {"weighted": False, "eta": 0.5}),
     ("rapid", {"weighted": False, "baseline": "none"}),
+    ("rapid", {"baseline_scale": 0.25}),
+    ("rapid", {"baseline_scale": 0.0}),
+    ("rapid", {"baseline_scale": 0.5, "weighted": False}),
+    ("rapid", {"baseline_scale": 0.5, "baseline": "others"}),
+    ("rapid", {"equal_groups": "reinforced"}),
+    ("rapid", {"equal_groups": "reinforced", "weighted": False}),
+    ("rapid", {"equal_groups": "skipped"}),
+    ("rapid", {"equal_groups": "skipped", "baseline": "none"}),
+    ("rapid", {"equal_groups": "skipped", "baseline_scale": 0.0, "weighted": False}),
+    ("rapid", {"positive_only": True, "weighted": False}),
+    ("rapid", {"positive_only": True, "baseline_scale": 0.0}),
     ("pg", {}),
     ("grpo", {}),
     ("dapo", {}),
@@ -66,6 +77,20 @@ def test_on_policy_gradient_is_proportional_to_advantages(objective, changes):
     advantages = algorithm.advantages(settings, REWARDS, 3)
     expected = (advantages / advantages.norm())[:, None].expand(12, 4)
     torch.testing.assert_close(-gradient / gradient[:, 0].norm(), expected)
+
+
+@pytest.mark.parametrize("eta", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("baseline", ["group", "others"])
+@pytest.mark.parametrize("on_policy", [True, False])
+def test_no_group_with_a_gradient_is_skipped_with_positive_advantages_only(
+    on_policy, baseline, eta
+):
+    """Off-policy, weights decide whether an advantage is positive: more groups may be run."""
+    changes = {"positive_only": True, "baseline": baseline, "eta": eta}
+    algorithm, settings, gradient = compute_gradient("rapid", changes, on_policy)
+    have_gradient = algorithm.have_gradient(REWARDS, 3, settings, on_policy=on_policy)
+    assert not ((gradient.view(4, -1) != 0).any(1) & ~have_gradient).any()
+    assert not have_gradient[0]
 
 
 def test_incomplete_groups_are_refused():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rapid.artifacts.evaluations import Evaluation, ProblemScore
 from rapid.artifacts.metrics import METRICS, select_metrics, summarize_steps
 from rapid.artifacts.runs import RunSummary, StepRecord
 
@@ -76,3 +77,16 @@ def test_statistics_are_means_over_the_steps_that_have_the_metric():
     }
     assert summarize_steps(steps[3:4])["reward_first"] == 0.5
     assert summarize_steps([])["reward_last"] is None
+
+
+def test_unparsable_share_is_of_graded_completions():
+    """One of the four completions was not graded."""
+    evaluation = Evaluation(
+        **RUN,
+        problems=1,
+        samples=4,
+        reasons={"unparsable": 1, "passed": 1, "wrong_answer": 1, "infrastructure": 1},
+        scores=[ProblemScore(id="a", samples=3, correct=1)],
+    )
+    assert evaluation.unparsable == 1 / 3
+    assert Evaluation(**RUN, status="unavailable").unparsable is None

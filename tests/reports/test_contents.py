@@ -15,7 +15,7 @@ ROWS = [  # algorithm, why there is no evaluation, why there is no summary
 
 def test_every_study_has_a_section_with_its_tables(params, runs):
     content = contents.build_studies(Measured.read(params, runs.root))
-    *studies, claims = content.sections
+    *studies, _, claims = content.sections
     assert [section.anchor for section in studies] == [*params.studies.compared]
     tables = [item for section in content.with_figures([]) for item in section.items]
     assert sorted(table.label for table in tables) == sorted(

@@ -158,6 +158,7 @@ def test_every_drawing_names_the_sources(kind, read_report):
 
 OTHER_REPORTS = {
     "studies": (study_runs, ["params.yaml"]),
+    "baseline": (study_runs, ["experiments/baseline.yaml"]),
     "arena": (arena_runs, ["params.yaml", "experiments/arena-quick.yaml"]),
     "tuning": (arena_runs, [*map("experiments/arena{}.yaml".format, ("", "-tuning"))]),
 }
@@ -169,7 +170,7 @@ def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path):
     files = files if "params.yaml" in files else ["params.yaml", *files]
     params = load(read(*(ROOT / file for file in files)))
     measured = Measured.read(params, tmp_path, list_runs(params))
-    report = "arena" if kind == "tuning" else kind
+    report = {"tuning": "arena", "baseline": "studies"}.get(kind, kind)
     content = getattr(contents, f"build_{report}")(measured)
     assert content.results
     for table in [*content.results, *content.appendix]:

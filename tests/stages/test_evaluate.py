@@ -127,6 +127,34 @@ def test_snapshot_has_a_point_of_the_curve(calls, run):
     assert not (run / "evaluation" / CURVE).exists()  # an earlier one is deleted
 
 
+def test_diversity_is_measured_on_request(calls, run, monkeypatch):
+    """The texts are the reasons: problems a and c have two different ones, b has one."""
+    measured = []
+
+    def measure(model, prompts, samples, **settings):
+        measured.append((model.name, len(prompts), len(samples), settings))
+        return 1.25
+
+    monkeypatch.setattr("rapid.stages.evaluate.measure_entropy", measure)
+    without = evaluate(SPEC, run / "model", run / "test.jsonl", run / "evaluation")
+    assert not {"entropy", "distinct", "distinct_correct"} & without.model_dump().keys()
+    assert "diversity" not in SPEC.model_dump()["evaluation"]
+    assert measured == []
+    spec = SPEC.model_copy(
+        update={"evaluation": SPEC.evaluation.model_copy(update={"diversity": True})}
+    )
+    result = evaluate(spec, run / "model", run / "test.jsonl", run / "evaluation")
+    # The completions of the final model, and not those of the snapshot.
+    settings = {"temperature": 0.6, "chat": False, "precision": "float32"}
+    assert measured == [("model", 9, 9, settings)]
+    assert result.entropy == 1.25
+    assert result.distinct == pytest.approx(5 / 9)
+    assert result.distinct_correct == pytest.approx(2 / 3)
+    document = json.loads((run / "evaluation/evaluation.json").read_text())
+    assert document["distinct"] == result.distinct
+    assert result.pass_at == without.pass_at
+
+
 def test_untrained_run_is_not_evaluated(calls, run):
     summary = RunSummary(**SPEC.run.model_dump(), status="unavailable", note="no Lean")
     write_json(run / "summary.json", summary)

@@ -1,8 +1,10 @@
-"""Comparison of two algorithms by problem and seed, from files."""
+"""Comparison of algorithms by problem and seed, from files."""
 
 from functools import partial
 
+import pandas as pd
 import pytest
+from scipy import stats
 
 from rapid.artifacts.evaluations import ProblemScore
 from reports.collect import collect
@@ -74,3 +76,35 @@ def test_problems_with_too_few_graded_samples_are_left_out_of_pass_at_k(params, 
     runs.write_evaluation(make_mbpp_run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
     estimates = [pairs.accuracy(select_runs(params, runs, "pg"), f"pass@{k}") for k in (1, 8)]
     assert [estimate.value for estimate in estimates] == [0.75, 1.0]
+
+
+def test_contrast_sums_scores_times_factors(params, runs):
+    """pg - dapo - (grpo - rapid) / 2, over the two seeds and three problems that all have."""
+    for name, correct in (("pg", [8, 8, 4]), ("dapo", [0, 4, 4]), ("grpo", [8, 0, 0])):
+        for seed in (0, 1):
+            runs.write_scores(make_mbpp_run(name, seed), correct)
+    for seed in (0, 1):
+        runs.write_scores(make_mbpp_run("rapid-H4", seed), [0, 0, 4 * seed])
+    terms = [
+        (select_runs(params, runs, name), factor)
+        for name, factor in (("pg", 1), ("dapo", -1), ("grpo", -0.5), ("rapid-H4", 0.5))
+    ]
+    result = pairs.contrast(terms, "pass@1")
+    # by problem 1 - 1/2, 1/2, and 0 or 1/4
+    assert result.value == pytest.approx((0.5 + 0.5 + 0.125) / 3)
+    assert result.over == "n = 2 seeds and 3 problems"
+    clustered = pairs.contrast(terms, "pass@1", {"p0": "a", "p1": "b", "p2": "b"})
+    assert clustered.value == pytest.approx(result.value)
+    assert clustered.over == "n = 2 seeds and 2 problems"
+
+
+def test_contrast_of_other_metrics_is_a_t_test_over_common_seeds():
+    ours = pd.DataFrame({"seed": [1, 2, 3, 4], "entropy": [0.5, 0.75, 1.0, float("nan")]})
+    theirs = pd.DataFrame({"seed": [3, 2, 1, 4], "entropy": [0.5, 0.5, 0.5, 0.5]})
+    result = pairs.contrast([(ours, 1), (theirs, -2)], "entropy")
+    assert result.value == pytest.approx(-0.25)
+    test = stats.ttest_1samp([-0.5, -0.25, 0.0], 0)
+    assert result.p_at(0) == pytest.approx(test.pvalue)
+    interval = test.confidence_interval()
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
+    assert pairs.contrast([(ours[:1], 1), (theirs[:1], 1)], "entropy") is None

@@ -1,0 +1,92 @@
+"""`python -m reports.power`: what the tests of a study's hypotheses can detect, before any run.
+
+The noise of each variant is that of the similar algorithm in a recorded arena: the standard
+deviation of Pass@1 over seeds. Variants are taken to be independent of each other given the seed.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from rapid.algorithms.names import parse
+from rapid.artifacts.files import BadInput, write_text
+from rapid.config.params import Params, load_files
+from rapid.config.sections import Run
+from rapid.config.specs import add_base_runs, study_runs, train_spec
+from rapid.text import align_columns
+from reports import formats
+from reports.statistics.decisions import detectable
+from reports.statistics.estimates import LEVEL, Estimate
+from reports.tables.hypotheses import count_tests
+
+METRIC = "pass@1"
+SEEDS = (10, 20, 40)
+
+
+def find_similar(params: Params, run: Run) -> str:
+    """Return the algorithm of the arena whose noise is taken for that of a run of the study."""
+    objective = train_spec(params, run).objective
+    if objective.baseline == "none" or objective.baseline_scale == 0:
+        return "rapid-H16,baseline=none"
+    if parse(run.algorithm).H == 1:
+        return "pg"
+    return "rapid-H16" if objective.weighted else "pg-H16"
+
+
+def render_power(params: Params, record: pd.DataFrame) -> str:
+    """Return a table with the noise and the detectable distance of each test of pass@1.
+
+    Args:
+        record: results.csv of an arena, with a row for each training.
+    """
+    studies, runs = params.studies, study_runs(params)
+    tests = count_tests(params)
+    alpha = (1 - LEVEL) / tests
+    deviations = record.groupby(["benchmark", "algorithm"]).accuracy.std()
+    rows = [["Hypothesis", "Study", "SD", *(f"n = {n}" for n in SEEDS)]]
+    for key, hypothesis in studies.hypotheses.items():
+        for name in hypothesis.studies if hypothesis.metric == METRIC else ():
+            study = studies.compared[name]
+            model = study.model or params.tables.main.model
+            variance = 0.0
+            for algorithm, factor in hypothesis.contrast.items():
+                run = Run(benchmark=study.benchmark, model=model, algorithm=algorithm, seed=1)
+                similar = find_similar(params, run)
+                variance += (factor * deviations[study.benchmark, similar]) ** 2
+            deviation = math.sqrt(variance)
+            seen_from = (
+                detectable(Estimate(0.0, error=deviation / math.sqrt(n), df=n - 1), alpha)
+                for n in SEEDS
+            )
+            shown = (formats.points(value).removeprefix("+") for value in (deviation, *seen_from))
+            rows.append([key, name, *shown])
+    head = [
+        f"{len(runs)} trainings and {len(add_base_runs(runs))} evaluations, {tests} tests.",
+        "SD: standard deviation of a contrast over seeds, in points of Pass@1.",
+        f"n: distance from the limit that a test at 0.05 / {tests} detects in 80 % of cases.",
+    ]
+    return "\n".join([*head, "", *align_columns(rows)]) + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m reports.power", description=__doc__)
+    add = parser.add_argument
+    add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the study")
+    add("--record", type=Path, required=True, help="results.csv of an arena")
+    add("--output", type=Path, required=True, help="where to write the table")
+    options = parser.parse_args(arguments)
+    try:
+        params = load_files(*options.configfile)
+        write_text(options.output, render_power(params, pd.read_csv(options.record)))
+    except (BadInput, OSError) as error:
+        print(f"reports.power: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""experiments/baseline.yaml and its page; studies with a model, a sweep and hypotheses."""
+
+from itertools import product
+
+import pytest
+
+from rapid.algorithms.names import parse
+from rapid.config.params import BadParams, load, load_files
+from rapid.config.specs import study_runs, train_spec
+from tests.conftest import ROOT
+
+SCALES = 0, 0.25, 0.5, 1
+
+
+@pytest.fixture(scope="module")
+def study():
+    return load_files(ROOT / "params.yaml", ROOT / "experiments/baseline.yaml")
+
+
+def list_settings(params, name):
+    """Return the parameters of the runs of a study, as (H, scale, weighted, baseline)."""
+    compared = params.studies.compared[name]
+    settings = []
+    for run in study_runs(params):
+        if run.seed == 1 and run.algorithm in compared.algorithms:
+            objective = train_spec(params, run).objective
+            if not objective.positive_only and objective.equal_groups == "kept":
+                scale, weighted = objective.baseline_scale, objective.weighted
+                settings.append((parse(run.algorithm).H, scale, weighted, objective.baseline))
+    return settings
+
+
+@pytest.mark.parametrize("name", ["mbpp-plus", "math"])
+def test_grid_has_each_scale_at_each_h_with_and_without_weights(study, name):
+    """On-policy all weights are 1, so that only one of the two is run."""
+    expected = {(h, scale, w, "group") for h, scale, w in product((8, 16), SCALES, (True, False))}
+    expected |= {(1, scale, True, "group") for scale in SCALES}
+    expected |= {(h, 1, w, "others") for h, w in product((8, 16), (True, False))}
+    expected |= {(1, 1, True, "others")}
+    assert set(list_settings(study, name)) == expected
+    variants = {
+        tuple(algorithm.split(",")[1:])
+        for algorithm in study.studies.compared[name].algorithms
+        if "positive" in algorithm or "equal" in algorithm
+    }
+    assert variants == {
+        ("positive_only=true",),
+        ("equal_groups=reinforced",),
+        ("equal_groups=skipped", "baseline_scale=0"),
+    }
+
+
+def test_runs_differ_in_what_the_design_says_only(study):
+    """All have the same batches, problems and learning rate, but for the studies of these."""
+    for run in study_runs(study):
+        spec = train_spec(study, run)
+        assert (spec.n_step, spec.training.group_size, spec.training.epochs) == (4, 4, 1)
+        if "learning_rate" not in run.algorithm:
+            assert spec.training.learning_rate == 1e-4
+    models = study.models
+    assert set(models["tiny-qwen2-clean"].error_rate.values()) == {0}
+    shared = ("architecture", "layers", "hidden")
+    base, clean = models["tiny-qwen2"], models["tiny-qwen2-clean"]
+    assert [getattr(base, key) for key in shared] == [getattr(clean, key) for key in shared]
+
+
+def test_page_names_each_hypothesis(study):
+    page = (ROOT / "docs/baseline.md").read_text()
+    for key in study.studies.hypotheses:
+        assert f"`{key}`" in page
+
+
+def test_quick_study_has_the_same_variants_and_hypotheses(study):
+    names = ("baseline", "baseline-quick")
+    files = [ROOT / "params.yaml", *(ROOT / f"experiments/{name}.yaml" for name in names)]
+    quick = load_files(*files)
+    assert quick.studies.hypotheses == study.studies.hypotheses
+    assert quick.studies.compared == study.studies.compared
+    assert (quick.name, len(quick.studies.seeds)) == ("baseline-quick", 1)
+
+
+def test_studies_of_another_model_are_planned(values):
+    study = {"benchmark": "math", "model": "teacher", "algorithms": ["pg", "rapid-H2"]}
+    values["studies"] = {"seeds": [4], "compared": {"own": study}}
+    runs = {(run.model, run.algorithm, run.seed) for run in study_runs(load(values))}
+    assert runs == {("teacher", "pg", 4), ("teacher", "rapid-H2", 4)}
+
+
+def test_study_that_is_null_is_left_out(values):
+    values["studies"]["compared"]["eta"] = None
+    assert "eta" not in load(values).studies.compared
+
+
+HYPOTHESIS = {"claim": "it is", "studies": ["own"], "contrast": {"rapid-H2": 1}, "above": 0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"studies": ["other"]}, "hypotheses.h.studies: 'other' is not allowed; allowed: one of"),
+        ({"contrast": {"pg": 1}}, "hypotheses.h.contrast: 'pg' is not allowed"),
+        ({"above": 0.1, "below": 0.1}, "hypotheses.h.above: 0.1 is not allowed"),
+        ({"metric": "reward"}, "hypotheses.h.metric: 'reward'"),
+    ],
+)
+def test_wrong_hypotheses_are_refused(values, changes, message):
+    compared = {"own": {"benchmark": "math", "algorithms": ["rapid-H2", "rapid-H4"]}}
+    values["studies"] = {"compared": compared, "hypotheses": {"h": HYPOTHESIS | changes}}
+    with pytest.raises(BadParams) as error:
+        load(values)
+    assert f"studies.{message}" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sweep": "epsilon"}, "sweep: 'epsilon' is not allowed; allowed: a parameter of rapid-H2"),
+        ({"model": "other"}, "model: 'other' is not allowed"),
+    ],
+)
+def test_wrong_studies_are_refused(values, changes, message):
+    study = {"benchmark": "math", "algorithms": ["rapid-H2", "rapid-H4"]} | changes
+    values["studies"] = {"compared": {"own": study}}
+    with pytest.raises(BadParams) as error:
+        load(values)
+    assert f"studies.compared.own.{message}" in str(error.value)
