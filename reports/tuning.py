@@ -78,8 +78,10 @@ def trials(measured: Measured) -> pd.DataFrame:
             for name in field.rates
             for rate in arena.tuning.rates[benchmark]
         }
-        entries = [measured.params.training.start, *names]
-        runs = measured.contest(benchmark, entries, arena.tuning.seeds).runs
+        training, seeds = measured.params.training, {*arena.tuning.seeds}
+        if training.start_seed is not None:
+            seeds.add(training.start_seed)
+        runs = measured.contest(benchmark, [training.start, *names], sorted(seeds)).runs
         for _, run in runs.iterrows():
             name, rate = names.get(run.algorithm, (BASE, 0.0))
             rows.append((benchmark, name, rate, run.seed, run[METRIC]))
@@ -134,7 +136,8 @@ def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
-        values = {"reach": f"{compute_reach(record, benchmark):.2f}"}
+        has_reach = field.reach is not None
+        values = {"reach": f"{compute_reach(record, benchmark):.2f}"} if has_reach else {}
         for name in field.rates:
             values[name] = f"{select_rate(record, benchmark, name, arena.borrowed):.1e}"
         for name, value in values.items():

@@ -166,10 +166,10 @@ def show_standing(points: dict, name: str) -> dict[str, str]:
     }
 
 
-def compare_record(folder: Path, points: dict) -> Iterator[Comparison]:
-    """Yield every figure of arena-results.csv."""
+def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator[Comparison]:
+    """Yield every figure of arena-results.csv, or of the record of another arena."""
     names = ["runtime", "staleness", "clip_fraction", *END_POINTS]
-    with (folder / "arena-results.csv").open(newline="") as file:
+    with (folder / f"{arena}-results.csv").open(newline="") as file:
         rows = [*csv.DictReader(file)]
     assert len(rows) == sum(len(runs) for of in points.values() for runs in of.values())
     for row in rows:
@@ -180,9 +180,11 @@ def compare_record(folder: Path, points: dict) -> Iterator[Comparison]:
             yield where, "" if value is None else f"{value:.6g}", row[name]
 
 
-def compare_tables(folder: Path, points: dict, fields: dict) -> Iterator[Comparison]:
-    """Yield every figure of arena-tables.txt."""
-    tables = iter(read_tables(folder / "arena-tables.txt"))
+def compare_tables(
+    folder: Path, points: dict, fields: dict, arena: str = "arena"
+) -> Iterator[Comparison]:
+    """Yield every figure of arena-tables.txt, or of the tables of another arena."""
+    tables = iter(read_tables(folder / f"{arena}-tables.txt"))
     for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
     for benchmark, of_field in points.items():
@@ -200,7 +202,9 @@ def compare_tables(folder: Path, points: dict, fields: dict) -> Iterator[Compari
         fastest = sorted(of_field, key=partial(_rank, of_field))
         for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
             yield f"{benchmark} order", label(expected), name
-    with (folder / "arena-tuning.csv").open(newline="") as file:
+    if not (tuning := folder / f"{arena}-tuning.csv").exists():
+        return
+    with tuning.open(newline="") as file:
         trials = [row for row in csv.DictReader(file) if float(row["learning_rate"])]
     for benchmark in fields:
         yield from _compare_tuning(benchmark, next(tables), trials)
@@ -369,16 +373,35 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
     earlier = read_end_points(folder / "arena-results-earlier.csv")
     comparisons = [*compare_record(folder, points), *compare_tables(folder, points, fields)]
     comparisons += compare_pooled(folder, runs, points, earlier, fields)
-    differing = [
+    return list_differing(comparisons), len(comparisons)
+
+
+def compare_blocks_of_seeds(
+    fields: dict, folder: Path = FOLDER, arena: str = "arena-real"
+) -> tuple[list[str], int]:
+    """Do as `compare_all` with an arena that starts from SFT and is recorded seed by seed."""
+    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
+    points = {b: compute_end_points(runs, b, f, f.get("reach"), "sft") for b, f in fields.items()}
+    comparisons = [*compare_record(folder, points, arena)]
+    comparisons += compare_tables(folder, points, fields, arena)
+    return list_differing(comparisons), len(comparisons)
+
+
+def list_differing(comparisons: list[Comparison]) -> list[str]:
+    """Return a line for each figure that differs."""
+    return [
         f"{where}: recomputed {expected}, printed {printed}"
         for where, expected, printed in comparisons
         if printed is None or re.sub(r" \[[a-z]\]$", "", printed) != expected
     ]
-    return differing, len(comparisons)
 
 
 def main() -> int:
     differing, count = compare_all()
+    if (FOLDER / "arena-real-tables.txt").exists():
+        fields = yaml.safe_load((FOLDER / "arena-real.yaml").read_text())["arena"]["fields"]
+        more_differing, more = compare_blocks_of_seeds(fields)
+        differing, count = [*differing, *more_differing], count + more
     print(*differing, f"{count} figures recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 

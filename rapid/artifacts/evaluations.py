@@ -32,6 +32,15 @@ class ProblemScore(Record):
     correct: Count = Field(description="completions that are correct")
 
 
+class ShownCompletion(Record):
+    """The first completion of a test problem, which reports show. It is untrusted text."""
+
+    id: str = Field(description="of the problem")
+    problem: str = Field(description="text of the problem")
+    completion: str = Field(description="text of the completion")
+    reason: str = Field(description="reason of the verdict")
+
+
 class Evaluation(Record):
     """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
 
@@ -59,6 +68,11 @@ class Evaluation(Record):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+    shown: list[ShownCompletion] = Field(
+        default_factory=list,
+        exclude_if=lambda shown: not shown,
+        description="first completions of the first problems, if `evaluation.shown` asks for them",
+    )
 
     @model_validator(mode="after")
     def _check_consistency(self):

@@ -34,6 +34,7 @@ from rapid.config.sections import (
     PlainName,
     Pretraining,
     ReportParams,
+    Run,
     Section,
     Seed,
     Studies,
@@ -188,6 +189,14 @@ class Params(General):
         """
         start = self.training.start
         return BASE if imitates(algorithm) or algorithm == start else start
+
+    def get_start_run(self, run: Run) -> Run:
+        """Return the run from whose model a run starts; of `BASE` for the model before training."""
+        start = run.model_copy(update={"algorithm": self.get_start(run.algorithm)})
+        seed = self.training.start_seed
+        if start.algorithm == BASE or seed is None:
+            return start
+        return start.model_copy(update={"seed": seed})
 
     @property
     def compared(self) -> AlgorithmName:

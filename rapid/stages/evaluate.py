@@ -10,6 +10,7 @@ from rapid.artifacts.evaluations import (
     CurvePoint,
     Evaluation,
     ProblemScore,
+    ShownCompletion,
     mean_pass_at_k,
 )
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
@@ -19,8 +20,10 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.config.specs import EvaluateSpec
 from rapid.grading.grader import Grader
-from rapid.grading.verdicts import report_ungraded
-from rapid.sampling import sample_and_grade
+from rapid.grading.verdicts import Verdict, report_ungraded
+from rapid.sampling import Sample, sample_and_grade
+
+Graded = tuple[Problem, Sample, Verdict]
 
 
 def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evaluation:
@@ -46,7 +49,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
             result, curve, walls = _sample_and_grade(spec, model, test)
         evaluation = Evaluation(
             **spec.run.model_dump(),
-            **spec.evaluation.model_dump(),
+            **spec.evaluation.model_dump(exclude={"shown"}),
             max_completion_length=spec.max_completion_length,
             **result,
         )
@@ -71,17 +74,27 @@ def _sample_and_grade(
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
-        scores, length, reasons = _score(spec, model, problems, grader)
+        graded = _sample(spec, model, problems, grader)
         for step, snapshot in _snapshots(spec, model):
-            pass_at = _pass_at(spec, _score(spec, snapshot, problems, grader)[0])
+            pass_at = _pass_at(spec, _count(problems, _sample(spec, snapshot, problems, grader)))
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
         walls = grader.walls()
+    scores = _count(problems, graded)
     result = {
         "pass_at": _pass_at(spec, scores),
         "problems": len(problems),
-        "completion_length": length,
-        "reasons": reasons,
+        "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
+        "reasons": dict(Counter(verdict.reason for _, _, verdict in graded)),
         "scores": scores,
+        "shown": [
+            ShownCompletion(
+                id=problem.id,
+                problem=problem.content,
+                completion=sample.text,
+                reason=verdict.reason,
+            )
+            for problem, sample, verdict in graded[:: spec.evaluation.samples]
+        ][: spec.evaluation.shown],
     }
     return result, curve, walls
 
@@ -95,16 +108,12 @@ def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]
     return [(step, folder) for step, folder in folders if folder.is_dir()]
 
 
-def _score(
+def _sample(
     spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
-) -> tuple[list[ProblemScore], float, dict[str, int]]:
-    """Sample a model on the problems, and grade its completions.
-
-    Returns:
-        The scores, the mean length of completions in tokens, and the number of verdicts by reason.
-    """
+) -> list[Graded]:
+    """Sample a model on the problems, and grade its completions, in the order of the problems."""
     settings = spec.evaluation
-    graded = sample_and_grade(
+    return sample_and_grade(
         model,
         spec.run.benchmark,
         [problem for problem in problems for _ in range(settings.samples)],
@@ -117,17 +126,19 @@ def _score(
         chat=spec.chat,
         precision=settings.precision,
     )
+
+
+def _count(problems: list[Problem], graded: list[Graded]) -> list[ProblemScore]:
+    """Return the score of each problem."""
     samples, correct = Counter(), Counter()
     for problem, _, verdict in graded:
         # A completion without a reward was not graded, because its grader died.
         samples[problem.id] += verdict.reward is not None
         correct[problem.id] += verdict.reward == 1
-    scores = [
+    return [
         ProblemScore(id=problem.id, samples=samples[problem.id], correct=correct[problem.id])
         for problem in problems
     ]
-    length = sum(completion.tokens for _, completion, _ in graded) / len(graded)
-    return scores, length, dict(Counter(verdict.reason for _, _, verdict in graded))
 
 
 def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:

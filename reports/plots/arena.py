@@ -21,6 +21,7 @@ from reports.plots.style import Figure
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
 from reports.tables.arena import order
+from reports.tables.target import describe_reach
 
 EDGES = 1 / 8, 8.0  # ratios of time to PG's at the edges of the panel; others are drawn at an edge
 REFERENCE = labels.algorithm(PLAIN.name)
@@ -40,10 +41,9 @@ def figures(measured: Measured) -> dict[str, Figure]:
 
 
 def _first_figure(outcomes: FieldOutcomes) -> Figure:
-    level = 100 * outcomes.field.reach
     runs = {name: outcomes.runs(outcomes.field.run_name(name)) for name in outcomes.field.rates}
     return Figure(
-        title=f"{outcomes.label}: time until {level:g} % accuracy, and accuracy",
+        title=f"{outcomes.label}: time until {describe_reach(outcomes)} % accuracy, and accuracy",
         caption=(
             f"Left: training time until that accuracy, divided by {REFERENCE}'s, paired by seed, "
             "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "
