@@ -78,10 +78,8 @@ def trials(measured: Measured) -> pd.DataFrame:
             for name in field.rates
             for rate in arena.tuning.rates[benchmark]
         }
-        training, seeds = measured.params.training, {*arena.tuning.seeds}
-        if training.start_seed is not None:
-            seeds.add(training.start_seed)
-        runs = measured.contest(benchmark, [training.start, *names], sorted(seeds)).runs
+        entries = [measured.params.training.start, *names]
+        runs = measured.contest(benchmark, entries, arena.tuning.seeds).runs
         for _, run in runs.iterrows():
             name, rate = names.get(run.algorithm, (BASE, 0.0))
             rows.append((benchmark, name, rate, run.seed, run[METRIC]))

@@ -101,6 +101,7 @@ def _end_points(run, start: float, reach: float, completions: float | None, half
         staleness=summary.get("staleness"),
         clip_fraction=summary.get("clip_fraction"),
         final=final,
+        pass_at=run.evaluation["pass_at"],
     )
 
 

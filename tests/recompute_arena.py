@@ -199,6 +199,11 @@ def compare_tables(
                     drawn = draw_interval(of_field, name, start)
                     yield (f"{benchmark} {name} {title}", *tolerate(interval, drawn, start))
                 yield f"{benchmark} {name} {title}", expected, text
+            for title in (t for t in titles if t.startswith("Pass@")):
+                k = title.removeprefix("Pass@")
+                share = statistics.fmean(run.pass_at[k] for run in of_field[name].values())
+                text, *_ = printed[label(name), title].split(" ")
+                yield f"{benchmark} {name} {title}", print_percent(share), text
         fastest = sorted(of_field, key=partial(_rank, of_field))
         for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
             yield f"{benchmark} order", label(expected), name

@@ -21,6 +21,7 @@ from reports.formats import Format
 from reports.measured import Measured
 from reports.outcomes import (
     EQUAL,
+    METRIC,
     FieldOutcomes,
     Outcome,
     by_run,
@@ -28,10 +29,9 @@ from reports.outcomes import (
     fields,
     keep_timed,
 )
-from reports.statistics import resampled, times
+from reports.statistics import pairs, resampled, times
 from reports.statistics.decisions import equivalence
 from reports.statistics.estimates import LEVEL, Estimate
-from reports.statistics.pairs import ratio
 from reports.tables.claims import (
     FAILS,
     HOLDS,
@@ -329,7 +329,7 @@ def _median_seconds(outcome: Outcome) -> Estimate:
 def _divide_runtimes(ours: Outcome, reference: Outcome) -> Estimate | None:
     shared = pd.Index(ours.runs.seed).intersection(reference.runs.seed)
     seeds = keep_timed(shared, ours, reference)
-    return ratio(ours.runs[ours.runs.seed.isin(seeds)], reference.runs, "runtime")
+    return pairs.ratio(ours.runs[ours.runs.seed.isin(seeds)], reference.runs, "runtime")
 
 
 def _show_seconds(value: float) -> str:  # a median; infinite if most runs never reach the accuracy
@@ -359,12 +359,23 @@ STANDINGS = [
 ]
 
 
+def _show_pass_at(k: int) -> StandingColumn:
+    """Return the column of pass@k; records of an earlier arena have none."""
+
+    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
+        return pairs.accuracy(outcome.runs, f"pass@{k}") if "scores" in outcome.runs else None
+
+    return StandingColumn(f"Pass@{k}", formats.percent, estimate, False)
+
+
 def standings(outcomes: FieldOutcomes, number: int) -> Table:
     """Return the table of a field: all algorithms, the fastest to the target accuracy first."""
     field = outcomes.field
+    pass_at = outcomes.measured.params.benchmarks[outcomes.benchmark].pass_at
+    more = [_show_pass_at(k) for k in pass_at if f"pass@{k}" != METRIC]
     columns = {
         column.title.format(reach=describe_reach(outcomes)): partial(column.cell, outcomes)
-        for column in STANDINGS
+        for column in [*STANDINGS, *more]
     }
     counts = {name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}
     # A note states the number of seeds of most algorithms, and the exceptions.

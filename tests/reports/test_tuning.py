@@ -6,8 +6,9 @@ import yaml
 
 from rapid.config.params import load
 from rapid.config.params import read as read_params
-from rapid.config.specs import BASE
-from reports.tuning import main, smooth_accuracies, write_rates
+from rapid.config.specs import BASE, arena_runs
+from reports.measured import Measured
+from reports.tuning import main, smooth_accuracies, trials, write_rates
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
 
@@ -159,8 +160,18 @@ def test_quick_form_of_the_real_arena_has_its_algorithms_and_claims():
     assert not any(hasattr(model, "source") for model in quick.models.values())
 
 
+def test_run_from_which_all_trials_start_is_recorded_once(values, runs):
+    values["training"] |= {"start": "sft", "start_seed": 3}
+    params = load(values)
+    runs.write_scores(make_run("sft", 3), [8] * 3 + [0] * 7)
+    record = trials(Measured.read(params, runs.root, arena_runs(params)))
+    starts = record[(record.learning_rate == 0) & (record.benchmark == "math")]
+    assert [(row.algorithm, row.seed, row.accuracy) for row in starts.itertuples()] == [
+        (BASE, 3, 0.3)
+    ]
+
+
 def test_target_without_a_value_is_not_written(values):
-    """The start has one seed; its accuracy is that of the model before RL."""
     field = load(values).arena.fields["math"].model_copy(update={"reach": None})
     arena = load(values).arena.model_copy(update={"fields": {"math": field}})
     rows = [("math", "pg", rate, 7, rate) for rate in RATES["math"]]
