@@ -23,7 +23,6 @@ import numpy as np
 import yaml
 from scipy import stats
 
-from rapid.algorithms.names import parse
 from tests import arena_statistics as recomputed
 from tests.arena_records import (
     END_POINTS,
@@ -35,6 +34,14 @@ from tests.arena_records import (
     read_tables,
 )
 from tests.arena_statistics import Result
+from tests.arena_text import (
+    label,
+    print_p,
+    print_percent,
+    print_points,
+    print_ratio,
+    print_result,
+)
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments"
@@ -47,41 +54,6 @@ COLUMNS = {
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
 Comparison = tuple[str, str, str | None]  # what it is, recomputed text, printed text
-
-
-# Printing -----------------------------------------------------------------------------------------
-
-
-def print_points(value: float) -> str:
-    text = f"{recomputed.round_half_up(100 * value):+}".replace("-", "\N{MINUS SIGN}")
-    return "0.0" if text[1:] == "0.0" else text
-
-
-def print_percent(value: float) -> str:
-    return f"{recomputed.round_half_up(100 * value)}%"
-
-
-def print_ratio(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def print_p(p: float) -> str:
-    if p < 0.001:
-        return "< 0.001"
-    return next(t for d in range(3, 9) if (t := f"{p:.{d}f}").rstrip("0") != "0.05" or p == 0.05)
-
-
-def print_result(show, result: Result) -> str:
-    """Return an estimate with its interval."""
-    if result.value is None:
-        return "\N{EM DASH}"
-    return f"{show(result.value)} [{show(result.low)}, {show(result.high)}]"
-
-
-def label(name: str) -> str:
-    """Return the label of an algorithm."""
-    plain, *changes = name.split(",")
-    return ", ".join([parse(plain).label, *(change.replace("=", " = ") for change in changes)])
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -385,11 +357,16 @@ def compare_blocks_of_seeds(
     fields: dict, folder: Path = FOLDER, arena: str = "arena-real"
 ) -> tuple[list[str], int]:
     """Do as `compare_all` with an arena that starts from SFT and is recorded seed by seed."""
-    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
-    points = {b: compute_end_points(runs, b, f, f.get("reach"), "sft") for b, f in fields.items()}
+    points = read_blocks(fields, folder, arena)
     comparisons = [*compare_record(folder, points, arena)]
     comparisons += compare_tables(folder, points, fields, arena)
     return list_differing(comparisons), len(comparisons)
+
+
+def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
+    """Return the end points of an arena that is recorded seed by seed."""
+    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
+    return {b: compute_end_points(runs, b, f, f.get("reach"), "sft") for b, f in fields.items()}
 
 
 def list_differing(comparisons: list[Comparison]) -> list[str]:

@@ -336,10 +336,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.select_objective(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
-    start = params.get_start(run.algorithm)
-    updates = changes.subset(Training.model_fields) | {"start": start}
-    if start == BASE:
-        updates["start_seed"] = None
+    updates = changes.subset(Training.model_fields) | params.get_start_settings(run.algorithm)
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _select_limits(params, run.benchmark)

@@ -48,7 +48,8 @@ def _as_study(outcomes: FieldOutcomes) -> StudyRuns:
     """Return the runs of a field as those of a study, which has a figure of their curves."""
     measured, field = outcomes.measured, outcomes.field
     names, seeds = [*map(field.run_name, field.rates)], sorted(set(measured.frame.seed))
-    contest, start = measured.contest(outcomes.benchmark, names, seeds), measured.params.training.start
+    contest = measured.contest(outcomes.benchmark, names, seeds)
+    start = measured.params.training.start
     before = outcomes.runs(start)
     return StudyRuns(outcomes.benchmark, contest, start, before, METRIC, measured.root)
 
