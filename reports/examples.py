@@ -71,8 +71,8 @@ def collect_examples(
     seeds = sorted(set(measured.frame.seed))
     for label, name in algorithms.items():
         runs = measured.contest(benchmark, [name], seeds).runs.sort_values("seed")
-        for _, run in runs[runs.shown.map(len) > 0].head(1).iterrows():
-            for shown in run.shown:
+        for _, run in runs[runs.examples.map(len) > 0].head(1).iterrows():
+            for shown in run.examples:
                 example = by_problem.setdefault(shown.id, Example(shown.problem, []))
                 answer = Answer(f"{label}, seed {run.seed}", shown.completion, shown.reason)
                 example.answers.append(answer)

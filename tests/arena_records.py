@@ -88,7 +88,7 @@ def _end_points(run, start: float, reach: float, completions: float | None, half
         for (t, low, _), (u, high, _) in pairwise(curve)
         if high >= reach - 1e-9
     )
-    seconds = next(crossings, math.inf)
+    seconds = 0.0 if start >= reach - 1e-9 else next(crossings, math.inf)
     scores = {row["id"]: row["correct"] / row["samples"] for row in run.evaluation["scores"]}
     if completions is not None:
         scores = {"mean": _interpolate(completions, [(c, a) for _, a, c in curve])}

@@ -68,9 +68,9 @@ class Evaluation(Record):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
-    shown: list[ShownCompletion] = Field(
+    examples: list[ShownCompletion] = Field(
         default_factory=list,
-        exclude_if=lambda shown: not shown,
+        exclude_if=lambda examples: not examples,
         description="first completions of the first problems, if `evaluation.shown` asks for them",
     )
 

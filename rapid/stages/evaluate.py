@@ -49,7 +49,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
             result, curve, walls = _sample_and_grade(spec, model, test)
         evaluation = Evaluation(
             **spec.run.model_dump(),
-            **spec.evaluation.model_dump(exclude={"shown"}),
+            **spec.evaluation.model_dump(),
             max_completion_length=spec.max_completion_length,
             **result,
         )
@@ -86,7 +86,7 @@ def _sample_and_grade(
         "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
         "reasons": dict(Counter(verdict.reason for _, _, verdict in graded)),
         "scores": scores,
-        "shown": [
+        "examples": [
             ShownCompletion(
                 id=problem.id,
                 problem=problem.content,

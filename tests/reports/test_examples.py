@@ -42,7 +42,7 @@ def write_page(values, runs, monkeypatch, kept: int = 2) -> str:
             )
             for number in range(kept)
         ]
-        runs.write_scores(run, [8, 0], shown=shown if run.seed == 1 else [])
+        runs.write_scores(run, [8, 0], examples=shown if run.seed == 1 else [])
         if run.algorithm != BASE:
             runs.write_summary(run)
     monkeypatch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
