@@ -20,7 +20,8 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning test test-all test-docs \
+.PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning arena-real \
+	arena-real-tuning test test-all test-docs \
 	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
 	figures-of-docs lint lock dist clean
 
@@ -97,6 +98,38 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 	$(ACTIVATE) python -m reports.pooled --configfile params.yaml experiments/arena.yaml \
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
+
+# The arena on a real model, seed by seed (docs/arena-real.md). Each seed is recorded as soon as it is
+# finished, and its models are deleted. Recorded seeds are not run again, also on another machine.
+# $(1): parameter files; $(2): where names of archives begin; $(3): seeds; $(4): parameters with one seed.
+REAL := experiments/arena-real.yaml $(if $(ARENA),experiments/arena-real$(patsubst --%,-%,$(ARENA)).yaml)
+REAL_NAME := arena-real$(patsubst --%,-%,$(ARENA))
+REAL_ARCHIVES := experiments/$(if $(ARENA),$(REAL_NAME)/)$(REAL_NAME)
+REAL_REPORT := experiments/$(REAL_NAME)/reports/arena
+REAL_TUNING := experiments/arena-real.yaml experiments/arena-real-tuning.yaml
+SEEDS ?= $(if $(ARENA),1 2 3,1 2 3 4 5 6 7 8)
+define run_blocks
+	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
+	$(ACTIVATE) set -e; for seed in $(3); do \
+		snakemake --cores $(CORES) --configfile params.yaml $(1) --config "arena={$(4)}" -- arena; \
+		python -m reports.record --configfile params.yaml $(1) --archives $(2) --pack $$seed --prune; \
+	done
+endef
+
+arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)
+	$(call run_blocks,$(REAL),$(REAL_ARCHIVES),$(SEEDS),fields: {math: {seeds: [$$seed]}})
+	$(ACTIVATE) set -e; files="--configfile params.yaml $(REAL)"; \
+		if python -m reports.record $$files --archives $(REAL_ARCHIVES) --complete; then \
+			snakemake --cores $(CORES) $$files -- arena; \
+			cp $(REAL_REPORT)/results.csv $(REAL_ARCHIVES)-results.csv; \
+			cp $(REAL_REPORT)/tables.txt $(REAL_ARCHIVES)-tables.txt; \
+			cat $(REAL_ARCHIVES)-tables.txt; \
+		fi
+
+arena-real-tuning: setup  ## tune its learning rates, on other problems
+	$(call run_blocks,$(REAL_TUNING),experiments/arena-real-tuning,101 102,tuning: {seeds: [$$seed]})
+	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(REAL_TUNING) \
+		--record experiments/arena-real-tuning.csv --write experiments/arena-real.yaml
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena

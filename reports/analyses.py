@@ -13,7 +13,6 @@ A skeleton is the text of a problem without its numbers. Problems with the same 
 same skill, so their scores are no independent sample.
 """
 
-import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import PLAIN
 from rapid.artifacts.files import BadFile, sha256_file, write_jsonl
 from rapid.artifacts.manifests import MANIFEST
 from rapid.benchmarks import BENCHMARKS
@@ -32,17 +30,10 @@ from rapid.benchmarks.made import draw_exercises
 from rapid.config.arena import Measure
 from reports.manifests import read_manifests
 from reports.measured import Measured
-from reports.outcomes import (
-    METRIC,
-    FieldOutcomes,
-    Outcome,
-    fields,
-    on_record,
-)
-from reports.statistics import blocks, crossed, curves, pairs, times
+from reports.outcomes import FieldOutcomes, Outcome, fields, on_record
+from reports.statistics import blocks, crossed, pairs, times
 from reports.statistics.estimates import Estimate
-
-GAIN = 0.75  # share of PG's gain in accuracy on the test problems, at which the target lies
+from reports.targets import Target
 
 
 @dataclass(frozen=True)
@@ -122,36 +113,6 @@ class Pooled(FieldOutcomes):
         return np.concatenate(first), np.concatenate(second)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A target accuracy that a model which learns nothing hardly reaches.
-
-    Args:
-        start: mean accuracy of the model before training, on the test problems.
-        noise: standard deviation of one of its evaluations.
-        level: the start plus three quarters of PG's gain on the test problems, in whole per mille.
-        chance_at_reach: probability that a model that learns nothing reaches `field.reach`.
-        chance: the same for `level`.
-    """
-
-    start: float
-    noise: float
-    level: float
-    chance_at_reach: float
-    chance: float
-
-
-def find_target(latest: FieldOutcomes) -> Target:
-    """Return the target accuracy of a benchmark, as defined on its test problems."""
-    params, field = latest.measured.params, latest.field
-    untrained = latest.runs(params.training.start)[METRIC].dropna().to_numpy()
-    start, final = untrained.mean(), latest.outcomes[PLAIN.name].runs[METRIC].mean()
-    level = math.floor(1000 * (start + GAIN * (final - start)) + 0.5) / 1000
-    evaluations = field.snapshots + 1
-    chances = (curves.chance_to_reach(at, untrained, evaluations) for at in (field.reach, level))
-    return Target(float(start), float(untrained.std(ddof=1)), level, *chances)
-
-
 def at_reach(latest: FieldOutcomes, level: float) -> FieldOutcomes:
     """Return the end points of a run with another target accuracy."""
     field = latest.field.model_copy(update={"reach": level})
@@ -165,7 +126,10 @@ class PooledField:
     latest: FieldOutcomes
     clustered: Clustered
     earlier: Earlier
-    target: Target
+
+    @property
+    def target(self) -> Target:
+        return self.latest.target
 
     @cached_property
     def pooled(self) -> Pooled:
@@ -212,7 +176,6 @@ def read_fields(measured: Measured, earlier: Path) -> list[PooledField]:
                 latest,
                 Clustered(*of_field, latest, draw_skeletons(measured, latest.benchmark)),
                 Earlier(*of_field, of_benchmark),
-                find_target(latest),
             )
         )
     return of_fields

@@ -59,6 +59,7 @@ def collect(
         reasons, evaluation_reasons: reason of a verdict -> number of verdicts, in training and in
             the evaluation;
         no_evaluation, no_summary: why evaluation.json or summary.json has no values, else "";
+        examples: the completions that the report shows, from evaluation.json;
         unwalled: the sandbox layers that training or evaluation was allowed to do without, as keys
             of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from, or BASE;
@@ -208,6 +209,7 @@ def _evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dic
         **{name: _finite(usable and getattr(usable, name)) for name in names},
         "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
         "evaluation_reasons": usable.reasons if usable else {},
+        "examples": usable.examples if usable else [],
     }
 
 

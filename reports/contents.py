@@ -18,9 +18,10 @@ import yaml
 
 from rapid.config.specs import BASE
 from reports import findings, labels, paper
+from reports.examples import Example, collect_arena_examples
 from reports.measured import BASELINE, Measured
 from reports.outcomes import fields
-from reports.tables import APPENDIX, RESULTS, arena, build, claims, studies, tuning
+from reports.tables import APPENDIX, RESULTS, arena, build, claims, phases, studies, tuning
 from reports.tables.claims import Headline
 from reports.tables.notes import fill_template, origin_facts, render_notes
 from reports.tables.table import Table
@@ -56,6 +57,7 @@ class Content:
         headlines: the main claims with their verdicts.
         results: the tables of tables.tex.
         appendix: the tables of appendix.tex.
+        examples: completions of a few test problems.
     """
 
     title: str
@@ -65,6 +67,7 @@ class Content:
     results: list[Table]
     appendix: list[Table]
     sections: list[ReportSection]
+    examples: Sequence[Example] = ()
 
     def with_figures(self, figures: list[str]) -> list[ReportSection]:
         """Return the sections with their tables and figures; what does not exist is left out.
@@ -136,10 +139,13 @@ def build_arena(measured: Measured) -> Content:
         tables.append(arena.standings(outcomes, len(tables) + 1))
     # The trials of learning rates, read from a file that `reports.tuning` wrote.
     tables += tuning.recorded(measured, len(tables) + 1)
+    tables += [phases.build(field, len(tables) + n) for n, field in enumerate(fields(measured), 1)]
     # "Places" are the ranks of algorithms.
     summary = arena.summarize(measured, verdicts) if verdicts else arena.describe_places(measured)
     headlines = arena.headlines(verdicts)
-    return _arrange("arena", measured, tables, headlines=headlines, summary=summary)
+    content = _arrange("arena", measured, tables, headlines=headlines, summary=summary)
+    examples = [item for field in fields(measured) for item in collect_arena_examples(field)]
+    return replace(content, examples=examples)
 
 
 def _arrange(

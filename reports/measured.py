@@ -141,7 +141,11 @@ class Measured:
             family: name of a model in Table 2 or of a study; by default the main model.
         """
         frame, model = self.frame, family or self.params.tables.main.model
-        rows = (frame.benchmark == benchmark) & (frame.model == model) & frame.seed.isin(seeds)
+        training = self.params.training
+        # The run from which all others start belongs to them, whatever their seeds.
+        is_start = (frame.algorithm == training.start) & (frame.seed == training.start_seed)
+        rows = (frame.benchmark == benchmark) & (frame.model == model)
+        rows &= frame.seed.isin(seeds) | is_start
         runs = frame[rows & frame.algorithm.isin(algorithms)]
         return Contest(benchmark, model, runs, algorithms, self.problems[benchmark], bool(family))
 

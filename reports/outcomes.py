@@ -22,6 +22,7 @@ from reports.measured import Measured
 from reports.statistics import crossed, curves, pairs, times
 from reports.statistics.decisions import detectable, provable
 from reports.statistics.estimates import Estimate
+from reports.targets import Target, find_target
 
 METRIC = "pass@1"
 RESULTS = "results.csv"  # the file of the table that `record` returns
@@ -76,6 +77,19 @@ class FieldOutcomes:
         return self.measured.label(self.benchmark)
 
     @cached_property
+    def target(self) -> Target:
+        """The target accuracy that follows from the test problems."""
+        field = self.field
+        untrained = self.runs(self.measured.params.training.start)
+        plain = self.runs(field.run_name(PLAIN.name))
+        return find_target(untrained, plain, METRIC, field.reach, field.snapshots + 1)
+
+    @property
+    def reach(self) -> float:
+        """The target accuracy; NaN if it is not in the parameters and there are no runs."""
+        return self.target.level if self.field.reach is None else self.field.reach
+
+    @cached_property
     def outcomes(self) -> dict[str, Outcome]:
         """The end points of each algorithm, by its name in the field.
 
@@ -95,7 +109,7 @@ class FieldOutcomes:
         if missing := [name for name in needed if name not in recorded]:
             raise BadFile(f"{file}: no runs of {', '.join(missing)} on {self.benchmark}")
         for name in needed:
-            expected = (self.field.run_name(name), self.field.reach)
+            expected = (self.field.run_name(name), self.reach)
             on_file = {*zip(recorded[name].run, recorded[name].reach, strict=True)}
             if unexpected := on_file - {expected}:
                 raise BadFile(
@@ -115,17 +129,31 @@ class FieldOutcomes:
         names = self.measured.params.arena.list_algorithms(self.field)
         by_name = {name: self.runs(self.field.run_name(name)) for name in names}
         before, plain = self.runs(self.measured.params.training.start), by_name[PLAIN.name]
-        completions, seconds = plain.completions.mean(), SHARE * plain.runtime.mean()
+        completions = plain.completions.mean()
+        # Seconds are compared on one make of processor only.
+        equal_times = {
+            machine: SHARE * plain.runtime[plain.hardware == machine].mean()
+            for machine in plain.hardware.unique()
+        }
         outcomes = {}
         for name, runs in by_name.items():
             by_seed = pd.Series(curves.read(runs, before, METRIC, self.measured.root), dtype=object)
-            until = by_seed.map(lambda curve: curve.reaches(self.field.reach)).astype(float)
+            until = by_seed.map(lambda curve: curve.reaches(self.reach)).astype(float)
             accuracy = pairs.scores(runs, METRIC)
             # DAPO samples more completions than PG, so its accuracy is read from each run's curve.
             if (runs.completions > completions).any():
                 accuracy = _in_one_column(by_seed.map(lambda curve: curve.after(completions)))
-            in_time = _in_one_column(by_seed.map(lambda curve: curve.within(seconds)))
-            outcomes[name] = Outcome(runs, until.fillna(math.inf), accuracy, in_time)
+            machines = runs.set_index("seed").hardware
+            in_time = pd.Series(
+                {
+                    seed: curve.within(equal_times[machines[seed]])
+                    for seed, curve in by_seed.items()
+                    if machines[seed] in equal_times
+                },
+                dtype=float,
+            )
+            until = until.fillna(math.inf)
+            outcomes[name] = Outcome(runs, until, accuracy, _in_one_column(in_time))
         return outcomes
 
     def runs(self, algorithm: str) -> pd.DataFrame:
@@ -159,9 +187,7 @@ class FieldOutcomes:
 
     def pair_seconds(self, ours: str, reference: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the seconds of two algorithms until the target accuracy, paired by seed."""
-        first, second = (self.outcomes[name].seconds for name in (ours, reference))
-        seeds = first.index.intersection(second.index)
-        return first[seeds].to_numpy(), second[seeds].to_numpy()
+        return pair_seconds(self.outcomes[ours], self.outcomes[reference])
 
 
 def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
@@ -173,6 +199,8 @@ def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
     """
     first, second = getattr(ours, by), getattr(reference, by)
     seeds = first.index.intersection(second.index)
+    if by == "seconds":
+        seeds = keep_timed(seeds, ours, reference)
     if len(seeds) < 2:
         return Estimate(
             None, reason=f"only {len(seeds)} seeds have both, but a comparison needs two"
@@ -185,6 +213,28 @@ def compare(ours: Outcome, reference: Outcome, by: Measure) -> Estimate:
             None, reason="no score differs between the runs: what differs had no effect"
         )
     return crossed.estimate(matrix, pairs.DIFFERENCES)
+
+
+def keep_timed(seeds: pd.Index, ours: Outcome, reference: Outcome) -> pd.Index:
+    """Return the seeds whose runs of two algorithms were on the same make of processor.
+
+    Records of an earlier arena do not have the processor: their seconds are scaled to this machine,
+    and all seeds are kept.
+    """
+    if "hardware" not in ours.runs or "hardware" not in reference.runs:
+        return seeds
+    machines = (outcome.runs.set_index("seed").hardware[seeds] for outcome in (ours, reference))
+    return seeds[np.equal(*machines)]
+
+
+def pair_seconds(ours: Outcome, reference: Outcome) -> tuple[np.ndarray, np.ndarray]:
+    """Return the seconds of two algorithms until the target accuracy, paired by seed.
+
+    A seed is left out if its two runs were on different makes of processor.
+    """
+    shared = ours.seconds.index.intersection(reference.seconds.index)
+    seeds = keep_timed(shared, ours, reference)
+    return ours.seconds[seeds].to_numpy(), reference.seconds[seeds].to_numpy()
 
 
 def subtract(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
@@ -217,7 +267,7 @@ def record(measured: Measured) -> pd.DataFrame:
             "benchmark": of_field.benchmark,
             "algorithm": name,
             "run": of_field.field.run_name(name),
-            "reach": of_field.field.reach,
+            "reach": of_field.reach,
             "seed": run.seed,
             "runtime": run.runtime,
             "staleness": run.staleness,

@@ -173,7 +173,8 @@ def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
-        values = {"reach": f"{compute_reach(record, benchmark, rule):.2f}"}
+        has_reach = field.reach is not None
+        values = {"reach": f"{compute_reach(record, benchmark, rule):.2f}"} if has_reach else {}
         for name in field.rates:
             values[name] = f"{select_rate(record, benchmark, name, arena.borrowed, rule):.1e}"
         for name, value in values.items():

@@ -20,27 +20,35 @@ END_POINTS = ("seconds", "accuracy", "accuracy_in_time")
 Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
 
 
-def read_runs(archive: Path) -> dict[tuple[str, str], dict[int, SimpleNamespace]]:
+def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespace]]:
     """Return the files of all runs: (benchmark, algorithm) -> seed -> summary, evaluation, curve."""
     runs: dict = defaultdict(lambda: defaultdict(SimpleNamespace))
-    with tarfile.open(archive) as files:
-        for member in files:
-            *_, benchmark, _, algorithm, seed, name = ("", "", "", *member.name.split("/"))
-            if name not in ("summary.json", "evaluation.json", "curve.jsonl"):
-                continue
-            text = files.extractfile(member).read().decode()
-            kind, ending = name.split(".")
-            content = (
-                [*map(json.loads, text.splitlines())] if ending == "jsonl" else json.loads(text)
-            )
-            setattr(runs[benchmark, algorithm][int(seed.removeprefix("seed"))], kind, content)
+    for archive in archives:
+        with tarfile.open(archive) as files:
+            for member in files:
+                *_, benchmark, _, algorithm, seed, name = ("", "", "", *member.name.split("/"))
+                if name not in ("summary.json", "evaluation.json", "curve.jsonl"):
+                    continue
+                text = files.extractfile(member).read().decode()
+                kind, ending = name.split(".")
+                content = (
+                    [*map(json.loads, text.splitlines())] if ending == "jsonl" else json.loads(text)
+                )
+                setattr(runs[benchmark, algorithm][int(seed.removeprefix("seed"))], kind, content)
     return runs
 
 
-def compute_end_points(runs: dict, benchmark: str, field: dict, reach: float) -> dict[str, dict]:
-    """Return the end points of each algorithm and seed of a field."""
-    base = [run.evaluation["pass_at"]["1"] for run in runs[benchmark, "base"].values()]
-    start = statistics.fmean(base)
+def compute_end_points(
+    runs: dict, benchmark: str, field: dict, reach: float | None, before: str = "base"
+) -> dict[str, dict]:
+    """Return the end points of each algorithm and seed of a field.
+
+    Args:
+        reach: target accuracy; None: the start plus three quarters of PG's gain, in per mille.
+        before: the algorithm that runs start from.
+    """
+    untrained = [run.evaluation["pass_at"]["1"] for run in runs[benchmark, before].values()]
+    start = statistics.fmean(untrained)
     changed = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
     of_name = {
         name: runs[benchmark, f"{name},{changed.format(_print_rate(rate))}"]
@@ -50,12 +58,20 @@ def compute_end_points(runs: dict, benchmark: str, field: dict, reach: float) ->
         assert len(of_seed) == field.get("more_seeds", {}).get(name, field["seeds"]), name
     plain = of_name["pg"].values()
     completions = statistics.fmean(run.summary["completions"] for run in plain)
-    half = statistics.fmean(run.summary["runtime"]["total"] for run in plain) / 2
+    if reach is None:
+        final = statistics.fmean(run.evaluation["pass_at"]["1"] for run in plain)
+        reach = math.floor(1000 * (start + 0.75 * (final - start)) + 0.5) / 1000
+    by_machine: dict = defaultdict(list)
+    for run in plain:
+        by_machine[run.summary["hardware"]].append(run.summary["runtime"]["total"])
+    half = {machine: statistics.fmean(totals) / 2 for machine, totals in by_machine.items()}
     points = {}
     for name, of_seed in of_name.items():
         longer = any(run.summary["completions"] > completions for run in of_seed.values())
         points[name] = {
-            seed: _end_points(run, start, reach, completions if longer else None, half)
+            seed: _end_points(
+                run, start, reach, completions if longer else None, half[run.summary["hardware"]]
+            )
             for seed, run in of_seed.items()
         }
     return points
@@ -72,7 +88,7 @@ def _end_points(run, start: float, reach: float, completions: float | None, half
         for (t, low, _), (u, high, _) in pairwise(curve)
         if high >= reach - 1e-9
     )
-    seconds = next(crossings, math.inf)
+    seconds = 0.0 if start >= reach - 1e-9 else next(crossings, math.inf)
     scores = {row["id"]: row["correct"] / row["samples"] for row in run.evaluation["scores"]}
     if completions is not None:
         scores = {"mean": _interpolate(completions, [(c, a) for _, a, c in curve])}
@@ -85,6 +101,7 @@ def _end_points(run, start: float, reach: float, completions: float | None, half
         staleness=summary.get("staleness"),
         clip_fraction=summary.get("clip_fraction"),
         final=final,
+        pass_at=run.evaluation["pass_at"],
     )
 
 

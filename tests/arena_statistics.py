@@ -168,6 +168,8 @@ def median(values: list[float]) -> Result:
     """Return the median with the interval that a sign test does not reject."""
     ordered, n = sorted(values), len(values)
     first = next(k for k in range(n) if stats.binom.cdf(k, n, 0.5) >= 0.025)
+    if not first:  # too few values for an interval
+        return Result(statistics.median(ordered))
     return Result(statistics.median(ordered), ordered[first - 1], ordered[n - first])
 
 

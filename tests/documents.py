@@ -46,6 +46,7 @@ from reports.render import text as as_text
 from reports.tables import results as tables
 from reports.tables.notes import origin_facts, render_notes
 from reports.tables.table import MISSING
+from tests.arena_pages import arena
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
 from tests.field_tables import config_fields, fields, logged_metrics, steps_fields
@@ -264,7 +265,7 @@ MAKERS = {
     maker.__name__: maker
     for maker in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
-        passes, steps_fields, logged_metrics, fields, config_fields, within, picture,
+        passes, steps_fields, logged_metrics, fields, config_fields, within, arena, picture,
         tested_versions, minif2f_flaws,
     )
 }  # fmt: skip

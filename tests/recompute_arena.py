@@ -23,7 +23,6 @@ import numpy as np
 import yaml
 from scipy import stats
 
-from rapid.algorithms.names import parse
 from tests import arena_statistics as recomputed
 from tests.arena_records import (
     END_POINTS,
@@ -35,6 +34,14 @@ from tests.arena_records import (
     read_tables,
 )
 from tests.arena_statistics import Result
+from tests.arena_text import (
+    label,
+    print_p,
+    print_percent,
+    print_points,
+    print_ratio,
+    print_result,
+)
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "experiments"
@@ -47,41 +54,6 @@ COLUMNS = {
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
 Comparison = tuple[str, str, str | None]  # what it is, recomputed text, printed text
-
-
-# Printing -----------------------------------------------------------------------------------------
-
-
-def print_points(value: float) -> str:
-    text = f"{recomputed.round_half_up(100 * value):+}".replace("-", "\N{MINUS SIGN}")
-    return "0.0" if text[1:] == "0.0" else text
-
-
-def print_percent(value: float) -> str:
-    return f"{recomputed.round_half_up(100 * value)}%"
-
-
-def print_ratio(value: float) -> str:
-    return f"{value:.2f}"
-
-
-def print_p(p: float) -> str:
-    if p < 0.001:
-        return "< 0.001"
-    return next(t for d in range(3, 9) if (t := f"{p:.{d}f}").rstrip("0") != "0.05" or p == 0.05)
-
-
-def print_result(show, result: Result) -> str:
-    """Return an estimate with its interval."""
-    if result.value is None:
-        return "\N{EM DASH}"
-    return f"{show(result.value)} [{show(result.low)}, {show(result.high)}]"
-
-
-def label(name: str) -> str:
-    """Return the label of an algorithm."""
-    plain, *changes = name.split(",")
-    return ", ".join([parse(plain).label, *(change.replace("=", " = ") for change in changes)])
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -166,10 +138,10 @@ def show_standing(points: dict, name: str) -> dict[str, str]:
     }
 
 
-def compare_record(folder: Path, points: dict) -> Iterator[Comparison]:
-    """Yield every figure of arena-results.csv."""
+def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator[Comparison]:
+    """Yield every figure of arena-results.csv, or of the record of another arena."""
     names = ["runtime", "staleness", "clip_fraction", *END_POINTS]
-    with (folder / "arena-results.csv").open(newline="") as file:
+    with (folder / f"{arena}-results.csv").open(newline="") as file:
         rows = [*csv.DictReader(file)]
     assert len(rows) == sum(len(runs) for of in points.values() for runs in of.values())
     for row in rows:
@@ -180,9 +152,11 @@ def compare_record(folder: Path, points: dict) -> Iterator[Comparison]:
             yield where, "" if value is None else f"{value:.6g}", row[name]
 
 
-def compare_tables(folder: Path, points: dict, fields: dict) -> Iterator[Comparison]:
-    """Yield every figure of arena-tables.txt."""
-    tables = iter(read_tables(folder / "arena-tables.txt"))
+def compare_tables(
+    folder: Path, points: dict, fields: dict, arena: str = "arena"
+) -> Iterator[Comparison]:
+    """Yield every figure of arena-tables.txt, or of the tables of another arena."""
+    tables = iter(read_tables(folder / f"{arena}-tables.txt"))
     for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
     for benchmark, of_field in points.items():
@@ -197,10 +171,17 @@ def compare_tables(folder: Path, points: dict, fields: dict) -> Iterator[Compari
                     drawn = draw_interval(of_field, name, start)
                     yield (f"{benchmark} {name} {title}", *tolerate(interval, drawn, start))
                 yield f"{benchmark} {name} {title}", expected, text
+            for title in (t for t in titles if t.startswith("Pass@")):
+                k = title.removeprefix("Pass@")
+                share = statistics.fmean(run.pass_at[k] for run in of_field[name].values())
+                text, *_ = printed[label(name), title].split(" ")
+                yield f"{benchmark} {name} {title}", print_percent(share), text
         fastest = sorted(of_field, key=partial(_rank, of_field))
         for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
             yield f"{benchmark} order", label(expected), name
-    with (folder / "arena-tuning.csv").open(newline="") as file:
+    if not (tuning := folder / f"{arena}-tuning.csv").exists():
+        return
+    with tuning.open(newline="") as file:
         trials = [row for row in csv.DictReader(file) if float(row["learning_rate"])]
     for benchmark in fields:
         yield from _compare_tuning(benchmark, next(tables), trials)
@@ -369,16 +350,40 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
     earlier = read_end_points(folder / "arena-results-earlier.csv")
     comparisons = [*compare_record(folder, points), *compare_tables(folder, points, fields)]
     comparisons += compare_pooled(folder, runs, points, earlier, fields)
-    differing = [
+    return list_differing(comparisons), len(comparisons)
+
+
+def compare_blocks_of_seeds(
+    fields: dict, folder: Path = FOLDER, arena: str = "arena-real"
+) -> tuple[list[str], int]:
+    """Do as `compare_all` with an arena that starts from SFT and is recorded seed by seed."""
+    points = read_blocks(fields, folder, arena)
+    comparisons = [*compare_record(folder, points, arena)]
+    comparisons += compare_tables(folder, points, fields, arena)
+    return list_differing(comparisons), len(comparisons)
+
+
+def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
+    """Return the end points of an arena that is recorded seed by seed."""
+    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
+    return {b: compute_end_points(runs, b, f, f.get("reach"), "sft") for b, f in fields.items()}
+
+
+def list_differing(comparisons: list[Comparison]) -> list[str]:
+    """Return a line for each figure that differs."""
+    return [
         f"{where}: recomputed {expected}, printed {printed}"
         for where, expected, printed in comparisons
         if printed is None or re.sub(r" \[[a-z]\]$", "", printed) != expected
     ]
-    return differing, len(comparisons)
 
 
 def main() -> int:
     differing, count = compare_all()
+    if (FOLDER / "arena-real-tables.txt").exists():
+        fields = yaml.safe_load((FOLDER / "arena-real.yaml").read_text())["arena"]["fields"]
+        more_differing, more = compare_blocks_of_seeds(fields)
+        differing, count = [*differing, *more_differing], count + more
     print(*differing, f"{count} figures recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 

@@ -34,6 +34,15 @@ class ProblemScore(Record):
     correct: Count = Field(description="completions that are correct")
 
 
+class ShownCompletion(Record):
+    """The first completion of a test problem, which reports show. It is untrusted text."""
+
+    id: str = Field(description="of the problem")
+    problem: str = Field(description="text of the problem")
+    completion: str = Field(description="text of the completion")
+    reason: str = Field(description="reason of the verdict")
+
+
 class _BeforeDiversity(Record):
     """The keys of evaluation.json that come before the metrics of diversity."""
 
@@ -61,6 +70,11 @@ class _BeforeDiversity(Record):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+    examples: list[ShownCompletion] = Field(
+        default_factory=list,
+        exclude_if=lambda examples: not examples,
+        description="first completions of the first problems, if `evaluation.shown` asks for them",
+    )
 
 
 class Evaluation(DiversityMetrics, _BeforeDiversity):

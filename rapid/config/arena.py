@@ -37,6 +37,11 @@ def first_seeds(count: int) -> list[Seed]:
     return list(range(1, count + 1))
 
 
+def list_seeds(seeds: int | list[Seed]) -> list[Seed]:
+    """Return a list of seeds as it is, and for a number of seeds the first ones."""
+    return seeds if isinstance(seeds, list) else first_seeds(seeds)
+
+
 class Claim(Section):
     """A preregistered claim: algorithm `ours` is better than `theirs`, or as good as `theirs`."""
 
@@ -57,13 +62,19 @@ class Claim(Section):
 class ArenaField(Section):
     """The algorithms that are compared on one benchmark."""
 
-    seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
+    seeds: Count | Annotated[list[Seed], Field(min_length=1)] = Field(
+        description="number of seeds, which are 1, 2, ..., or a list of seeds"
+    )
     more_seeds: dict[AlgorithmName, Count] = Field(
         default_factory=dict, description="number of seeds of algorithms that need more for a claim"
     )
     problems: Size = Field(description="number of training problems")
     snapshots: Size = Field(description="number of models saved during training and evaluated")
-    reach: Probability = Field(description="accuracy to reach in claims about seconds")
+    reach: Probability | None = Field(
+        None,
+        description="accuracy to reach in claims about seconds; by default that of the start plus "
+        "three quarters of PG's gain, on the test problems",
+    )
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"
     )
@@ -81,7 +92,7 @@ class ArenaField(Section):
 
     def get_seeds(self, name: AlgorithmName) -> list[Seed]:
         """Return the seeds of an algorithm."""
-        return first_seeds(self.more_seeds.get(name, self.seeds))
+        return list_seeds(self.more_seeds.get(name, self.seeds))
 
     def run_name(self, name: AlgorithmName) -> AlgorithmName:
         """Return the algorithm's name with the parameters that its runs change in this field."""
@@ -199,7 +210,7 @@ class Arena(Section):
             for name in self.list_algorithms(field):
                 if self.tuning is None:
                     # With `only`, each algorithm has the number of seeds of the field.
-                    seeds = first_seeds(field.seeds) if self.only else field.get_seeds(name)
+                    seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
                 elif parse(name).H not in self.borrowed:  # a borrowed rate is not tuned
                     trial_names = [

@@ -198,9 +198,7 @@ class Plan:
 
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
-        model, path = self._trained_model(
-            run.model_copy(update={"algorithm": self.params.get_start(run.algorithm)})
-        )
+        model, path = self._trained_model(self.params.get_start_run(run))
         if imitates(run.algorithm):
             template, file = DEMONSTRATIONS, "samples.jsonl"
         else:

@@ -34,6 +34,7 @@ from rapid.config.sections import (
     PlainName,
     Pretraining,
     ReportParams,
+    Run,
     Section,
     Seed,
     Studies,
@@ -197,6 +198,17 @@ class Params(General):
         """
         start = self.training.start
         return BASE if imitates(algorithm) or algorithm == start else start
+
+    def get_start_settings(self, algorithm: AlgorithmName) -> dict[str, Any]:
+        """Return `start` and `start_seed` of an algorithm's runs, see `Training`."""
+        start = self.get_start(algorithm)
+        return {"start": start, "start_seed": None if start == BASE else self.training.start_seed}
+
+    def get_start_run(self, run: Run) -> Run:
+        """Return the run from whose model a run starts; of `BASE` for the model before training."""
+        settings = self.get_start_settings(run.algorithm)
+        seed = run.seed if settings["start_seed"] is None else settings["start_seed"]
+        return run.model_copy(update={"algorithm": settings["start"], "seed": seed})
 
     @property
     def compared(self) -> AlgorithmName:

@@ -176,6 +176,18 @@ class Training(TrainingParameters):
         exclude_if=partial(eq, BASE),
         description="whose model RL starts from: base, or that of a run such as sft",
     )
+    start_seed: Seed | None = Field(
+        None,
+        exclude_if=partial(eq, None),
+        description="seed of the run that RL starts from; by default each run's own seed",
+    )
+
+    @model_validator(mode="after")
+    def _check_start_seed(self):
+        if self.start == BASE and self.start_seed is not None:
+            allowed = f"none if start is {BASE}, which has no seed"
+            raise ValueError(not_allowed("start_seed", self.start_seed, allowed))
+        return self
 
 
 class DvcExperiment(Section):
@@ -214,6 +226,11 @@ class EvaluationParams(Section):
         False,
         exclude_if=not_,
         description="also measure the entropy of the model, and how many completions differ",
+    )
+    shown: NonNegativeInt = Field(
+        0,
+        exclude_if=partial(eq, 0),
+        description="number of test problems whose first completion is kept for the report",
     )
 
 

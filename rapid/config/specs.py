@@ -227,15 +227,14 @@ def arena_runs(params: Params) -> list[Run]:
 
 def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Run]:
     """List a model's runs, each once and after the run from whose model it starts."""
-    algorithm_runs = [
-        Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
+    named_runs = [
+        Run(benchmark=benchmark, model=model, algorithm=name, seed=seed)
         for benchmark, algorithms, seeds in entries
         for name in algorithms
         for seed in seeds
-        for algorithm in (params.get_start(name), name)
-        if algorithm != BASE
     ]
-    return list(dict.fromkeys(algorithm_runs))
+    ordered = [run for named in named_runs for run in (params.get_start_run(named), named)]
+    return [run for run in dict.fromkeys(ordered) if run.algorithm != BASE]
 
 
 def add_base_runs(trained: list[Run]) -> list[Run]:
@@ -337,7 +336,7 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.select_objective(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
-    updates = changes.subset(Training.model_fields) | {"start": params.get_start(run.algorithm)}
+    updates = changes.subset(Training.model_fields) | params.get_start_settings(run.algorithm)
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _select_limits(params, run.benchmark)

@@ -10,6 +10,7 @@ from rapid.artifacts.evaluations import (
     CurvePoint,
     Evaluation,
     ProblemScore,
+    ShownCompletion,
     mean_pass_at_k,
 )
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
@@ -87,6 +88,15 @@ def _sample_and_grade(
         "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
         "reasons": dict(Counter(verdict.reason for *_, verdict in graded)),
         "scores": scores,
+        "examples": [
+            ShownCompletion(
+                id=problem.id,
+                problem=problem.content,
+                completion=sample.text,
+                reason=verdict.reason,
+            )
+            for problem, sample, verdict in graded[:: spec.evaluation.samples]
+        ][: spec.evaluation.shown],
     }
     if spec.evaluation.diversity:
         result |= _measure_diversity(spec, model, graded)

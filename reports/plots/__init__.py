@@ -19,9 +19,11 @@ This module does not import matplotlib, because the workflow needs the names of 
 from importlib import import_module
 from pathlib import Path
 
+from rapid.config.arena import ArenaField
 from rapid.config.params import Params
 
 _MODULES = sorted(path.stem for path in Path(__file__).with_name("figures").glob("[a-z]*.py"))
+MOST_CURVES = 8
 FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
@@ -39,17 +41,24 @@ def build(kind: str, measured) -> dict:
 
 
 def arena_figures(params: Params) -> list[str]:
-    """Return the names of the arena's figures: one for each benchmark, and a map of N_step and H.
+    """Return the names of the arena's figures.
 
-    The report on the trials of learning rates (`arena.tuning` is set) has no figures.
+    There is one for each benchmark, a second one with curves if it has few algorithms, and a map of
+    N_step and H. The report on the trials of learning rates (`arena.tuning` is set) has no figures.
     """
     arena = params.arena
     if not arena or arena.tuning:
         return []
     return [
         *(f"arena-{name}" for name in arena.fields),  # the keys are names of benchmarks
+        *(f"arena-{name}-curves" for name, field in arena.fields.items() if has_curves(field)),
         *(["arena-map"] if arena.planned_maps else []),
     ]
+
+
+def has_curves(field: ArenaField) -> bool:
+    """Return whether the algorithms of a field are few enough for a figure with their curves."""
+    return len(field.rates) <= MOST_CURVES
 
 
 def study_figures(params: Params) -> list[str]:

@@ -16,34 +16,51 @@ from rapid.config.arena import ArenaMap, first_seeds
 from reports import formats, labels
 from reports.measured import Measured
 from reports.outcomes import METRIC, FieldOutcomes, fields
-from reports.plots import style
+from reports.plots import has_curves, style
+from reports.plots.studies import curves_figure
 from reports.plots.style import Figure
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
 from reports.tables.arena import order
+from reports.tables.studies import StudyRuns
+from reports.tables.target import describe_reach
 
 EDGES = 1 / 8, 8.0  # ratios of time to PG's at the edges of the panel; others are drawn at an edge
 REFERENCE = labels.algorithm(PLAIN.name)
 
 
 def figures(measured: Measured) -> dict[str, Figure]:
-    """Return the figures by name: one for each benchmark, and the map of N_step and H."""
+    """Return the figures by name, see `reports.plots.arena_figures`."""
     if measured.params.arena.tuning:
         return {}
     by_name = {f"arena-{field.benchmark}": _first_figure(field) for field in fields(measured)}
+    by_name |= {
+        f"arena-{field.benchmark}-curves": curves_figure(_as_study(field))
+        for field in fields(measured)
+        if has_curves(field.field)
+    }
     return by_name | (
         {"arena-map": _map_figure(measured)} if measured.params.arena.planned_maps else {}
     )
+
+
+def _as_study(outcomes: FieldOutcomes) -> StudyRuns:
+    """Return the runs of a field as those of a study, which has a figure of their curves."""
+    measured, field = outcomes.measured, outcomes.field
+    names, seeds = [*map(field.run_name, field.rates)], sorted(set(measured.frame.seed))
+    contest = measured.contest(outcomes.benchmark, names, seeds)
+    start = measured.params.training.start
+    before = outcomes.runs(start)
+    return StudyRuns(outcomes.benchmark, contest, start, before, METRIC, measured.root)
 
 
 # All algorithms compared with PG ------------------------------------------------------------------
 
 
 def _first_figure(outcomes: FieldOutcomes) -> Figure:
-    level = 100 * outcomes.field.reach
     runs = {name: outcomes.runs(outcomes.field.run_name(name)) for name in outcomes.field.rates}
     return Figure(
-        title=f"{outcomes.label}: time until {level:g} % accuracy, and accuracy",
+        title=f"{outcomes.label}: time until {describe_reach(outcomes)} % accuracy, and accuracy",
         caption=(
             f"Left: training time until that accuracy, divided by {REFERENCE}'s, paired by seed, "
             "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "

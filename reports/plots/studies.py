@@ -29,7 +29,7 @@ def figures(measured: Measured) -> dict[str, Figure]:
     for study in studies(measured):
         by_name[study.name] = _variants_figure(study)
         if study.curves:
-            by_name[f"{study.name}-curves"] = _curves_figure(study)
+            by_name[f"{study.name}-curves"] = curves_figure(study)
         if study.sweep:
             by_name[f"{study.name}-sweep"] = draw_sweep(measured.params, study)
     return by_name
@@ -89,7 +89,8 @@ def _draw_variants(study: StudyRuns, width: float):
 # Accuracy by training time ------------------------------------------------------------------------
 
 
-def _curves_figure(study: StudyRuns) -> Figure:
+def curves_figure(study: StudyRuns) -> Figure:
+    """Return the figure of accuracy by training time."""
     runs = [
         (name, run, run.seed in by_seed)
         for name, by_seed in study.curves.items()

@@ -96,17 +96,20 @@ def path_of(run: pd.Series) -> str:
     return f"{run['evaluation']}/{CURVE}"
 
 
-def chance_to_reach(level: float, untrained: Sequence[float], evaluations: int) -> float:
+def chance_to_reach(level: float, start: float, noise: float, evaluations: int) -> float:
     """Return the probability that a model that learns nothing reaches a level of accuracy.
 
     It is the probability that the highest of several evaluations of the untrained model is at the
     level or above, if evaluations are normally distributed.
 
     Args:
-        untrained: accuracies of the model before training, one for each evaluation.
+        start: mean accuracy of the untrained model.
+        noise: standard deviation of its evaluations.
         evaluations: how often a run is evaluated during and after training.
     """
-    below = stats.norm.cdf(level, np.mean(untrained), np.std(untrained, ddof=1))
+    if noise == 0:
+        return float(start >= level)
+    below = stats.norm.cdf(level, start, noise)
     return float(1 - below**evaluations)
 
 

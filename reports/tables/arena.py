@@ -12,17 +12,26 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from rapid.algorithms import PLAIN
 from rapid.config.arena import Claim, Measure
 from reports import formats, labels
 from reports.formats import Format
 from reports.measured import Measured
-from reports.outcomes import EQUAL, FieldOutcomes, Outcome, by_run, compare, fields
-from reports.statistics import resampled, times
+from reports.outcomes import (
+    EQUAL,
+    METRIC,
+    FieldOutcomes,
+    Outcome,
+    by_run,
+    compare,
+    fields,
+    keep_timed,
+)
+from reports.statistics import pairs, resampled, times
 from reports.statistics.decisions import equivalence
 from reports.statistics.estimates import LEVEL, Estimate
-from reports.statistics.pairs import ratio
 from reports.tables.claims import (
     FAILS,
     HOLDS,
@@ -37,6 +46,7 @@ from reports.tables.claims import (
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import render_notes, run_facts
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
+from reports.tables.target import describe_reach, describe_target
 
 # By the end point that a claim is about: the format of its comparison.
 FORMATS = {
@@ -232,7 +242,7 @@ def describe_place(outcomes: FieldOutcomes, name: str) -> str:
         "algorithm": labels.algorithm(name),
         "place": names.index(name) + 1,
         "places": len(names),
-        "reach": 100 * outcomes.field.reach,
+        "reach": describe_reach(outcomes),
         "ratio": "" if speed is None else formats.ratio(speed),
         "baseline": REFERENCE,
     }
@@ -309,14 +319,25 @@ def _mean_of(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
     return estimate
 
 
+def _median_seconds(outcome: Outcome) -> Estimate:
+    machines = set(outcome.runs.get("hardware", ())) - {""}  # "" if a run is missing
+    if len(machines) > 1:
+        return Estimate(None, reason=f"runs on {len(machines)} kinds of hardware")
+    return times.median(outcome.seconds)
+
+
+def _divide_runtimes(ours: Outcome, reference: Outcome) -> Estimate | None:
+    shared = pd.Index(ours.runs.seed).intersection(reference.runs.seed)
+    seeds = keep_timed(shared, ours, reference)
+    return pairs.ratio(ours.runs[ours.runs.seed.isin(seeds)], reference.runs, "runtime")
+
+
 def _show_seconds(value: float) -> str:  # a median; infinite if most runs never reach the accuracy
     return "never" if np.isinf(value) else f"{value:.2f}"
 
 
 STANDINGS = [
-    StandingColumn(
-        "Seconds to {reach:g}%", _show_seconds, lambda a, b: times.median(a.seconds), False
-    ),
+    StandingColumn("Seconds to {reach}%", _show_seconds, lambda a, b: _median_seconds(a), False),
     StandingColumn(f"Ratio to {REFERENCE}", formats.ratio, _compare_by("seconds")),
     StandingColumn(
         "Accuracy", formats.percent, lambda a, b: resampled.interquartile_mean(by_run(a)), False
@@ -331,19 +352,30 @@ STANDINGS = [
     StandingColumn(
         f"Runtime ratio to {REFERENCE}",
         formats.ratio,
-        lambda a, b: ratio(a.runs, b.runs, "runtime"),
+        _divide_runtimes,
     ),
     StandingColumn("Clipped", formats.percent, _mean_of("clip_fraction"), False),
     StandingColumn("Staleness", formats.staleness, _mean_of("staleness"), False),
 ]
 
 
+def _show_pass_at(k: int) -> StandingColumn:
+    """Return the column of pass@k; records of an earlier arena have none."""
+
+    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
+        return pairs.accuracy(outcome.runs, f"pass@{k}") if "scores" in outcome.runs else None
+
+    return StandingColumn(f"Pass@{k}", formats.percent, estimate, False)
+
+
 def standings(outcomes: FieldOutcomes, number: int) -> Table:
     """Return the table of a field: all algorithms, the fastest to the target accuracy first."""
     field = outcomes.field
+    pass_at = outcomes.measured.params.benchmarks[outcomes.benchmark].pass_at
+    more = [_show_pass_at(k) for k in pass_at if f"pass@{k}" != METRIC]
     columns = {
-        column.title.format(reach=100 * field.reach): partial(column.cell, outcomes)
-        for column in STANDINGS
+        column.title.format(reach=describe_reach(outcomes)): partial(column.cell, outcomes)
+        for column in [*STANDINGS, *more]
     }
     counts = {name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}
     # A note states the number of seeds of most algorithms, and the exceptions.
@@ -359,5 +391,6 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
         other_counts=[
             f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual
         ],
+        target=describe_target(outcomes),
         **run_facts(outcomes.runs(field.run_name(PLAIN.name))),
     )

@@ -118,7 +118,7 @@ def _build_target_table(fields: list[PooledField], number: int) -> Table:
         "Start": lambda field: Cell(
             formats.percent(field.target.start), formats.percent(field.target.noise)
         ),
-        "Target": lambda field: Cell(formats.percent(field.latest.field.reach)),
+        "Target": lambda field: Cell(formats.percent(field.latest.reach)),
         "Chance": lambda field: Cell(formats.p_value(field.target.chance_at_reach)),
         "Target on the test problems": lambda field: Cell(formats.percent(field.target.level)),
         "Its chance": lambda field: Cell(formats.p_value(field.target.chance)),

@@ -61,7 +61,7 @@ def _table(measured: Measured, benchmark: str, record: pd.DataFrame, number: int
         single_group(columns, "Learning rate"),
         [benchmark],
         number,
-        trial_seeds=record.seed.nunique(),
+        trial_seeds=record[record.algorithm != BASE].seed.nunique(),
         rule=rule,
     )
 

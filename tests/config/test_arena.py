@@ -113,6 +113,39 @@ def test_invalid_fields_are_refused(values, change, message):
         load(values | {"arena": {"fields": {"math": field}}})
 
 
+def test_seeds_may_be_listed(values):
+    values["arena"]["fields"]["math"] = FIELD | {"seeds": [5], "more_seeds": {}}
+    values["arena"]["maps"] = {}
+    assert {*map(tuple, arena_seeds(values).values())} == {(5,)}
+    with pytest.raises(BadParams, match="at least 1 item"):
+        load(values | {"arena": {"fields": {"math": FIELD | {"seeds": []}}}})
+
+
+def test_all_runs_can_start_from_one_run(values):
+    """The start is trained with its seed alone, and its model is an input of each run."""
+    values["training"] |= {"start": "sft", "start_seed": 7}
+    params = load(values)
+    starts = [run for run in arena_runs(params) if run.algorithm == "sft"]
+    assert [run.seed for run in starts] == [7]
+    plan = Plan(params)
+    trained = [job for job in plan.list_with_inputs(ARENA) if job.rule == "train"]
+    (start,) = (job for job in trained if job.folder == starts[0].folder)
+    others = [job for job in trained if job is not start]
+    assert {job.options["model"][0] for job in others} == {f"{start.folder}/model"}
+    assert {job.spec.training.start_seed for job in others} == {7} and len(others) > 10
+    values["training"]["start"] = "base"
+    with pytest.raises(BadParams, match="start_seed: 7 is not allowed; allowed: none if start is"):
+        load(values)
+
+
+def test_run_that_others_start_from_has_no_start_seed_itself(values):
+    values["training"] |= {"start": "dppo", "start_seed": 7}
+    (start,) = (run for run in arena_runs(load(values)) if run.algorithm == "dppo")
+    spec = train_spec(load(values), start)
+    assert type(spec).model_validate_json(spec.model_dump_json()) == spec
+    assert (spec.training.start, spec.training.start_seed) == ("base", None)
+
+
 def test_published_problems_cannot_be_reserved(values):
     values["benchmarks"]["math"] |= {"source": "hub", "reserved": 3}
     with pytest.raises(BadParams, match="reserved"):

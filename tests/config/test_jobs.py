@@ -262,10 +262,20 @@ def test_only_runs_planned_by_the_default_are_shared(plan_overlay, values, tmp_p
     assert all(folder.startswith(OWN_FOLDER) for folder in list_folders(without_default.jobs))
 
 
+# Overlays that are applied after another one.
+APPLIED_AFTER = {
+    "arena-tuning": ["arena"],
+    "arena-real-tuning": ["arena-real"],
+    "arena-real-quick": ["arena-real"],
+    "small-mbpp-seeds": ["small-mbpp"],
+}
+
+
 @pytest.mark.parametrize("overlay", sorted((ROOT / "experiments").glob("*.yaml")), ids=str)
 def test_each_experiment_has_its_own_folder_and_keeps_default_results(overlay, monkeypatch):
     monkeypatch.chdir(ROOT)
-    planned = build_plan(load(read("params.yaml", overlay)))
+    earlier = [overlay.with_name(f"{name}.yaml") for name in APPLIED_AFTER.get(overlay.stem, [])]
+    planned = build_plan(load(read("params.yaml", *earlier, overlay)))
     assert planned.root == f"experiments/{overlay.stem}/"
     default_jobs = {job.folder: job for job in planned.default.jobs}
     for job in planned.jobs:

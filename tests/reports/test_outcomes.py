@@ -1,6 +1,7 @@
 """End points of a few runs, against values by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from rapid.config.params import load
 from rapid.config.specs import BASE, arena_runs
 from reports import contents
 from reports.measured import Measured
-from reports.outcomes import EQUAL, fields, on_record, record
+from reports.outcomes import EQUAL, FieldOutcomes, fields, on_record, record
 from tests.reports.conftest import make_run
 
 # By seed: runtime, seconds to half of the steps, problems (of ten) solved then and at the end.
@@ -68,7 +69,12 @@ def test_arena_tables_are_numbered_in_order(measured):
     numbers = [table.number for table in content.results]
     assert numbers == [*range(1, len(numbers) + 1)] and len(numbers) > 1
     sections = content.with_figures(["arena-math"])
-    assert [section.anchor for section in sections] == ["first", "claims", "field"]  # no map
+    assert [section.anchor for section in sections] == [
+        "first",
+        "claims",
+        "field",
+        "time",
+    ]  # no map
 
 
 def test_comparisons_are_paired_by_seed_and_need_two(measured):
@@ -80,6 +86,43 @@ def test_comparisons_are_paired_by_seed_and_need_two(measured):
     assert field.compare("dapo", "pg", "accuracy_in_time").value == pytest.approx(0.1)
     assert field.compare("pg", "pg", "seconds").value == EQUAL["seconds"] == 1
     assert field.compare("pg", "dapo", "accuracy").over == "n = 2 seeds and 1 problems"
+
+
+def test_times_are_compared_on_one_make_of_processor_only(measured):
+    """Seed 2 of PG ran on a faster processor, and no other run did."""
+    (field,) = fields(measured)
+    moved = (measured.frame.seed == 2) & measured.frame.algorithm.str.startswith("pg")
+    machines = measured.frame.hardware.mask(moved, "another processor")
+    frame = measured.frame.assign(hardware=machines)
+    moved_field = FieldOutcomes("math", field.field, replace(measured, frame=frame))
+    assert [*map(list, field.pair_seconds("dapo", "pg"))] == [
+        [30, pytest.approx(28)],
+        [30, math.inf],
+    ]
+    assert [*map(list, moved_field.pair_seconds("dapo", "pg"))] == [[30], [30]]
+    reason = moved_field.compare("dapo", "pg", "seconds").reason
+    assert reason == "only 1 seeds have both, but a comparison needs two"
+    assert moved_field.compare("dapo", "pg", "accuracy").over == "n = 2 seeds and 1 problems"
+    # Half of the mean time of PG on each processor is 20 s and 40 s.
+    in_time = {
+        name: dict(end.accuracy_in_time["mean"]) for name, end in moved_field.outcomes.items()
+    }
+    assert in_time["pg"] == pytest.approx({1: 0.4, 2: 0.4})
+    assert in_time["dapo"] == pytest.approx({1: 0.3, 2: 0.3})
+
+
+def test_target_without_a_value_follows_from_the_test_problems(measured):
+    """The untrained model solves 2 of 10, PG 6 and 4 at the end: 0.2 + 0.75 x 0.3."""
+    (field,) = fields(measured)
+    open_field = field.field.model_copy(update={"reach": None})
+    by_rule = FieldOutcomes("math", open_field, measured)
+    assert by_rule.reach == by_rule.target.level == 0.425
+    assert by_rule.target.chance == by_rule.target.chance_at_reach == 0
+    assert by_rule.outcomes["pg"].seconds[1] == pytest.approx(22.5)
+    without_runs = Measured.read(
+        measured.params, measured.root / "none", arena_runs(measured.params)
+    )
+    assert math.isnan(FieldOutcomes("math", open_field, without_runs).reach)
 
 
 def test_record_has_a_row_for_each_run_with_a_curve(measured):

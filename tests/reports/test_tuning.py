@@ -6,7 +6,8 @@ import yaml
 
 from rapid.config.params import load
 from rapid.config.params import read as read_params
-from rapid.config.specs import BASE
+from rapid.config.specs import BASE, arena_runs
+from reports.measured import Measured
 from reports.tuning import (
     COLUMNS,
     compute_reach,
@@ -14,6 +15,7 @@ from reports.tuning import (
     main,
     select_rate,
     smooth_accuracies,
+    trials,
     write_rates,
 )
 from tests.conftest import ROOT
@@ -155,16 +157,19 @@ def test_reach_follows_the_rate_of_the_rule():
 
 # Files of experiments -----------------------------------------------------------------------------
 
-ARENA, TUNING = "experiments/arena.yaml", "experiments/arena-tuning.yaml"
+ARENAS = ("arena", "arena-real")
+RECORDED = [name for name in ARENAS if (ROOT / f"experiments/{name}-tuning.csv").exists()]
 
 
-def load_experiment(*overlays: str):
-    return load(read_params(*(ROOT / name for name in ("params.yaml", *overlays))))
+def load_experiment(*names: str):
+    files = ("params.yaml", *(f"experiments/{name}.yaml" for name in names))
+    return load(read_params(*(ROOT / file for file in files)))
 
 
-def test_tuning_shares_no_test_problems_or_seeds_with_the_arena():
+@pytest.mark.parametrize("name", ARENAS)
+def test_tuning_shares_no_test_problems_or_seeds_with_the_arena(name):
     """The tuning reserves the test problems of the arena, and uses different seeds."""
-    arena, tuning = load_experiment(ARENA), load_experiment(ARENA, TUNING)
+    arena, tuning = load_experiment(name), load_experiment(name, f"{name}-tuning")
     assert arena.data_seed == tuning.data_seed
     for benchmark, field in arena.arena.fields.items():
         assert tuning.benchmarks[benchmark].reserved == arena.benchmarks[benchmark].test
@@ -174,6 +179,47 @@ def test_tuning_shares_no_test_problems_or_seeds_with_the_arena():
         assert arena.pretraining == tuning.pretraining
 
 
-def test_rates_of_the_arena_are_those_of_the_record():
-    record, text = pd.read_csv(ROOT / "experiments/arena-tuning.csv"), (ROOT / ARENA).read_text()
-    assert write_rates(text, load_experiment(ARENA, TUNING).arena, record) == text
+@pytest.mark.parametrize("name", RECORDED)
+def test_rates_of_the_arena_are_those_of_the_record(name):
+    record = pd.read_csv(ROOT / f"experiments/{name}-tuning.csv")
+    text = (ROOT / f"experiments/{name}.yaml").read_text()
+    assert write_rates(text, load_experiment(name, f"{name}-tuning").arena, record) == text
+
+
+def test_each_claim_of_the_real_arena_can_hold():
+    """The smallest p of an exact signed-rank test of n seeds is 2 / 2^n, and Holm multiplies it."""
+    (field,) = load_experiment("arena-real").arena.fields.values()
+    assert 2 / 2**field.seeds * len(field.claims) <= 0.05
+    assert {claim.expect for claim in field.claims} == {"better"}  # each has one test
+    assert field.reach is None  # follows from the test problems
+
+
+def test_quick_form_of_the_real_arena_has_its_algorithms_and_claims():
+    """It needs neither vLLM nor a published model."""
+    real, quick = (load_experiment("arena-real", *names) for names in ((), ("arena-real-quick",)))
+    fields = [params.arena.fields["math"] for params in (real, quick)]
+    assert fields[0].rates == fields[1].rates and fields[0].claims == fields[1].claims
+    assert quick.compute.sampler == "transformers" and quick.training.start_seed == 1
+    assert not any(hasattr(model, "source") for model in quick.models.values())
+
+
+def test_run_from_which_all_trials_start_is_recorded_once(values, runs):
+    values["training"] |= {"start": "sft", "start_seed": 3}
+    params = load(values)
+    runs.write_scores(make_run("sft", 3), [8] * 3 + [0] * 7)
+    record = trials(Measured.read(params, runs.root, arena_runs(params)))
+    starts = record[(record.learning_rate == 0) & (record.benchmark == "math")]
+    assert [(row.algorithm, row.seed, row.accuracy) for row in starts.itertuples()] == [
+        (BASE, 3, 0.3)
+    ]
+
+
+def test_target_without_a_value_is_not_written(values):
+    field = load(values).arena.fields["math"].model_copy(update={"reach": None})
+    arena = load(values).arena.model_copy(update={"fields": {"math": field}})
+    rows = [("math", "pg", rate, 7, rate) for rate in RATES["math"]]
+    rows += [("math", "pg-H4", rate, 7, rate) for rate in RATES["math"]]
+    columns = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
+    text = EXPERIMENT_TEMPLATE.format(*RATES_BEFORE)
+    written = write_rates(text, arena, pd.DataFrame(rows, columns=columns))
+    assert "reach: 0.10  # of PG" in written and "pg: 1.0e-02" in written

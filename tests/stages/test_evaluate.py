@@ -155,6 +155,17 @@ def test_diversity_is_measured_on_request(calls, run, monkeypatch):
     assert result.pass_at == without.pass_at
 
 
+@pytest.mark.parametrize("shown", [0, 2, 9])
+def test_first_completions_of_the_first_problems_are_kept(calls, run, shown):
+    settings = SPEC.evaluation.model_copy(update={"shown": shown})
+    spec = SPEC.model_copy(update={"evaluation": settings})
+    evaluate(spec, run / "model", run / "test.jsonl", run / "evaluation")
+    document = json.loads((run / "evaluation/evaluation.json").read_text())
+    kept = [(row["id"], row["problem"], row["completion"]) for row in document.get("examples", [])]
+    first = [("a", "a?", "passed"), ("b", "b?", "wrong_answer"), ("c", "c?", "passed")]
+    assert kept == first[:shown] and ("examples" in document) == (shown > 0)
+
+
 def test_untrained_run_is_not_evaluated(calls, run):
     summary = RunSummary(**SPEC.run.model_dump(), status="unavailable", note="no Lean")
     write_json(run / "summary.json", summary)

@@ -33,10 +33,11 @@ def test_accuracy_after_the_end_of_a_run_is_its_last_accuracy():
 
 
 def test_chance_to_reach_a_level_is_that_of_the_highest_evaluation():
-    untrained = [0.28, 0.30, 0.32]  # mean 0.30, standard deviation 0.02
-    assert curves.chance_to_reach(0.30, untrained, 1) == pytest.approx(0.5)
-    assert curves.chance_to_reach(0.30, untrained, 4) == pytest.approx(1 - 0.5**4)
-    assert curves.chance_to_reach(0.32, untrained, 4) == pytest.approx(1 - 0.841345**4, abs=1e-5)
+    start, noise = 0.30, 0.02
+    assert curves.chance_to_reach(0.30, start, noise, 1) == pytest.approx(0.5)
+    assert curves.chance_to_reach(0.30, start, noise, 4) == pytest.approx(1 - 0.5**4)
+    assert curves.chance_to_reach(0.32, start, noise, 4) == pytest.approx(1 - 0.841345**4, abs=1e-5)
+    assert [curves.chance_to_reach(level, 0.3, 0.0, 4) for level in (0.3, 0.31)] == [1, 0]
 
 
 def test_levels_lie_above_the_start_and_up_to_the_best_curve():

@@ -274,7 +274,9 @@ def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_pat
     html, text = ((out / name).read_text() for name in ("report.html", "tables.txt"))
     check_elements(html)
     assert "Effect of H at each N_step" in html and "nan" not in text.lower()
-    assert {path.stem for path in (out / "figures").iterdir()} == {"arena-math", "arena-map"}
+    assert {path.stem for path in (out / "figures").iterdir()} == {
+        "arena-math", "arena-math-curves", "arena-map",
+    }  # fmt: skip
     if missing != "nothing":
         verdicts = arena.judge(fields(read_measured(params, complete)))
         assert {judged.verdict for judged in verdicts} == {UNTESTED}

@@ -1,0 +1,140 @@
+"""`python -m reports.record`: pack what is finished of an arena into small files, for Git.
+
+A block of an arena has the runs of one seed, of every algorithm. NAME-seedN.tar.xz has the files of
+their jobs, and NAME-start.tar.xz those of the jobs before all blocks; neither has files of models.
+The same files make an archive of the same bytes. Another machine continues from the archives
+(`--unpack`), because a job whose small files are there is not repeated.
+
+NAME-models.tar has the models from which runs start: the base, and that of the run that
+`training.start` names. It is too large for Git; `dvc add` and `dvc push` store it.
+"""
+
+import re
+import sys
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from rapid.arguments import Parser
+from rapid.artifacts.files import BadInput
+from rapid.artifacts.layout import ARENA, parse_folder
+from rapid.artifacts.manifests import Manifest, remove_path
+from rapid.artifacts.runs import SNAPSHOTS
+from rapid.config.jobs import Plan, build_plan
+from rapid.config.params import Params, load_files
+from rapid.config.specs import arena_runs
+from rapid.freshness import Job
+from rapid.text import join_words
+
+MODEL_FOLDERS = ("model", SNAPSHOTS)  # in the folder of a run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command, and return its exit status."""
+    parser = Parser(prog="python -m reports.record", description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the arena")
+    add("--archives", required=True, metavar="PATH/NAME", help="where the archives' names begin")
+    add("--pack", type=int, metavar="SEED", help="pack this block, whose runs must be finished")
+    add("--prune", action="store_true", help="delete the models of the packed runs afterwards")
+    add("--complete", action="store_true", help="exit with 1 if a block has no archive yet")
+    add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
+    options = parser.parse_args(arguments)
+    try:
+        plan = build_plan(load_files(*options.configfile))
+        if options.unpack:
+            unpack(options.archives)
+        if options.pack is not None:
+            pack(plan, options.pack, options.archives, options.prune)
+        if options.complete and (missing := list_missing(plan.params, options.archives)):
+            print(f"not recorded yet: seed {join_words([*map(str, missing)])}", file=sys.stderr)
+            return 1
+    except (BadInput, OSError, tarfile.TarError) as error:
+        print(f"reports.record: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def pack(plan: Plan, seed: int, name: str, prune: bool = False) -> None:
+    """Write the archive of a block, and those of the jobs before all blocks.
+
+    Args:
+        name: begin of the archives' paths.
+        prune: delete the models of the block's runs, except the one that other runs start from.
+
+    Raises:
+        BadInput: a job is not finished, or no run has this seed.
+    """
+    *jobs, _ = plan.list_with_inputs(ARENA)
+    places = {job: parse_folder(job.folder.removeprefix(plan.root)) for job in jobs}
+    begun_from = {start for job in jobs if job.rule == "train" for start in job.inputs}
+    block = [
+        job
+        for job, (_, names) in places.items()
+        if names.get("seed") == str(seed) and job not in begun_from
+    ]
+    starts = [job for job, (_, names) in places.items() if "seed" not in names or job in begun_from]
+    missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
+    if missing or not block:
+        why = f"{missing[0]} is not finished" if missing else "no run has this seed"
+        raise BadInput(f"the block of seed {seed} cannot be packed: {why}")
+    _write_archive(Path(f"{name}-seed{seed}.tar.xz"), _list_files(block, of_models=False))
+    _write_archive(Path(f"{name}-start.tar.xz"), _list_files(starts, of_models=False))
+    if not (models := Path(f"{name}-models.tar")).exists():
+        _write_archive(models, _list_files(starts, of_models=True))
+    for job in block if prune else ():
+        if job.rule == "train":
+            for folder in MODEL_FOLDERS:
+                remove_path(Path(job.folder, folder))
+
+
+def list_missing(params: Params, name: str) -> list[int]:
+    """Return the seeds of the arena whose block has no archive yet."""
+    runs = [run for run in arena_runs(params) if run.algorithm != params.training.start]
+    seeds = sorted({run.seed for run in runs})
+    return [seed for seed in seeds if not Path(f"{name}-seed{seed}.tar.xz").exists()]
+
+
+def unpack(name: str, root: Path = Path()) -> None:
+    """Extract all archives of this name into a folder; files that exist there are kept."""
+    pattern = re.compile(rf"{re.escape(name)}-((start|seed\d+)\.tar\.xz|models\.tar)")
+    for path in sorted(Path(name).parent.glob("*.tar*")):
+        if not pattern.fullmatch(str(path)):
+            continue
+        with tarfile.open(path) as archive:
+            new = [member for member in archive if not (root / member.name).exists()]
+            archive.extractall(root, new, filter="data")
+
+
+def _list_files(jobs: Iterable[Job], of_models: bool) -> list[Path]:
+    """List the files of models that jobs wrote, or else their other outputs and manifests."""
+    files = []
+    for job in jobs:
+        paths = [Path(path) for path in Manifest.read(job.folder).outputs]
+        folders = [Path(job.folder, name) for name in MODEL_FOLDERS]
+        if job.stage == "models":
+            folders.append(Path(job.folder))
+        in_model = {path for path in paths for part in folders if path.is_relative_to(part)}
+        kept = [path for path in paths if (path in in_model) == of_models]
+        files += kept if of_models else [*kept, Path(job.manifest)]
+    return files
+
+
+def _write_archive(path: Path, files: Iterable[Path]) -> None:
+    """Write an archive, whose bytes depend on names and contents of the files only."""
+
+    def forget_origin(member: tarfile.TarInfo) -> tarfile.TarInfo:
+        member.mtime = member.uid = member.gid = 0
+        member.uname = member.gname = ""
+        member.mode = 0o644
+        return member
+
+    scratch = path.with_name(f".{path.name}")
+    with tarfile.open(scratch, "w:xz" if path.suffix == ".xz" else "w") as archive:
+        for file in sorted(files):
+            archive.add(file, filter=forget_origin)
+    scratch.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""The target accuracy of a field of the arena, and how often a run reaches it without learning."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from reports.statistics import curves
+
+GAIN = 0.75  # share of PG's gain in accuracy on the test problems, at which the target lies
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target accuracy that a model which learns nothing hardly reaches.
+
+    Args:
+        start: mean accuracy of the model before RL, on the test problems.
+        noise: standard deviation of one of its evaluations.
+        level: the start plus three quarters of PG's gain on the test problems, in whole per mille;
+            NaN if there are no runs.
+        chance: probability that a model that learns nothing reaches `level`.
+        chance_at_reach: the same for the target accuracy in the parameters, or for `level` if they
+            have none.
+    """
+
+    start: float
+    noise: float
+    level: float
+    chance: float
+    chance_at_reach: float
+
+
+def find_target(
+    untrained: pd.DataFrame, plain: pd.DataFrame, metric: str, reach: float | None, evaluations: int
+) -> Target:
+    """Return the target accuracy of a field, as defined on its test problems.
+
+    Args:
+        untrained: rows of the model before RL in the data frame of `collect`, one per evaluation.
+        plain: rows of PG.
+        metric: pass@k.
+        reach: the target accuracy in the parameters.
+        evaluations: how often a run is evaluated during and after training.
+    """
+    accuracies = untrained[metric].dropna().to_numpy()
+    start, final = (float(runs[metric].mean()) for runs in (untrained, plain))
+    level = start + GAIN * (final - start)
+    level = math.floor(1000 * level + 0.5) / 1000 if math.isfinite(level) else level
+    if len(accuracies) == 1:
+        (scores,) = untrained[untrained[metric].notna()].scores
+        noise = compute_sampling_error(scores)
+    else:
+        noise = float(accuracies.std(ddof=1)) if len(accuracies) else math.nan
+    chances = (
+        curves.chance_to_reach(at, start, noise, evaluations)
+        for at in (level, level if reach is None else reach)
+    )
+    return Target(start, noise, level, *chances)
+
+
+def compute_sampling_error(scores: dict[str, tuple[int, int]]) -> float:
+    """Return the standard deviation of Pass@1 over repeated evaluations on the same problems.
+
+    It is estimated from one evaluation: the variance of a problem's share of correct completions
+    c / n is c (n - c) / (n^2 (n - 1)), without bias. NaN if a problem has fewer than two.
+
+    Args:
+        scores: the numbers n of graded and c of correct completions by problem.
+    """
+    counts = np.array([*scores.values()], dtype=float).reshape(-1, 2)
+    graded, correct = counts.T
+    if not counts.size or graded.min() < 2:
+        return math.nan
+    variances = correct * (graded - correct) / (graded**2 * (graded - 1))
+    return float(np.sqrt(variances.sum()) / len(counts))

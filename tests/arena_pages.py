@@ -1,0 +1,55 @@
+"""Parts of an arena's report for the documents, from the archives of its blocks."""
+
+import textwrap
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from rapid.config.params import Params, load_files
+from rapid.config.specs import arena_runs
+from rapid.text import join_words
+from reports import record
+from reports.contents import Content, build_arena
+from reports.measured import Measured
+from reports.render import text as as_text
+from reports.tables.table import MISSING
+from tests.conftest import ROOT
+
+
+def arena(text: str, root: Path, part: str, overlay: str) -> str:
+    """Return a part of the report of an arena that is recorded seed by seed (`reports.record`).
+
+    A dash with the reason while seeds are missing, so that no page shows a part of them.
+
+    Args:
+        part: summary, or the label of a table without "tab:".
+        overlay: the file of the arena's parameters, beside which its archives are.
+    """
+    params, name = load_arena(overlay), str(ROOT / overlay.removesuffix(".yaml"))
+    if missing := record.list_missing(params, name):
+        seeds = join_words([*map(str, missing)])
+        return f"\n{MISSING} (these runs have not been made: seeds {seeds})\n"
+    content = read_arena(name, overlay)
+    if part == "summary":
+        return "\n" + textwrap.fill(" ".join(content.lead), 100) + "\n"
+    (table,) = (table for table in content.results if table.label == f"tab:{part}")
+    lines = as_text.render([table]).splitlines()
+    return "\n" + "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+def load_arena(overlay: str) -> Params:
+    """Return the default's parameters with an overlay on them."""
+    return load_files(ROOT / "params.yaml", ROOT / overlay)
+
+
+@cache
+def read_arena(name: str, overlay: str) -> Content:
+    """Return the contents of an arena's report.
+
+    Args:
+        name: where the paths of its archives begin.
+    """
+    params = load_arena(overlay)
+    with TemporaryDirectory() as folder:
+        record.unpack(name, Path(folder))
+        return build_arena(Measured.read(params, folder, arena_runs(params)))

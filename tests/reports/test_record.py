@@ -1,0 +1,145 @@
+"""Packing the blocks of an arena, and continuing from the archives elsewhere."""
+
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rapid.artifacts.files import write_text
+from rapid.artifacts.layout import ARENA
+from rapid.artifacts.manifests import hash_files, write_manifest
+from rapid.config.jobs import build_plan
+from rapid.config.params import load_files
+from rapid.freshness import Examination
+from reports.record import main
+
+NAME = "real"
+ARCHIVES = f"experiments/{NAME}"
+FIELD = {"seeds": 2, "problems": 16, "snapshots": 1, "rates": {"pg": 1e-4, "rapid-H4": 1e-4}}
+OUTPUTS = {
+    "prepare": ["train.jsonl", "test.jsonl"],
+    "demonstrate": ["samples.jsonl"],
+    "tokenizer": ["tokenizer.json"],
+    "pretrain": ["config.json", "model.safetensors"],
+    "evaluate": ["evaluation.json"],
+    "train": ["summary.json", "steps.jsonl", "model/config.json", "model/model.safetensors",
+              "snapshots/step8/model.safetensors"],
+}  # fmt: skip
+
+
+@pytest.fixture
+def plan(values, tmp_path, monkeypatch):
+    """The plan of a named arena all of whose runs start from one run."""
+    monkeypatch.chdir(tmp_path)
+    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
+    values["sft"] = values["sft"] | {"demonstrations": 4}
+    values["models"] = {
+        name: model | {"benchmarks": ["math"], "error_rate": 0.5}
+        for name, model in values["models"].items()
+    }
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    training = {"start": "sft", "start_seed": 1}
+    overlay = {"name": NAME, "data_seed": 5, "training": training}
+    overlay["arena"] = {"fields": {"math": FIELD}}
+    Path("real.yaml").write_text(yaml.safe_dump(overlay))
+    return build_plan(load_files("params.yaml", "real.yaml"))
+
+
+def run_jobs(plan, but: str = "none") -> None:
+    """Write the files of all jobs of the arena, except of those whose folder has a text."""
+    for job in plan.list_with_inputs(ARENA)[:-1]:
+        if but in job.folder:
+            continue
+        files = [Path(job.folder, name) for name in OUTPUTS[job.rule]]
+        for file in files:
+            write_text(file, f"{file}\n")
+        inputs = hash_files(*(Path(source.folder) for source in job.inputs))
+        write_manifest(Path(job.folder), job.stage, job.spec, inputs, files)
+
+
+def record(*options: str) -> int:
+    files = ["--configfile", "params.yaml", "real.yaml", "--archives", ARCHIVES]
+    return main([*files, *options])
+
+
+def list_names(archive: str) -> list[str]:
+    with tarfile.open(f"{ARCHIVES}-{archive}") as files:
+        return files.getnames()
+
+
+def explain_jobs(plan) -> set[str]:
+    """Return why jobs of the arena would run; "" stands for those that are up to date."""
+    examination = Examination(hashed=False)
+    return {examination.explain(job) for job in plan.list_with_inputs(ARENA)[:-1]}
+
+
+def test_archive_of_a_seed_has_its_runs_without_models(plan):
+    run_jobs(plan)
+    assert record("--pack", "2") == 0
+    names = list_names("seed2.tar.xz")
+    assert all("/seed2/" in name for name in names)
+    assert {Path(name).name for name in names} == {
+        "manifest.json", "summary.json", "steps.jsonl", "evaluation.json",
+    }  # fmt: skip
+    assert len(names) == 2 * 3 + 3 * 2  # two runs; their evaluations and that of the base
+    start = list_names("start.tar.xz")
+    assert not any("seed2" in name or "safetensors" in name for name in start)
+    assert {"train.jsonl", "samples.jsonl", "summary.json"} <= {Path(name).name for name in start}
+    models = list_names("models.tar")
+    assert {name.split("/")[-2] for name in models} == {"tokenizer", "tiny_qwen", "model", "step8"}
+    assert all("/models/" in name or "/sft/seed1/" in name for name in models)
+
+
+def test_same_files_make_the_same_archive(plan):
+    run_jobs(plan)
+    assert record("--pack", "1") == 0
+    before = Path(f"{ARCHIVES}-seed1.tar.xz").read_bytes()
+    for path in Path("experiments", NAME).rglob("*"):
+        path.touch()
+    assert record("--pack", "1") == 0
+    assert Path(f"{ARCHIVES}-seed1.tar.xz").read_bytes() == before
+
+
+def test_pruned_run_is_up_to_date_and_keeps_the_start(plan):
+    run_jobs(plan)
+    assert record("--pack", "1", "--prune") == 0
+    weights = {path.parents[1].as_posix() for path in Path(".").rglob("model/*.safetensors")}
+    folder = f"experiments/{NAME}/runs/math/tiny_qwen"
+    assert f"{folder}/sft/seed1" in weights
+    assert not any("seed1" in path for path in weights if "sft" not in path)
+    assert any("seed2" in path for path in weights)
+    assert explain_jobs(plan) == {""}
+
+
+def test_other_machine_continues_from_the_archives(plan):
+    run_jobs(plan, but="seed2")
+    assert record("--pack", "1", "--prune") == 0
+    shutil.rmtree(f"experiments/{NAME}")
+    assert record("--unpack") == 0
+    assert Path(
+        f"experiments/{NAME}/runs/math/tiny_qwen/sft/seed1/model/model.safetensors"
+    ).exists()
+    examination = Examination(hashed=False)
+    stale = [job.folder for job in plan.list_with_inputs(ARENA)[:-1] if examination.explain(job)]
+    assert stale and all("seed2" in folder for folder in stale)
+
+
+def test_existing_files_are_kept(plan):
+    run_jobs(plan)
+    assert record("--pack", "1") == 0
+    kept = next(Path("experiments", NAME, "evaluations").rglob("seed1/evaluation.json"))
+    kept.write_text("changed")
+    assert record("--unpack") == 0
+    assert kept.read_text() == "changed"
+
+
+@pytest.mark.parametrize(
+    ("but", "seed", "message"), [("seed2", "2", "is not finished"), ("none", "9", "no run has")]
+)
+def test_unfinished_block_is_not_packed(plan, capsys, but, seed, message):
+    run_jobs(plan, but)
+    assert record("--pack", seed) == 1
+    assert message in capsys.readouterr().err
+    assert not list(Path("experiments").glob("*.tar*"))
