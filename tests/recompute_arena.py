@@ -23,7 +23,7 @@ import numpy as np
 import yaml
 from scipy import stats
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from tests import arena_statistics as recomputed
 from tests.arena_records import (
     END_POINTS,

@@ -18,8 +18,8 @@ from pydantic import (
     model_validator,
 )
 
-from rapid.algorithms.names import AlgorithmName, parse
 from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
+from rapid.algorithms.variant_names import AlgorithmName, parse
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, not_allowed

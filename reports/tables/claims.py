@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.text import join_words
 from reports import formats, labels, paper
 from reports.collect import of_evaluation

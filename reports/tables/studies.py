@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from reports import formats, labels
 from reports.formats import Format
 from reports.measured import Contest, Measured

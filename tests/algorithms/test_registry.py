@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.names import build_pattern, parse
+from rapid.algorithms.variant_names import build_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
