@@ -50,7 +50,7 @@ class StudyRuns:
 
     @property
     def title(self) -> str:
-        """The title of the study in tables.yaml, or its name."""
+        """The title of the study in texts.yaml, or its name."""
         return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
 
     @property
