@@ -5,7 +5,8 @@
 #    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
 #    snakemake --list-target-rules                                     other targets
 #
-# Each stage is one rule that calls one subcommand of `rapid`. rapid/config/jobs.py declares the
+# Each stage is one rule that calls one subcommand of `rapid`. The rules of stages are in
+# workflow/rules/, one file per phase; add yours there. rapid/config/jobs.py declares the
 # inputs and the parameters of a job. The large files of a job are no outputs of its rule: its
 # manifest.json has their digests, and other rules depend on the manifest. {root} is the folder of
 # an experiment with a slash, or empty for the default. RAPID_WORKFLOW=$PPID in a job's command
@@ -24,7 +25,7 @@ include: "workflow/rules/models.smk"
 include: "workflow/rules/distill.smk"
 include: "workflow/rules/train.smk"
 include: "workflow/rules/evaluate.smk"
-include: "workflow/rules/report_files.smk"
+include: "workflow/rules/report_functions.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/preflight.smk"
 include: "workflow/rules/start.smk"

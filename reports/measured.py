@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from rapid.algorithms import ALGORITHMS, IMITATING, PLAIN, RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params

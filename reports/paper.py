@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 

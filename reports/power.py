@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import Params, load_files
 from rapid.config.sections import Run

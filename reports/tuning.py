@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PLAIN
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena, RateRule

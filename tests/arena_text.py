@@ -1,6 +1,6 @@
 """Prints the figures of the arena's tables, without the code of the reports."""
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from tests import arena_statistics as recomputed
 from tests.arena_statistics import Result
 

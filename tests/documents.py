@@ -26,6 +26,7 @@ from contextlib import redirect_stdout
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
+from string import ascii_uppercase
 from typing import NamedTuple
 
 from performance import results, steps
@@ -131,24 +132,30 @@ def minif2f_flaws(text: str, root: Path) -> str:
 def times(text: str, root: Path) -> str:
     """Return a table of how long commands took, from the fastest machine to the slowest.
 
-    The date is that of the last machine; the machines are in a line below.
+    The date is that of the last measurement. The machines of each command are letters, which a line
+    below explains.
     """
-    machines: list[str] = []
+    records = read_times()
+    commands = re.findall(r"^\| `(.*?)` *\|", text, re.MULTILINE)
+    machines = sorted({each["hardware"] for each in records if each["command"] in commands})
+    letters = dict(zip(machines, ascii_uppercase, strict=False))
 
     def fill_row(row: re.Match) -> str:
-        records = [record for record in read_times() if record["command"] == row[2]]
-        if not records:
+        measured = [record for record in records if record["command"] == row[2]]
+        if not measured:
             return row[0]
-        machines.extend(record["hardware"] for record in records)
-        minutes = [round(record["seconds"] / 60) for record in records]
+        minutes = [round(record["seconds"] / 60) for record in measured]
         shortest, longest = min(minutes), max(minutes)
         span = f"{shortest} to {longest}" if shortest != longest else str(longest)
         duration = f"{span} minute{'s' * (longest != 1)}"
-        return f"{row[1]} {duration:16} | {max(map(date_and_commit, records)):19} |"
+        date = max(map(date_and_commit, measured))
+        measured_on = ", ".join(sorted(letters[record["hardware"]] for record in measured))
+        return f"{row[1]} {duration:16} | {date:19} | {measured_on:7} |"
 
-    table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|", fill_row, text, flags=re.MULTILINE)
-    note = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(machines))}.", 100)
-    return re.sub(r"^Measured on:.*?\.$", note, table, flags=re.MULTILINE | re.DOTALL)
+    table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|[^|]*\|", fill_row, text, flags=re.MULTILINE)
+    legend = "; ".join(f"{letter}: {machine}" for machine, letter in letters.items())
+    note = textwrap.fill(f"Machines: {legend}.", 100)
+    return re.sub(r"^Machines:.*?\.$", note, table, flags=re.MULTILINE | re.DOTALL)
 
 
 def faults(text: str, root: Path) -> str:

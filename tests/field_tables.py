@@ -21,12 +21,15 @@ RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 def steps_fields(text: str, root: Path) -> str:
     """Return a table of the fields of steps.jsonl, with what is declared of metrics."""
-    rows = [["Field", "Meaning", "Unit", "Averaged over", "Better"], ["---"] * 5]
+    heads = ["Field", "Name in logs", "Meaning", "Unit", "Averaged over", "Better"]
+    rows = [heads, ["---"] * len(heads)]
     for name, description in describe_fields(StepRecord):
-        metric = METRICS.get(name)
-        cells = [metric.unit, metric.over, metric.better] if metric else ["seconds", "", ""]
-        cells[0] = "" if name == "step" else cells[0]
-        rows.append([f"`{name}`", description, *cells])
+        if metric := METRICS.get(name):
+            log = f"`{metric.log or f'rapid/{name}'}`"
+            cells = [log, description, metric.unit, metric.over, metric.better]
+        else:
+            cells = ["", description, "" if name == "step" else "seconds", "", ""]
+        rows.append([f"`{name}`", *cells])
     return render_rows(rows)
 
 

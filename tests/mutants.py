@@ -40,8 +40,9 @@ AREAS = {
     "rapid/grading/": ["tests/grading", "tests/stages"],
 }
 EXCLUDED = (
-    "rapid/grading/code/runner/", "rapid/grading/code/sandbox.py", "rapid/grading/memory.py",
-    "rapid/grading/policy.py", "rapid/grading/math/worker/__main__.py",
+    "rapid/grading/code/runner/", "rapid/grading/code/sandbox.py",
+    "rapid/grading/memory_cgroups.py", "rapid/grading/policy.py",
+    "rapid/grading/math/worker/__main__.py",
     *(f"rapid/grading/lean/{name}.py" for name in ("box", "install", "launch", "process")),
     "rapid/training/trl/vllm.py",  # whose tests are slow
     "reports/plots/",  # colours and positions

@@ -91,7 +91,7 @@ def test_a_module_imports_only_from_lower_layers():
 
 
 def test_the_command_line_and_the_plan_import_no_large_library():
-    light_modules = "rapid.cli, rapid.algorithms.names, rapid.config.jobs, reports.plots"
+    light_modules = "rapid.cli, rapid.algorithms.variant_names, rapid.config.jobs, reports.plots"
     heavy_libraries = {"torch", "scipy", "pandas", "matplotlib", "datasets"}
     code = f"import sys, {light_modules}; rapid.cli._build_parser(); print(*{heavy_libraries} & {{*sys.modules}})"
     assert subprocess.check_output([sys.executable, "-c", code], cwd=ROOT).strip() == b""

@@ -29,9 +29,9 @@ class CurvePoint(Record):
 class ProblemScore(Record):
     """Numbers of graded and of correct completions of one test problem."""
 
-    id: str = Field(description="of the problem")
-    samples: Count = Field(description="completions that were graded")
-    correct: Count = Field(description="completions that are correct")
+    id: str = Field(description="id of the problem")
+    samples: Count = Field(description="number of graded completions")
+    correct: Count = Field(description="number of correct completions")
 
 
 class ShownCompletion(Record):
@@ -46,30 +46,32 @@ class ShownCompletion(Record):
 class _BeforeDiversity(Record):
     """The keys of evaluation.json that come before the metrics of diversity."""
 
-    benchmark: str = Field(description="of the run, as are model, algorithm and seed")
-    model: str = Field(description="name in params.yaml")
+    benchmark: str = Field(description="name of the benchmark")
+    model: str = Field(description="name of the model in params.yaml")
     algorithm: str = Field(
-        description="name with H and changed parameters; `base`: the model before training"
+        description="name with H and changed parameters, or `base`, the model before training"
     )
-    seed: int = Field(description="of the run")
+    seed: int = Field(description="seed of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was evaluated"
     )
     note: str = Field("", description="why the status is `unavailable`")
     pass_at: dict[int, float] = Field(
         default_factory=dict,
-        description="pass@k by k: mean over the problems with at least k graded completions",
+        description="pass@k by k, averaged over the problems with at least k graded completions",
     )
     problems: Count = Field(0, description="number of test problems")
-    samples: Count = Field(0, description="completions sampled per problem")
+    samples: Count = Field(0, description="number of completions sampled per problem")
     temperature: float = Field(1.0, description="sampling temperature")
     top_p: float = Field(1.0, description="top-p of sampling")
-    max_completion_length: Count = Field(0, description="limit of a completion in tokens")
-    completion_length: float | None = Field(None, ge=0, description="mean tokens per completion")
+    max_completion_length: Count = Field(0, description="largest number of tokens in a completion")
+    completion_length: float | None = Field(
+        None, ge=0, description="mean number of tokens in a completion"
+    )
     reasons: dict[str, Count] = Field(
         default_factory=dict, description="number of verdicts by reason"
     )
-    scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+    scores: list[ProblemScore] = Field(default_factory=list, description="a row for each problem")
     examples: list[ShownCompletion] = Field(
         default_factory=list,
         exclude_if=lambda examples: not examples,

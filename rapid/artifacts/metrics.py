@@ -60,7 +60,7 @@ class StepMetrics(Record):
     step: Count = Field(description="number of the optimizer step, from 1")
     seconds: Seconds = Field(description="training time when the step ended")
     loss: Annotated[float, Metric("micro-batches", unit="", label="Loss", log="loss")] = Field(
-        description="training loss"
+        description="loss of the algorithm"
     )
     gradient_norm: Annotated[
         float, Metric("micro-batches", unit="", label="Gradient", log="grad_norm")
@@ -76,14 +76,14 @@ class StepMetrics(Record):
             compared=True,
             log="rapid/accuracy",
         ),
-    ] = Field(None, description="mean task reward")
+    ] = Field(None, description="mean reward by the grader")
     signal: Annotated[Share, Metric("mini-batch", unit="share", label="Signal")] = Field(
         None, description="share of groups whose rewards differ"
     )
     completion_length: Annotated[
         float | None,
         Metric("mini-batch", unit="tokens", label="Length", summary="mean", log="rapid/length"),
-    ] = Field(None, ge=0, description="mean length of completions")
+    ] = Field(None, ge=0, description="mean number of tokens in a completion")
     staleness: Annotated[
         float | None,
         Metric(
@@ -105,7 +105,7 @@ class StepMetrics(Record):
             summary="mean",
             compared=True,
         ),
-    ] = Field(None, description="share of importance weights or ratios that are clipped")
+    ] = Field(None, description="share of importance weights that are clipped")
     weight: Annotated[float | None, Metric("micro-batches", unit="", label="Weight")] = Field(
         None, description="mean importance weight before clipping"
     )
@@ -115,7 +115,7 @@ class StepMetrics(Record):
     run: Annotated[Share, Metric("micro-batches", unit="share", label="Run", summary="mean")] = (
         Field(
             None,
-            description="share of the mini-batch trained on; groups without a gradient are skipped",
+            description="share of completions trained on: those whose group has a gradient",
         )
     )
 
@@ -169,10 +169,10 @@ EVALUATION_DESCRIPTIONS = {
     **{name: field.description for name, field in DiversityMetrics.model_fields.items()},
 }
 COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
-# `Metric.summary` -> suffix of a statistic's name -> the steps that the statistic is a mean over.
+# `Metric.summary` -> suffix of a statistic's name -> the steps over which it is averaged.
 STATISTICS: dict[str, dict[str, str]] = {
     "": {},
-    "mean": {"": "the steps"},
+    "mean": {"": "all steps"},
     "ends": {"_first": "the first tenth of the steps", "_last": "the last tenth of the steps"},
 }
 
@@ -200,7 +200,7 @@ def build_summary_fields() -> dict[str, Any]:
     for name in sorted(METRICS, key=sort_key):
         field = StepMetrics.model_fields[name]
         for suffix, steps in STATISTICS[METRICS[name].summary].items():
-            description = f"{field.description}: mean over {steps}"
+            description = f"{field.description}, averaged over {steps}"
             default = Field(None, description=description)
             summary_fields[f"{name}{suffix}"] = (field.rebuild_annotation(), default)
     return summary_fields

@@ -23,12 +23,12 @@ CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"
 class StepRecord(StepMetrics):
     """steps.jsonl: one optimizer step, its metrics, and the seconds that each phase took."""
 
-    sampling: float | None = Field(None, description="sampling, in this step alone")
-    grading: float | None = Field(None, description="waiting for verdicts")
+    sampling: float | None = Field(None, description="time of sampling in this step")
+    grading: float | None = Field(None, description="time of waiting for verdicts")
     backpropagation: float | None = Field(
-        None, description="forward and backward passes and the optimizer"
+        None, description="time of forward and backward passes and of the optimizer"
     )
-    sync: float | None = Field(None, description="copying the weights to vLLM")
+    sync: float | None = Field(None, description="time of copying the weights to vLLM")
 
 
 # The phases of a step: sampling, grading, backpropagation, sync. Their fields are in seconds.
@@ -67,15 +67,19 @@ class Runtime(Record):
     model, starting the grader) comes before the loop and is not part of `total`.
     """
 
-    total: Seconds = Field(description="the training loop, the sum of the phases sampling to other")
-    sampling: Seconds = Field(0.0, description="sampling completions")
-    grading: Seconds = Field(0.0, description="waiting for verdicts")
-    backpropagation: Seconds = Field(
-        0.0, description="forward and backward passes and the optimizer"
+    total: Seconds = Field(
+        description="time of the training loop: the sum of the five phases sampling to other"
     )
-    sync: Seconds = Field(0.0, description="copying the weights to vLLM")
-    other: float = Field(0.0, description="the rest of the training loop")
-    startup: Seconds = Field(0.0, description="imports and loading, before the loop; not in total")
+    sampling: Seconds = Field(0.0, description="time of sampling")
+    grading: Seconds = Field(0.0, description="time of waiting for verdicts")
+    backpropagation: Seconds = Field(
+        0.0, description="time of forward and backward passes and of the optimizer"
+    )
+    sync: Seconds = Field(0.0, description="time of copying the weights to vLLM")
+    other: float = Field(0.0, description="time of the training loop that is in no other phase")
+    startup: Seconds = Field(
+        0.0, description="time of imports and loading before the training loop; not part of total"
+    )
 
     @model_validator(mode="after")
     def _check_phases(self):
@@ -88,32 +92,39 @@ class Runtime(Record):
 class _BeforeMetrics(Record):
     """The keys of summary.json that come before the statistics of metrics."""
 
-    benchmark: str = Field(description="of the run, as are model, algorithm and seed")
-    model: str = Field(description="name in params.yaml")
-    algorithm: str = Field(description="its name, with H and the parameters that it changes")
-    seed: int = Field(description="of the run")
+    benchmark: str = Field(description="name of the benchmark")
+    model: str = Field(description="name of the model in params.yaml")
+    algorithm: str = Field(description="name of the algorithm, with H and changed parameters")
+    seed: int = Field(description="seed of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was trained"
     )
     note: str = Field("", description="why the status is `unavailable`")
     runtime: Runtime | None = Field(None, description="wall-clock seconds, by phase")
     cpu: float | None = Field(
-        None, description="CPU seconds of the training loop, of the process and its descendants"
+        None, description="CPU seconds of the process and its descendants in the training loop"
     )
     waited: float | None = Field(
-        None, description="seconds in which another process had the core; not while grading"
+        None, description="seconds in which another process used the run's core, outside grading"
     )
     stolen: float | None = Field(
-        None, description="seconds in which the host gave a core to other virtual machines (mean)"
+        None,
+        description="seconds in which the host ran other virtual machines, averaged over cores",
     )
     disturbed: bool = Field(
-        False, description="whether waited and stolen together exceed 20 % of the training loop"
+        False, description="whether `waited` and `stolen` together exceed 20 % of the training loop"
     )
-    attempt: int = Field(1, description="number of the attempt; some disturbed runs are repeated")
-    interrupted: Count = Field(0, description="how often the run was killed and resumed")
-    lost: Seconds = Field(0.0, description="seconds of steps repeated after that; not in runtime")
-    optimizer_steps: Count = Field(0, description="optimizer steps taken")
-    completions: Count = Field(0, description="completions sampled, including resampled ones")
+    attempt: int = Field(
+        1, description="number of the attempt, from 1; some disturbed runs are repeated"
+    )
+    interrupted: Count = Field(0, description="how often the run was interrupted and resumed")
+    lost: Seconds = Field(
+        0.0, description="seconds of steps that were repeated after a resume; not in runtime"
+    )
+    optimizer_steps: Count = Field(0, description="number of optimizer steps")
+    completions: Count = Field(
+        0, description="number of sampled completions, with those that replaced others"
+    )
 
 
 class _AfterMetrics(_BeforeMetrics):
@@ -125,17 +136,18 @@ class _AfterMetrics(_BeforeMetrics):
     peak_memory_mb: float = Field(
         0.0,
         ge=0,
-        description="peak memory of the process in 1e6 bytes: of its GPU, or else resident",
+        description="peak memory in 1e6 bytes: GPU memory, or on a CPU the resident memory",
     )
     precision: str = Field("", description="the precision of forward and backward passes")
     pass_completions: Count = Field(
         0,
-        description="full-length completions per micro-batch, found by `micro_batch: auto`; else 0",
+        description="number of full-length completions in a micro-batch, which `micro_batch: auto` "
+        "has found; 0 without `auto`",
     )
     halvings: Count = Field(
         0, description="how often micro-batches were halved because memory ran out"
     )
-    hardware: str = Field("", description="processor or GPU, and how many")
+    hardware: str = Field("", description="name and number of GPUs, or of processor cores")
     commit: str = Field(
         "", description="git commit of the code, with +dirty if tracked files differ"
     )
@@ -186,7 +198,7 @@ class TokenWeights(Record):
     H: int
     step: int = Field(description="optimizer step, from 1")
     benchmark: str
-    id: str = Field(description="of the problem")
+    id: str = Field(description="id of the problem")
 
     @model_validator(mode="after")
     def _check_lengths(self):

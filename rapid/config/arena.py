@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
-from rapid.algorithms.names import AlgorithmName, format_variant, parse
+from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many

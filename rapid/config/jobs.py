@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from rapid.algorithms.names import imitates
+from rapid.algorithms.variant_names import imitates
 from rapid.artifacts.layout import (
     ARENA,
     DEMONSTRATIONS,

@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
 from rapid.algorithms.base import Parameters
-from rapid.algorithms.names import AlgorithmName, imitates, parse
+from rapid.algorithms.variant_names import AlgorithmName, imitates, parse
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (

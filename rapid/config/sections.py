@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from rapid.algorithms.names import AlgorithmName, parse
 from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
+from rapid.algorithms.variant_names import AlgorithmName, parse
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.benchmarks import BENCHMARKS

@@ -13,8 +13,8 @@ from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters
-from rapid.algorithms.names import imitates, parse
 from rapid.algorithms.training_parameters import Precision
+from rapid.algorithms.variant_names import imitates, parse
 from rapid.artifacts.code import Spec, hash_dependencies
 from rapid.artifacts.manifests import list_hashed_files
 from rapid.benchmarks import BENCHMARKS

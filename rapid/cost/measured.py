@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import Manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord

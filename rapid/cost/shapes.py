@@ -1,4 +1,4 @@
-"""The sizes of models, from params.yaml, from a config.json, or from models.yaml by name."""
+"""The sizes of models, from params.yaml, from a config.json, or from model_sizes.yaml by name."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
 from rapid.config.sections import EmbeddedModel
 
-FILE = Path(__file__).with_name("models.yaml")
+FILE = Path(__file__).with_name("model_sizes.yaml")
 # Models that the pipeline makes: width of a head, and ratio of a feed-forward layer's width to the
 # model's.
 HEAD_DIM, WIDENING = 64, 3
@@ -65,7 +65,7 @@ class Shape:
 
 @cache
 def published() -> dict[str, Shape]:
-    """Return the shapes of the published models in models.yaml, by name without owner."""
+    """Return the shapes of the published models in model_sizes.yaml, by name without owner."""
     models = yaml.safe_load(FILE.read_text(encoding="utf-8"))
     return {name: from_values(config, FILE) for name, config in models.items()}
 
@@ -134,7 +134,7 @@ def find_shape(name: str, params: Params) -> Shape:
     """Return the shape of a model in params.yaml.
 
     It follows from the parameters of a model that the pipeline makes. For a published model it is
-    in the config.json of its folder, or in models.yaml.
+    in the config.json of its folder, or in model_sizes.yaml.
 
     Raises:
         BadInput: the shape is not known; the message says how to give it.

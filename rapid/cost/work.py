@@ -15,7 +15,7 @@ from math import ceil
 
 from pydantic import BaseModel
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.config.params import Params
 from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
 from rapid.cost.expected import Expected

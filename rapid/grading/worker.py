@@ -10,7 +10,7 @@ import time
 from typing import ClassVar
 from weakref import WeakSet
 
-from rapid.grading.memory import LimitedCommand, remove_group
+from rapid.grading.memory_cgroups import LimitedCommand, remove_group
 
 CHUNK = 1 << 18  # bytes read from a socket at a time
 
@@ -22,7 +22,7 @@ class Worker(subprocess.Popen):
     process.
 
     Args:
-        command: the command line from `memory.limit_memory`, so that its memory is limited.
+        command: the command line from `memory_cgroups.limit_memory`, so that its memory is limited.
         answers_on_stdout: whether standard output is the socket too. Otherwise it is discarded.
         options: for `subprocess.Popen`.
 

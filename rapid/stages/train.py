@@ -11,7 +11,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import (

@@ -44,10 +44,10 @@ from rapid.training.batch_statistics import compute_mini_batch_metrics, to_trl_m
 from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
 from rapid.training.gradient_trainer import GradientTrainer
+from rapid.training.learning_rate_factor import LearningRateFactor
 from rapid.training.micro_batches import MicroBatchLimit, select_local
 from rapid.training.overview import Overview
 from rapid.training.processes import gather_batch
-from rapid.training.step_scale import StepScale
 
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
@@ -98,7 +98,7 @@ class RapidTrainer(GradientTrainer):
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
         Overview.attach(self)
-        self._step_scale = StepScale()
+        self._step_scale = LearningRateFactor()
         if self.args.algorithm.scales_steps:
             self.add_callback(self._step_scale)
         self.last_pass: tuple[int, Batch, Tensor] | None = None

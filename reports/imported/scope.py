@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.params import Params
 from rapid.config.sections import (

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadFile
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.sections import BASE

@@ -1,10 +1,10 @@
 """The figures of the reports. To add a figure to the main report, add a module to `figures`.
 
 The module's name becomes the figure's name. The module has a function `figure(measured)` that
-returns a `style.Figure`, most easily with `panels.panel_figure`. contents.yaml gives the figure its
-place in report.html; without an entry it stands at the end. A `Figure` has a caption, a list of
-missing runs and a function that draws it, so that caption and missing runs are known without
-drawing.
+returns a `style.Figure`, most easily by `panels.by_h` (metrics by H) or `panels.panel_figure` (any
+panels, one per benchmark). contents.yaml gives the figure its place in report.html; without an entry
+it stands at the end. A `Figure` has a caption, a list of missing runs and a function that draws it,
+so that caption and missing runs are known without drawing.
 
 There are three kinds of reports:
 

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
 from rapid.algorithms.base import Look
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.config.specs import BASE
 from reports.measured import Measured
 

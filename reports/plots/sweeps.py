@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.axes import Axes
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.params import Params
 from reports import labels

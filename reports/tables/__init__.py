@@ -8,9 +8,9 @@
     arena, tuning  the tables of the report on the arena (a comparison of algorithms with tuned
                    learning rates, docs/arena.md), and of the trials of learning rates
 
-tables.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of tables
+texts.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of tables
 whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain data, from
-rows, columns and the texts in tables.yaml; `notes` renders the texts.
+rows, columns and the texts in texts.yaml; `notes` renders the texts.
 """
 
 from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.text import join_words
 from reports import formats, labels, paper
 from reports.formats import Format
@@ -302,7 +302,7 @@ def claims_table(
     """Return a table of claims, with a section for each family.
 
     Args:
-        name: the name of the table in tables.yaml.
+        name: the name of the table in texts.yaml.
         families: p is adjusted for all claims of a family.
         named: further arguments of `build_table`.
     """

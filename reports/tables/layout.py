@@ -1,4 +1,4 @@
-"""Builds every table with `build_table`, from rows, columns and the texts in tables.yaml.
+"""Builds every table with `build_table`, from rows, columns and the texts in texts.yaml.
 
 A row has a label and a subject, which may be anything: the name of an algorithm, a claim, a
 hyperparameter. A column is a function that takes the subjects of all rows and returns their cells.
@@ -41,10 +41,10 @@ def build_table(
     """Return a table.
 
     Args:
-        name: the name of the table in tables.yaml.
+        name: the name of the table in texts.yaml.
         sections: the rows, in sections with a horizontal line between them.
         benchmarks: the benchmarks that the table is about; by default all.
-        number: the number of the table, if tables.yaml has none.
+        number: the number of the table, if texts.yaml has none.
         listed: named notes, (name, text), each of which is printed on a line of its own.
         facts: variables of the table's texts, beside the main model, the baseline and the first
             benchmark.

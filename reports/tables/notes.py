@@ -1,4 +1,4 @@
-"""Renders the texts of tables.yaml and arena.yaml, and computes the facts that they state."""
+"""Renders the texts in texts.yaml and arena.yaml, and computes the facts that they state."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from rapid.text import join_words, shorten_commit
 from reports import formats, labels
 from reports.measured import BASELINE
 
-FILES = [Path(__file__).with_name(name) for name in ("tables.yaml", "arena.yaml")]
+FILES = [Path(__file__).with_name(name) for name in ("texts.yaml", "arena.yaml")]
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
 ENVIRONMENT.globals["table"] = lambda name: (
     f"Table\N{NO-BREAK SPACE}{load_descriptions()['tables'][name]['number']}"
@@ -27,7 +27,7 @@ ENVIRONMENT.filters["listing"] = lambda items, last="and": join_words([*map(str,
 
 @cache
 def load_descriptions() -> dict[str, Any]:
-    """Return tables.yaml and arena.yaml: texts of the tables by name, and the shared notes."""
+    """Return texts.yaml and arena.yaml: texts of the tables by name, and the shared notes."""
     documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in FILES]
     return {
         key: {name: text for document in documents for name, text in document[key].items()}
@@ -44,7 +44,7 @@ def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
     """Return the rendered notes without the empty ones.
 
     Args:
-        notes: templates, or names of shared notes in tables.yaml.
+        notes: templates, or names of shared notes in texts.yaml.
         facts: variables of the templates.
     """
     sentences = []

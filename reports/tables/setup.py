@@ -1,6 +1,6 @@
 """The paper's Tables 5 to 7: hyperparameters and versions, read from the manifests of the runs.
 
-This module and tables.yaml have the names of rows only; all values come from manifests.
+This module and texts.yaml have the names of rows only; all values come from manifests.
 """
 
 import json

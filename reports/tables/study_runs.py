@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from reports import labels
 from reports.measured import Contest, Measured
 from reports.statistics import curves
@@ -37,7 +37,7 @@ class StudyRuns:
 
     @property
     def title(self) -> str:
-        """The title of the study in tables.yaml, or its name."""
+        """The title of the study in texts.yaml, or its name."""
         return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
 
     @property

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS, CURRENT
 from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.names import build_pattern, parse
+from rapid.algorithms.variant_names import build_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
@@ -165,7 +165,7 @@ OTHER_NAMES = [name for name in ALGORITHMS if name != "rapid"]
 ATTRIBUTES = {algorithm.key for algorithm in ALGORITHMS.values()} - {"rapid"}
 ALLOWED = {
     "reports/paper.py": {"grpo", "pg", "dapo", "naive-grpo"},  # in the paper's tables and claims
-    "rapid/grading/memory.py": {"rapid-"},  # control groups
+    "rapid/grading/memory_cgroups.py": {"rapid-"},  # control groups
     "rapid/training/trl/loss_trainer.py": {"dapo", "cispo", "vespo"},  # TRL's loss_types
     "performance/trainers.py": {"vespo", "sft"},  # a loss_type and a kind of trainer
 }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.algorithms.names import format_variant, parse
+from rapid.algorithms.variant_names import format_variant, parse
 from rapid.artifacts.layout import ARENA
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.config.params import BadParams, load, load_files
 from rapid.config.specs import study_runs, train_spec
 from tests.conftest import ROOT

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.cost.expected import Expected, expect
 from rapid.cost.work import run_share, sampling_rounds
 from tests.cost.conftest import EXPECTED, make_spec

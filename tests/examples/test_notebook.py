@@ -82,8 +82,8 @@ def test_figures_of_pages_are_those_of_the_stored_outputs():
     )
     minutes = float(re.search(r"'train_runtime': ([\d.]+)", printed)[1]) / 60
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
-    result = f"mean reward: {first} in the first batch, {last} in the last; {minutes:.0f} minutes"
-    assert result in " ".join(readme.split())
+    result = f"`mean reward: {first} in the first batch, {last} in the last`"
+    assert f"took {minutes:.0f} minutes and printed {result}" in " ".join(readme.split())
     head = " ".join(SCRIPT.head.split())
     assert f"took {minutes:.0f} minutes" in head
     assert f"a mean reward of {first} in the first batch to {last} in the last" in head

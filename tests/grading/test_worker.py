@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rapid.grading.memory import limit_memory
+from rapid.grading.memory_cgroups import limit_memory
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 from tests.subprocesses import wait_for
 

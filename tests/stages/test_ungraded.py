@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rapid.algorithms.names import parse
+from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.benchmarks import BENCHMARKS

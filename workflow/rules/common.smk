@@ -15,7 +15,7 @@ PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()
 os.environ.update(PYTHONPATH=ROOT, PATH=PROGRAMS)
 os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds: a log keeps every line of a progress bar
 
-from rapid.algorithms import names
+from rapid.algorithms import variant_names
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.layout import STAGES
 from rapid.artifacts.manifests import clamp_future_times
@@ -104,7 +104,7 @@ wildcard_constraints:
     root=any_of(PLANS),
     benchmark=any_of(name for plan in PLANS.values() for name in plan.params.benchmarks),
     model=any_of(name for plan in PLANS.values() for name in plan.params.models),
-    algorithm=f"{specs.BASE}|{names.build_pattern()}",
+    algorithm=f"{specs.BASE}|{variant_names.build_pattern()}",
     seed=r"\d+",
 
 

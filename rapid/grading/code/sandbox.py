@@ -38,7 +38,7 @@ from typing import Self
 from rapid.grading import limits
 from rapid.grading.code.runner import encoding, packages
 from rapid.grading.grader import GraderDied
-from rapid.grading.memory import limit_memory
+from rapid.grading.memory_cgroups import limit_memory
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 
 log = logging.getLogger(__name__)

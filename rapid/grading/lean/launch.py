@@ -25,7 +25,7 @@ from rapid.grading.lean.install import (
     native_checker,
     run_for_output,
 )
-from rapid.grading.memory import LimitedCommand, limit_memory
+from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")

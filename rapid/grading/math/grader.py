@@ -15,7 +15,7 @@ from typing import Protocol, Self
 
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied, Problem
-from rapid.grading.memory import limit_memory
+from rapid.grading.memory_cgroups import limit_memory
 from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker

@@ -4,7 +4,7 @@ from transformers import TrainerCallback
 from typing_extensions import override
 
 
-class StepScale(TrainerCallback):
+class LearningRateFactor(TrainerCallback):
     """Callback that multiplies the learning rate of the next optimizer step by `factor`.
 
     Afterwards the learning rate is what it was: schedule, logs and checkpoints do not see it.

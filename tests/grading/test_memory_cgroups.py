@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rapid.grading import memory
+from rapid.grading import memory_cgroups
 
 
 @pytest.fixture
@@ -17,23 +17,23 @@ def fake_cgroups(tmp_path, monkeypatch):
     (home / "cgroup.subtree_control").write_text("cpu memory\n")
     membership = tmp_path / "membership"
     membership.write_text("4:memory:/v1\n0::/a.slice\n")
-    monkeypatch.setattr(memory, "_MOUNT", tmp_path)
-    monkeypatch.setattr(memory, "_MEMBERSHIP", membership)
-    memory._find_groups_folder.cache_clear()
+    monkeypatch.setattr(memory_cgroups, "_MOUNT", tmp_path)
+    monkeypatch.setattr(memory_cgroups, "_MEMBERSHIP", membership)
+    memory_cgroups._find_groups_folder.cache_clear()
     yield home
-    memory._find_groups_folder.cache_clear()
+    memory_cgroups._find_groups_folder.cache_clear()
 
 
 @pytest.fixture
 def no_cgroups(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "none")
-    memory._find_groups_folder.cache_clear()
+    monkeypatch.setattr(memory_cgroups, "_MEMBERSHIP", tmp_path / "none")
+    memory_cgroups._find_groups_folder.cache_clear()
     yield
-    memory._find_groups_folder.cache_clear()
+    memory_cgroups._find_groups_folder.cache_clear()
 
 
 def run_limited(*arguments, **options) -> str:
-    command = memory.limit_memory([*arguments], **options)
+    command = memory_cgroups.limit_memory([*arguments], **options)
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
@@ -78,16 +78,17 @@ def test_a_cgroup_limits_memory_where_cgroups_are_delegated(fake_cgroups):
 
 def test_removing_the_cgroup_of_a_command_keeps_other_cgroups(fake_cgroups):
     first_command, second_command = (
-        memory.limit_memory(["true"], memory_mb=megabytes) for megabytes in (1000, 2000)
+        memory_cgroups.limit_memory(["true"], memory_mb=megabytes) for megabytes in (1000, 2000)
     )
     for group in fake_cgroups.glob("rapid-*"):
         for file in group.iterdir():  # the kernel removes its own with the folder
             file.unlink()
     before = {*fake_cgroups.glob("rapid-*")}
-    memory.remove_group(first_command)
-    memory.remove_group(["sh", "-c", "exec", *first_command])  # twice, and within another command
+    memory_cgroups.remove_group(first_command)
+    # twice, and within another command
+    memory_cgroups.remove_group(["sh", "-c", "exec", *first_command])
     assert len(before - {*fake_cgroups.glob("rapid-*")}) == 1
-    memory.remove_group(second_command)
+    memory_cgroups.remove_group(second_command)
     assert len(before - {*fake_cgroups.glob("rapid-*")}) == 2
 
 
@@ -96,7 +97,7 @@ def read_group_file(group: Path, name: str) -> str:
 
 
 def test_a_command_fails_if_its_cgroup_accepts_no_process(fake_cgroups):
-    command = memory.limit_memory(["true"], memory_mb=1000)
+    command = memory_cgroups.limit_memory(["true"], memory_mb=1000)
     [group] = [
         folder
         for folder in fake_cgroups.glob("rapid-*")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from rapid import RapidConfig
+from rapid.training.learning_rate_factor import LearningRateFactor
 from rapid.training.refusals import find_refused_arguments
-from rapid.training.step_scale import StepScale
 from tests.training import loops
 
 RATE = 0.5
@@ -87,7 +87,7 @@ def test_rate_is_restored_after_the_step():
     """Also where no schedule sets it anew, as after a step that float16's loss scaler skips."""
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=RATE)
     [group] = optimizer.param_groups
-    callback = StepScale()
+    callback = LearningRateFactor()
     callback.factor = 0.25
     for expected in (0.25 * RATE, RATE):  # the factor is that of a single step
         callback.on_pre_optimizer_step(None, None, None, optimizer=optimizer)

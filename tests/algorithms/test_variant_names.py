@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.names import build_pattern, parse
+from rapid.algorithms.variant_names import build_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 
