@@ -20,7 +20,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
 from rapid.algorithms.names import AlgorithmName, format_variant, parse
-from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
+from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
+from rapid.settings import describe_invalid
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
 # completions, or accuracy after equal training time.
@@ -46,9 +47,8 @@ class Claim(Section):
     @model_validator(mode="after")
     def _check_expectation(self):
         if (self.by, self.expect) == ("seconds", "same"):
-            raise ValueError(
-                not_allowed("expect", self.expect, "better, as the claim is by seconds")
-            )
+            reason = "must be better in a claim by seconds"
+            raise ValueError(describe_invalid("expect", self.expect, reason))
         return self
 
 
@@ -72,9 +72,7 @@ class ArenaField(Section):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
         for name in [PLAIN.name, *named, *self.more_seeds]:
             if name not in self.rates:
-                raise ValueError(
-                    not_allowed("rates", list(self.rates), f"learning rates that include {name}")
-                )
+                raise ValueError(f"rates: no learning rate for {name}")
         return self
 
     def get_seeds(self, name: AlgorithmName) -> list[Seed]:
@@ -147,17 +145,17 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _check_record_and_tuning(self):
-        if self.only and not (PLAIN.name in self.only and self.record):
-            allowed = (
-                f"a list with {PLAIN.name}, and arena.record set to a file with the others' results"
+        if self.only and PLAIN.name not in self.only:
+            reason = f"must include {PLAIN.name}, which the others are compared with"
+            raise ValueError(describe_invalid("only", self.only, reason))
+        if self.only and not self.record:
+            raise ValueError(
+                "record: is missing; with arena.only, name a file with results of the other "
+                "algorithms"
             )
-            raise ValueError(not_allowed("only", self.only, allowed))
         for name in self.fields:
             if self.tuning and not self.tuning.rates.get(name):
-                tuned = list(self.tuning.rates)
-                raise ValueError(
-                    not_allowed("tuning.rates", tuned, f"learning rates that include {name}")
-                )
+                raise ValueError(f"tuning.rates: no learning rates for {name}")
         return self
 
     @model_validator(mode="after")
@@ -167,11 +165,8 @@ class Arena(Section):
             if cells.rate is None:
                 if name not in self.fields:
                     raise ValueError(
-                        not_allowed(
-                            f"maps.{name}.rate",
-                            None,
-                            "a learning rate, unless arena.fields has this benchmark",
-                        )
+                        f"maps.{name}.rate: is missing; name a learning rate, or add {name} to "
+                        "arena.fields"
                     )
                 rate = self.fields[name].rates[PLAIN.name]
                 self.maps[name] = cells.model_copy(update={"rate": rate})

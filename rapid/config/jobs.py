@@ -38,9 +38,9 @@ from rapid.artifacts.layout import (
 )
 from rapid.config import specs
 from rapid.config.params import Params, load_files
-from rapid.config.sections import not_allowed
 from rapid.config.sources import BadParams
 from rapid.freshness import Job
+from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
 # Reports that are made only on request, each with the function that lists the runs in it.
@@ -181,8 +181,8 @@ class Plan:
             return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
-            allowed = f"one of benchmarks: {', '.join(benchmarks)}"
-            raise BadParams(not_allowed(f"models.{model}.benchmarks", unknown[0], allowed))
+            reason = f"must be one of the benchmarks {', '.join(benchmarks)}"
+            raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
         tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))

@@ -40,10 +40,10 @@ from rapid.config.sections import (
     Tables,
     Training,
     check_source,
-    not_allowed,
 )
 from rapid.config.sources import BadParams, locate_key, read
 from rapid.grading.policy import STRICT, Grading
+from rapid.settings import describe_invalid
 from rapid.text import suggest_name
 
 S = TypeVar("S", bound=Section)
@@ -139,8 +139,10 @@ class Params(General):
         ):
             for key, name in references:
                 if name not in section:
-                    allowed = f"one of {kind}s: {', '.join(section)}{suggest_name(name, section)}"
-                    raise ValueError(not_allowed(key, name, allowed))
+                    names = f"{', '.join(section)}{suggest_name(name, section)}"
+                    raise ValueError(
+                        describe_invalid(key, name, f"must be one of the {kind}s {names}")
+                    )
         return self
 
     @model_validator(mode="after")
@@ -153,16 +155,17 @@ class Params(General):
     def _check_all_batches(self):
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
-                allowed = f"at most {self.evaluation.samples}, which is evaluation.samples"
+                reason = f"must be at most {self.evaluation.samples}, which is evaluation.samples"
                 raise ValueError(
-                    not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
+                    describe_invalid(f"benchmarks.{name}.pass_at", benchmark.pass_at, reason)
                 )
             algorithms, start = self.algorithms(name), self.training.start
             if start in algorithms and not imitates(start):
-                allowed = (
-                    f"{BASE}, {IMITATING.name}, or an algorithm that is not run on {name} otherwise"
+                reason = (
+                    f"{start} is one of the algorithms that are compared on {name}; must be "
+                    f"{BASE}, {IMITATING.name} or an algorithm that is not compared"
                 )
-                raise ValueError(not_allowed("training.start", start, allowed))
+                raise ValueError(describe_invalid("training.start", start, reason))
             for algorithm in algorithms if start == BASE else [start, *algorithms]:
                 self._check_batches(name, algorithm)
         return self
@@ -207,25 +210,28 @@ class Params(General):
         if algorithm.algorithm.imitates:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
-                allowed = f"0 with {benchmark}, for which no problems can be generated"
-                error = f"{IMITATING.key}.demonstrations", count, allowed
+                reason = f"must be 0, because no problems can be generated for {benchmark}"
+                error = f"{IMITATING.key}.demonstrations", count, reason
             if error:
-                raise ValueError(not_allowed(*error))
+                raise ValueError(describe_invalid(*error))
             return
         n_step = algorithm.changes.n_step or sizes.n_step
         if n_step % group:
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
-            allowed = f"a multiple of {group}, the group size of {name}"
-            raise ValueError(not_allowed(key, n_step, allowed))
+            reason = f"must be a multiple of {group}, the group size of {name}"
+            raise ValueError(describe_invalid(key, n_step, reason))
         largest = algorithm.H * n_step // group  # prompts of an inference batch
         key, count = f"benchmarks.{benchmark}.train", sizes.train
         if (problems := algorithm.changes.problems) and problems < count:
             key, count = "problems", problems
         if count < largest:
-            prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
-            raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
+            reason = (
+                f"must be at least {largest}, the number of prompts in an inference batch of "
+                f"{name} (H x n_step / group size)"
+            )
+            raise ValueError(describe_invalid(key, count, reason))
         if error:
-            raise ValueError(not_allowed(*error))
+            raise ValueError(describe_invalid(*error))
         self._check_processes(benchmark, name, algorithm.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
@@ -233,14 +239,17 @@ class Params(General):
         compute = self.compute
         if compute.uses_vllm_server(name):  # the number of training processes follows from n_step
             if compute.nodes > 1:
-                allowed = f"1 with {name}, whose vLLM server has to be on the trainer's machine"
-                raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
+                reason = (
+                    f"must be 1, because the vLLM server of {name} has to be on the trainer's "
+                    "machine"
+                )
+                raise ValueError(describe_invalid("compute.nodes", compute.nodes, reason))
         elif completions % compute.processes:
-            allowed = (
-                f"a divisor of {completions}, the completions of an inference batch of {name} on "
-                f"{benchmark} (H x n_step)"
+            reason = (
+                f"must divide {completions}, the number of completions in an inference batch of "
+                f"{name} on {benchmark} (H x n_step)"
             )
-            raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
+            raise ValueError(describe_invalid("compute.processes", compute.processes, reason))
 
 
 def _remove_benchmarks(removed: list[str], model: Any) -> Any:
@@ -274,8 +283,8 @@ def load_files(*sources: Path | str) -> Params:
     """Read and validate YAML files, later over earlier, or JSON texts.
 
     Raises:
-        BadParams: with one line for each wrong value: its file and line, its key, the value, what
-            is allowed.
+        BadParams: with one line for each invalid value: its file and line, its key, the value, and
+            why it is invalid.
     """
     return load(read(*sources), *sources)
 
@@ -304,7 +313,7 @@ def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
 
 
 def _describe_error(item: dict, values: Any) -> str:
-    """Return the dotted key of a validation error, and the problem with its value."""
+    """Return the error message for an item of a ValidationError: dotted key, value and problem."""
     parts = []
     for part in item["loc"]:
         if part in ("[key]", "made", "published"):  # added by pydantic; not keys of the file
@@ -318,7 +327,10 @@ def _describe_error(item: dict, values: Any) -> str:
         return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
         return f"{key}: is missing"
-    allowed = message.removeprefix("Input should be ")
-    if item["type"] == "literal_error":
-        allowed += suggest_name(str(item["input"]), re.findall(r"'([^']*)'", allowed))
-    return not_allowed(key, item["input"], allowed)
+    # pydantic's messages begin as in "Input should be greater than 0".
+    reason = re.sub(r"^\w+ should ", "must ", message)
+    if item["type"] == "model_type":
+        reason = "must be a section, with keys and values"
+    elif item["type"] == "literal_error":
+        reason += suggest_name(str(item["input"]), re.findall(r"'([^']*)'", reason))
+    return describe_invalid(key, item["input"], reason)

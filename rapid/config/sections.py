@@ -22,7 +22,7 @@ from rapid.algorithms.names import AlgorithmName, parse
 from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
-from rapid.settings import LARGEST, Settings, not_allowed
+from rapid.settings import LARGEST, Settings, describe_invalid
 from rapid.text import join_words
 
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
@@ -32,12 +32,12 @@ def _check_start(name: str) -> str:
     try:
         return name if name == BASE else parse(name).name
     except ValueError as error:
-        raise ValueError(f"base, or {error}") from None
+        raise ValueError(f"{error}; or write {BASE} for the model before training") from None
 
 
 def _check_model_name(name: str) -> str:
     if name == "tokenizer":
-        raise ValueError("another name: models/tokenizer/ is taken")
+        raise ValueError("models/tokenizer/ is the folder of the tokenizer; choose another name")
     return name
 
 
@@ -60,11 +60,15 @@ class Section(Settings):
 
 def check_source(key: str, benchmark: str, source: str) -> None:
     """Raise ValueError if a benchmark does not have the kind of problems that a source names."""
-    available = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
+    available = {
+        "embedded": bool(BENCHMARKS[benchmark].draw),
+        "hub": bool(BENCHMARKS[benchmark].hub),
+    }
     if source in available and not available[source]:
-        names = [name for name, maker in available.items() if maker]
-        allowed = join_words([*names, "a file", "a folder of problems"], "or")
-        raise ValueError(not_allowed(key, source, allowed))
+        names = [name for name, is_available in available.items() if is_available]
+        choices = join_words([*names, "a file", "a folder of problems"], "or")
+        reason = f"{benchmark} has no {source} problems; write {choices}"
+        raise ValueError(describe_invalid(key, source, reason))
 
 
 class BenchmarkParams(Section):
@@ -85,7 +89,8 @@ class BenchmarkParams(Section):
     @model_validator(mode="after")
     def _check_reserved(self):
         if self.reserved and self.source != "embedded":
-            raise ValueError(not_allowed("reserved", self.reserved, "0 unless source is embedded"))
+            reason = "must be 0 unless source is embedded"
+            raise ValueError(describe_invalid("reserved", self.reserved, reason))
         return self
 
 
@@ -120,10 +125,11 @@ class EmbeddedModel(Section):
     @model_validator(mode="after")
     def _check_error_rates(self):
         if set(self.error_rate) != set(self.benchmarks):
-            allowed = (
-                f"one number, or a rate for each of its benchmarks: {', '.join(self.benchmarks)}"
+            reason = (
+                "must be one number, or have a number for each of the model's benchmarks: "
+                f"{', '.join(self.benchmarks)}"
             )
-            raise ValueError(not_allowed("error_rate", list(self.error_rate), allowed))
+            raise ValueError(describe_invalid("error_rate", list(self.error_rate), reason))
         return self
 
 
@@ -225,8 +231,8 @@ class Compute(Section):
     @model_validator(mode="after")
     def _check_processes_per_node(self):
         if self.processes % self.nodes:
-            allowed = f"a multiple of {self.nodes}, which is compute.nodes"
-            raise ValueError(not_allowed("processes", self.processes, allowed))
+            reason = f"must be a multiple of {self.nodes}, which is compute.nodes"
+            raise ValueError(describe_invalid("processes", self.processes, reason))
         return self
 
     def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:

@@ -14,7 +14,7 @@ TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with thi
 
 
 class BadParams(BadInput):
-    """A value in params.yaml that cannot be used. The message says where, and what is allowed."""
+    """A value in params.yaml that cannot be used. The message says where it is, and why."""
 
 
 class UniqueKeyLoader(yaml.SafeLoader):

@@ -66,8 +66,8 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
     cores = list_usable_cores()
     if count > len(cores):
         raise BadInput(
-            f"compute.threads x compute.processes: {count} is not allowed; allowed: at most "
-            f"{len(cores)}, the cores of this machine (or of this SLURM job)"
+            f"compute.threads x compute.processes: {count} cores are needed, but this machine (or "
+            f"this SLURM job) has {len(cores)}"
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count, folder)
     return bind_to_cores([cores[index] for index in leased], threads or count)

@@ -217,7 +217,7 @@ def test_an_accepted_change_of_code_plans_only_the_report(checkout, tmp_path):
 def test_a_wrong_value_ends_before_any_job(checkout):
     with edit_file(checkout / "params.yaml", "eta: 2.0", "eta: -1"):
         output = run_snakemake(checkout, TABLES, status=1)
-    assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
+    assert "rapid.eta: -1 is invalid: must be greater than 0" in output
     assert "Building DAG" not in output
     assert "Traceback" not in output
 

@@ -77,7 +77,7 @@ PLACES = ["experiment", "model", "teacher", "study", "algorithm", "variant", "be
 @pytest.mark.parametrize("place", PLACES)
 def test_names_that_are_no_file_names_are_refused(place):
     for name in [*NAMES, "tokenizer" if place == "model" else "small.yaml"]:
-        with pytest.raises(BadParams, match="is not allowed; allowed: "):
+        with pytest.raises(BadParams, match="is invalid: "):
             load(put_name(place, name))
 
 

@@ -53,7 +53,7 @@ class LeanChecker:
         self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
         if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}; allowed: greater than 0")
+            raise ValueError(f"timeout must be greater than 0, not {timeout}")
         self.timeout = timeout
         self.header = header
         self.backend = backend

@@ -253,7 +253,7 @@ def test_statement_and_proof_are_joined_with_space_between(fake_checker, request
 
 
 def test_a_timeout_of_zero_is_refused():
-    with pytest.raises(ValueError, match="allowed: greater than 0"):
+    with pytest.raises(ValueError, match="must be greater than 0"):
         LeanChecker(timeout=0)
 
 
