@@ -21,7 +21,7 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
-from rapid.cost.shapes import Shape, published
+from rapid.cost.shapes import Shape, load_published_shapes
 from rapid.grading.lean.install import cache_folder
 from rapid.stages.fetch import fetch
 
@@ -65,7 +65,7 @@ class Workload:
             num_key_value_heads=self.shape.kv_heads,
             head_dim=self.shape.head_dim,
             vocab_size=self.shape.vocabulary,
-            tie_word_embeddings=self.shape.tied,
+            tie_word_embeddings=self.shape.tied_embeddings,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
@@ -109,7 +109,7 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
     if name in UNTRAINED:
         if quick:
             return build_untrained(name, QUICK_SHAPE, f"{name}, cut to a small model")
-        return build_untrained(name, published()[name], f"{name}'s sizes, untrained")
+        return build_untrained(name, load_published_shapes()[name], f"{name}'s sizes, untrained")
     problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
     prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
     if name == "tiny":

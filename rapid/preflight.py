@@ -58,17 +58,17 @@ def _build_check(subject: str, finding: str, suffices: bool, advice: str) -> Che
 def run_checks(
     params: Params,
     machine: bool = True,
-    too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
+    find_runs_too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
 ) -> Iterator[Check]:
     """Run all checks for the jobs of these parameters, and yield their results; slow checks last.
 
     Args:
         machine: also check this machine's cores, memory and GPUs; False if jobs run elsewhere.
-        too_large: `rapid.cost.estimates.too_large`, which takes the memory of a GPU in bytes and
-            returns a message for each run that does not fit.
+        find_runs_too_large: `rapid.cost.estimates.find_runs_too_large`, which takes the memory of a
+            GPU in bytes and returns a message for each run that does not fit.
     """
     if machine:
-        yield from _check_machine(params, too_large)
+        yield from _check_machine(params, find_runs_too_large)
     yield _check_packages(params)
     yield from check_reporter(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
@@ -97,7 +97,7 @@ def _is_made(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _check_machine(params: Params, too_large) -> Iterator[Check]:
+def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
     specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     required, available = max(map(count_cores, specs)), len(list_usable_cores())
     finding = f"{available} usable, the largest job needs {required}"
@@ -120,7 +120,7 @@ def _check_machine(params: Params, too_large) -> Iterator[Check]:
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
     memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
-    for run, message in too_large(params, memory).items() if memory else ():
+    for run, message in find_runs_too_large(params, memory).items() if memory else ():
         finding, _, advice = message.partition(": ")
         yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
     advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."

@@ -14,7 +14,7 @@ from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
-from rapid.cost.estimates import too_large
+from rapid.cost.estimates import find_runs_too_large
 from rapid.grading.lean.install import Backend
 from rapid.grading.policy import Grading
 from rapid.resources.gpus import Gpu
@@ -183,7 +183,7 @@ def test_runs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):
         values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
         values["sft"]["micro_batch"] = micro_batch
         set_gpus(monkeypatch, 4, memory_mb)
-        machine_checks = preflight._check_machine(load(values), too_large)
+        machine_checks = preflight._check_machine(load(values), find_runs_too_large)
         return {
             check.subject: check
             for check in machine_checks

@@ -146,7 +146,7 @@ class TrainSpec(Spec):
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
-    def passes(self) -> Any:  # the section with the micro-batch and the precision
+    def pass_settings(self) -> Any:  # the section with `micro_batch`, `precision`, ...
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:

@@ -132,7 +132,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         lost=run.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
         # With `auto` the trainer has chosen the size of micro-batches.
-        pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
+        pass_completions=trainer.pass_completions
+        if spec.pass_settings.micro_batch == "auto"
+        else 0,
         halvings=trainer.halvings,
         **count_completions(),
         optimizer_steps=len(recorder.steps),
@@ -208,7 +210,7 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
 
     from rapid.stages.reporting import PROJECT
 
-    bf16 = spec.passes.precision == "bfloat16"
+    bf16 = spec.pass_settings.precision == "bfloat16"
     # On a CPU in bfloat16, PyTorch's fused attention takes 1.5 times as long as plain ("eager")
     # attention, mostly in the backward pass. Plain attention stores the attention weights of all
     # pairs of tokens, which are few if completions are short.
@@ -225,8 +227,8 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "save_total_limit": 2,
         "report_to": [],  # `rapid.stages.reporting` adds callbacks
         "project": PROJECT,
-        "lr_scheduler_type": spec.passes.schedule,
-        "gradient_checkpointing": spec.passes.checkpointing,
+        "lr_scheduler_type": spec.pass_settings.schedule,
+        "gradient_checkpointing": spec.pass_settings.checkpointing,
         "use_cpu": not torch.cuda.is_available(),
         "bf16": bf16,
         "dataloader_pin_memory": torch.cuda.is_available(),
