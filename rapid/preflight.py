@@ -30,11 +30,11 @@ from rapid.resources.gpus import list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
-GPU_MEMORY_MB = 20_000  # 1e6 bytes of each GPU, at least; enough for the paper's smallest models
+GPU_MEMORY_MB = 20_000  # 1e6 bytes that each GPU must have: enough for the paper's smallest models
 SPARE_DISK_MB = 5_000  # 1e6 bytes for problems, records and reports
 MODEL_DISK_MB = 20  # 1e6 bytes of an embedded (tiny, trained from scratch) model
 HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
-WEIGHT_SUFFIXES = (".safetensors", ".gguf")  # of files with weights
+WEIGHT_SUFFIXES = (".safetensors", ".gguf")  # suffixes of files with weights
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def run_checks(
     for name in needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = build_plan(params).job(f"models/{name}")
-            source = job.folder if _is_made(job) else model.source
+            source = job.folder if _has_run(job) else model.source
             check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check
     for name, benchmark in params.benchmarks.items():
@@ -88,8 +88,8 @@ def run_checks(
         yield _check_grader(name, params.grading, benchmark.source == "hub")
 
 
-def _is_made(job: Job) -> bool:
-    """Return whether the job has been run with its present spec, so that it does not run again."""
+def _has_run(job: Job) -> bool:
+    """Return whether the job has been run with its present spec, so that it is not run again."""
     try:
         manifest = Manifest.read(job.folder)
     except BadFile:
@@ -237,7 +237,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     Args:
         model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
-    specs = [job.spec for job in list_jobs(params) if not _is_made(job)]
+    specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
     copied = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
     trained = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     # Published weights are in bfloat16. A run in float32 saves weights of twice that size.

@@ -66,29 +66,33 @@ def sample(
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     if tokenizer.pad_token is None:  # as in Llama's tokenizer
         tokenizer.pad_token = tokenizer.eos_token
-    encoded: list[list[int]] = []
-    for prompt, same in groupby(prompts):
-        encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
+    prompt_ids: list[list[int]] = []
+    for prompt, repeats in groupby(prompts):
+        prompt_ids += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(repeats))
     sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
         sampling_params["max_tokens"] = max_tokens
-        return _sample_with_vllm(model, encoded, sampling_params, seed, precision, tensor_parallel)
+        return _sample_with_vllm(
+            model, prompt_ids, sampling_params, seed, precision, tensor_parallel
+        )
 
-    loaded = AutoModelForCausalLM.from_pretrained(
+    language_model = AutoModelForCausalLM.from_pretrained(
         model, dtype=getattr(torch, precision), use_safetensors=True, trust_remote_code=False
     )
-    loaded = loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval()
-    refuse_prompts(prompts, encoded, model_config(loaded))
-    end_ids = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    language_model = language_model.to(device).eval()
+    refuse_prompts(prompts, prompt_ids, model_config(language_model))
+    end_ids = language_model.generation_config.eos_token_id or tokenizer.eos_token_id
     end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
-    # generate would take settings that `config` leaves open, such as penalties, from the model's.
-    loaded.generation_config = GenerationConfig()
+    # Otherwise `generate` would take settings that `config` does not have, such as penalties, from
+    # the model's own generation config.
+    language_model.generation_config = GenerationConfig()
     tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
     config = GenerationConfig(
         max_new_tokens=max_tokens, do_sample=True, **sampling_params, **tokens
     )
     torch.manual_seed(seed)
-    rows = _sample_with_transformers(loaded, tokenizer, encoded, config)
+    rows = _sample_with_transformers(language_model, tokenizer, prompt_ids, config)
     return [_decode_completion(row, tokenizer, end_ids) for row in rows]
 
 
@@ -123,28 +127,28 @@ def sample_and_grade(
 
 
 def _sample_with_transformers(
-    model, tokenizer, encoded: list[list[int]], config
+    model, tokenizer, prompt_ids: list[list[int]], config
 ) -> list[torch.Tensor]:
-    """Return a padded completion, (T,), of each encoded prompt, in the order of prompts.
+    """Return a padded completion, (T,), of each prompt, in the order of the prompts.
 
-    To save padding, prompts are put into batches by length.
+    To save padding, prompts of similar length are put into a batch.
     """
     decoder = Decoder() if can_decode(model, config) else None
-    by_length = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
+    by_length = sorted(range(len(prompt_ids)), key=lambda index: len(prompt_ids[index]))
     rows: dict[int, torch.Tensor] = {}
-    with tqdm(total=len(encoded), desc="sampling", unit="completion") as bar:
-        for start in range(0, len(encoded), BATCH):
+    with tqdm(total=len(prompt_ids), desc="sampling", unit="completion") as bar:
+        for start in range(0, len(prompt_ids), BATCH):
             chunk = by_length[start : start + BATCH]
-            prompts = {"input_ids": [encoded[index] for index in chunk]}
+            prompts = {"input_ids": [prompt_ids[index] for index in chunk]}
             inputs = tokenizer.pad(prompts, return_tensors="pt").to(model.device)
             output = model.generate(**inputs, generation_config=config, custom_generate=decoder)
             rows |= zip(chunk, output[:, inputs["input_ids"].shape[1] :], strict=True)
             bar.update(len(chunk))
-    return [rows[index] for index in range(len(encoded))]
+    return [rows[index] for index in range(len(prompt_ids))]
 
 
 def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Sample:
-    """Return the completion in a row of token ids, (T,); everything after its first end is padding.
+    """Return the completion in a row of token ids, (T,). What follows its end token is padding.
 
     Args:
         end_ids: token ids that end a completion.
@@ -156,7 +160,7 @@ def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Samp
 
 def _sample_with_vllm(
     model: Path,
-    encoded: list[list[int]],
+    prompt_ids: list[list[int]],
     sampling_params: dict,
     seed: int,
     precision: str,
@@ -165,9 +169,9 @@ def _sample_with_vllm(
     """Sample with a vLLM engine in this process, or on several GPUs in its child processes."""
     from rapid.training.trl.vllm import prepare_engine
 
-    needed = prepare_engine()
-    # Run the engine in this process, so that its random numbers follow from the seed, and that it
-    # does not outlive this process.
+    engine_options = prepare_engine()
+    # Run the engine in this process, so that its random numbers follow from the seed and it does
+    # not outlive this process.
     if gpus == 1:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
@@ -179,10 +183,10 @@ def _sample_with_vllm(
         seed=seed,
         tensor_parallel_size=gpus,
         enforce_eager=not torch.cuda.is_available(),
-        **needed,
+        **engine_options,
     )
     try:
-        groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]
+        groups = [(ids, len(list(repeats))) for ids, repeats in groupby(prompt_ids)]
         outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],
             [SamplingParams(n=count, **sampling_params) for _, count in groups],

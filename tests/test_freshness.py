@@ -130,10 +130,10 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "hashed", "stale"), CHANGES)
-def test_a_change_makes_its_job_and_the_jobs_after_it_stale(jobs, change, hashed, stale):
+@pytest.mark.parametrize(("change", "hash_all", "stale"), CHANGES)
+def test_a_change_makes_its_job_and_the_jobs_after_it_stale(jobs, change, hash_all, stale):
     changed_jobs = change(jobs) or jobs
-    findings = examine_jobs(changed_jobs, hashed=hashed)
+    findings = examine_jobs(changed_jobs, hash_all=hash_all)
     assert {job.folder: reason for job, reason in findings.stale.items()} == stale
     missing = {job.folder for job in jobs if not Path(job.manifest).exists()}
     assert {*list_folders(findings.missing)} == missing
@@ -156,7 +156,7 @@ def test_findings_are_described_in_lines(jobs):
 
 def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(jobs):
     Path("a/out").write_text("A")
-    examination = Examination(hashed=False)
+    examination = Examination(hash_all=False)
     assert examination.explain(jobs[2]) == f"{INPUT_STALE}b/out"
     assert list_folders(examination.findings.stale) == ["a", "b", "c/d"]
 
@@ -169,7 +169,7 @@ def test_a_large_source_is_compared_if_it_is_newer_than_the_manifest(jobs, hours
     Path("source").write_bytes(large[::-1] + b"y")
     time = os.path.getmtime("a/manifest.json") + 3600 * hours
     os.utime("source", (time, time))
-    assert bool(examine_jobs(jobs[:1], hashed=False).stale) is is_stale
+    assert bool(examine_jobs(jobs[:1], hash_all=False).stale) is is_stale
     assert examine_jobs(jobs[:1]).stale
 
 

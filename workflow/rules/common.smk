@@ -50,7 +50,7 @@ if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs 
     compared = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
-EXAMINATION = Examination(hashed=False)
+EXAMINATION = Examination(hash_all=False)
 
 if workflow.is_main_process:
     declared = [
