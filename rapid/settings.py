@@ -21,7 +21,7 @@ def describe_invalid(key: str, value: Any, reason: str) -> str:
 
 
 class Settings(BaseModel):
-    """Strict settings: unknown keys and lossy conversions are errors."""
+    """Base class of settings. Unknown keys and conversions that lose information are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 

@@ -2,15 +2,15 @@
 
 docs/arena.md describes the arena and its report.
 
-N_step is the number of completions of an optimizer step, H the number of optimizer steps that are
-taken on one inference batch, which therefore has H x N_step completions, sampled at once. PG
-(`PLAIN`) is policy gradient.
+N_step is the number of completions of an optimizer step. H is the number of optimizer steps that
+are taken on one inference batch. So an inference batch has H x N_step completions, which are
+sampled at once. PG (`PLAIN`) is policy gradient.
 
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
 maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)
-tuning    if present, the fields' algorithms are run at these learning rates instead
+tuning    if present, the algorithms of the fields are run at these learning rates instead
 borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
-only      if present, only these algorithms are run; `record` is a file with the others' results
+only      if present, only these algorithms are run; the file `record` has the results of the others
 """
 
 from collections.abc import Iterator
@@ -132,11 +132,11 @@ class Arena(Section):
     )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,
-        description="values of H that use the tuned learning rate of another H",
+        description="by H: the other H whose tuned learning rate is used for it",
     )
     only: list[AlgorithmName] = Field(
         default_factory=list,
-        description="run only these algorithms; the record has results of the others",
+        description="run only these algorithms; the file `record` has results of the others",
     )
     record: str = Field("", description="file with earlier results of all algorithms, by seed")
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
@@ -160,7 +160,7 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
-        """Set the learning rate of maps that have none to that of policy gradient in the field."""
+        """Give maps without a learning rate the one of policy gradient in the benchmark's field."""
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:

@@ -7,10 +7,10 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
    runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
 2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
 3. If the default has the same job, a named experiment shares it: it uses the default's folder and
-   does not run the job again. Two jobs are the same if their specs are equal and all jobs whose
+   does not run the job again. Two jobs are the same if their specs are equal, and if all jobs whose
    files they read are shared.
 
-Runs begin in blocks, one for each seed, and in random order within a block, so that a machine that
+Runs begin in blocks, one block for each seed, and in random order within a block. So a machine that
 is slow for a while affects all algorithms alike. An evaluation has the priority of its run.
 """
 
@@ -96,8 +96,8 @@ class Plan:
     def priority(self, name: str) -> int:
         """Return the job's priority; Snakemake starts the ready job with the highest one.
 
-        An evaluation has the priority of its run, so that an interrupted pipeline has whole seeds,
-        trained and evaluated. Other jobs come before all runs.
+        An evaluation has the priority of its run. So if the pipeline is interrupted, most of the
+        seeds that it began are trained and evaluated. Other jobs come before all runs.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
@@ -136,7 +136,7 @@ class Plan:
         """Return the names of the jobs that the reports need, and the reports."""
         params = self.params
         models = [MODEL.format(model=model) for model in specs.needed_models(params)]
-        if any(specs.is_made(params, model) for model in specs.needed_models(params)):
+        if any(specs.is_embedded(params, model) for model in specs.needed_models(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]

@@ -1,11 +1,11 @@
 """Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
-`Params`. It is made of `rapid.config.sections` and of a section for each algorithm with parameters.
-`rapid.config.specs` selects what a single job depends on.
+`Params`. It consists of the sections in `rapid.config.sections` and one section for each algorithm
+that has parameters. `rapid.config.specs` selects the parameters that a single job depends on.
 
-An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
-completions that are sampled at once, of H optimizer steps with n_step completions each.
+An overlay is a YAML file whose values override those of params.yaml. An inference batch holds the
+completions that are sampled at once: those of H optimizer steps, with n_step completions each.
 """
 
 import re
@@ -31,7 +31,7 @@ from rapid.config.sections import (
     EvaluationParams,
     Logging,
     ModelName,
-    PlainName,
+    NameWithoutDots,
     Pretraining,
     ReportParams,
     Section,
@@ -48,17 +48,17 @@ from rapid.text import suggest_name
 
 S = TypeVar("S", bound=Section)
 CHECKPOINT_SECONDS = 600.0  # default seconds of training between two checkpoints
-# Environment variables for settings that change no result. They are not in a job's spec, so that a
-# change reruns no job.
+# Environment variables for settings that change no result. They are not in a job's spec, so no job
+# runs again if they change.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
-LIVE_VARIABLE = "RAPID_LIVE"  # folder of the runs (of all seeds) that `dvc exp show` compares
+LIVE_VARIABLE = "RAPID_LIVE"  # the folder that contains the runs that `dvc exp show` compares
 
 
 class General(Section):
     """The keys of params.yaml that come before the algorithms' sections."""
 
-    name: PlainName | None = Field(
+    name: NameWithoutDots | None = Field(
         None, description="name of an experiment; its results are in experiments/NAME/"
     )
     data_seed: Seed = Field(description="seed of the problems, their split and the embedded models")
@@ -68,9 +68,9 @@ class General(Section):
         ge=0,
         allow_inf_nan=False,
         exclude=True,
-        description="seconds of training between checkpoints; a change reruns nothing",
+        description="seconds of training between checkpoints; no job runs again if it changes",
     )
-    logging: Logging = Field(Logging(), exclude=True, description="a change reruns nothing")
+    logging: Logging = Field(Logging(), exclude=True, description="no job runs again if it changes")
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
     models: dict[ModelName, AnyModel] = Field(min_length=1)
     teacher: ModelName
@@ -79,7 +79,7 @@ class General(Section):
 
 
 class Params(General):
-    """All of params.yaml. What `load` returns also has a field for each algorithm's section."""
+    """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
 
     evaluation: EvaluationParams
     grading: Grading = STRICT
@@ -175,7 +175,7 @@ class Params(General):
         tables = self.tables
         algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
-            algorithms.append(self.compared)
+            algorithms.append(self.dvc_algorithm)
         if benchmark == tables.families.benchmark:
             algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
@@ -185,21 +185,22 @@ class Params(General):
         return list(dict.fromkeys(algorithms))
 
     def get_start(self, algorithm: AlgorithmName) -> str:
-        """Return the algorithm from whose run another starts; `BASE` is the model before training.
+        """Return the algorithm from whose trained model another algorithm starts, or `BASE`.
 
-        Imitation starts from `BASE`, and so does the algorithm that the others start from.
+        `BASE` is the model before training. SFT starts from it, and so does the algorithm that the
+        others start from.
         """
         start = self.training.start
         return BASE if imitates(algorithm) or algorithm == start else start
 
     @property
-    def compared(self) -> AlgorithmName:
+    def dvc_algorithm(self) -> AlgorithmName:
         """Return the algorithm whose runs `dvc exp show` compares."""
         return RAPID.at(getattr(self, RAPID.key).H)
 
     @property
     def imitation(self) -> Parameters:
-        """Return the parameters of imitation, including the teacher's sampling."""
+        """Return the parameters of SFT, including those of the teacher's sampling."""
         return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
@@ -265,9 +266,9 @@ def _remove_benchmarks(removed: list[str], model: Any) -> Any:
 
 @cache
 def _build_params_class(*algorithms: str) -> type[Params]:
-    """Build the subclass of `Params` with a section for each of these algorithms.
+    """Build a subclass of `Params` with a section for each of these algorithms.
 
-    When parameters are written, a section that has only default values is left out.
+    When parameters are written to a file, a section that has only default values is left out.
     """
     sections: dict[str, Any] = {}
     for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
@@ -275,8 +276,9 @@ def _build_params_class(*algorithms: str) -> type[Params]:
             required = any(field.is_required() for field in section.model_fields.values())
             default = ... if required else section()
             sections[algorithm.key] = (section, Field(default, exclude_if=partial(eq, default)))
-    between = create_model("Sections", __base__=General, **sections)
-    return create_model("Params", __base__=(Params, between))
+    # The order of base classes puts the algorithms' sections between those of General and Params.
+    general = create_model("Sections", __base__=General, **sections)
+    return create_model("Params", __base__=(Params, general))
 
 
 def load_files(*sources: Path | str) -> Params:
@@ -290,7 +292,7 @@ def load_files(*sources: Path | str) -> Params:
 
 
 def load(values: dict, *sources: Path | str) -> Params:
-    """Validate parameters that were read and merged from these files.
+    """Validate parameters that were read from these files and merged.
 
     Raises:
         BadParams: as `load_files`.
@@ -299,7 +301,7 @@ def load(values: dict, *sources: Path | str) -> Params:
 
 
 def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
-    """Return values that were read and merged from these files as a section of a schema.
+    """Validate values that were read from these files and merged, as a section of this class.
 
     Raises:
         BadParams: as `load_files`.
@@ -307,8 +309,8 @@ def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        wrong = dict.fromkeys(_describe_error(item, values) for item in error.errors())
-        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in wrong)
+        messages = dict.fromkeys(_describe_error(item, values) for item in error.errors())
+        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in messages)
         raise BadParams("\n".join(lines)) from None
 
 
@@ -316,14 +318,14 @@ def _describe_error(item: dict, values: Any) -> str:
     """Return the error message for an item of a ValidationError: dotted key, value and problem."""
     parts = []
     for part in item["loc"]:
-        if part in ("[key]", "made", "published"):  # added by pydantic; not keys of the file
+        if part in ("[key]", "embedded", "published"):  # added by pydantic; not keys of the file
             continue
         if not isinstance(values, dict if isinstance(part, str) else dict | list):
             break  # the user wrote one value in place of a section or list
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error" and isinstance(item["input"], dict):  # of a section
+    if item["type"] == "value_error" and isinstance(item["input"], dict):  # an error of a section
         return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
         return f"{key}: is missing"

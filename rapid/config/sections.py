@@ -47,7 +47,7 @@ FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Start = Annotated[str, AfterValidator(_check_start)]
 ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
 # Without dots, because experiments/NAME/ is beside experiments/NAME.yaml.
-PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+NameWithoutDots = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -95,7 +95,7 @@ class BenchmarkParams(Section):
 
 
 class EmbeddedModel(Section):
-    """A model that the pipeline makes: an architecture of transformers at a tiny size."""
+    """A model that the pipeline pre-trains: an architecture of transformers at a tiny size."""
 
     architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
     layers: PositiveInt
@@ -107,8 +107,8 @@ class EmbeddedModel(Section):
     )
     steps: PositiveInt = Field(description="optimizer steps of pre-training per benchmark")
     error_rate: dict[BenchmarkName, Probability] = Field(
-        description="share of later demonstrations with a deliberate mistake: one number, or one "
-        "for each benchmark"
+        description="share of demonstrations with a deliberate mistake, after a first part without "
+        "mistakes: one number, or one for each benchmark"
     )
 
     @model_validator(mode="before")
@@ -143,30 +143,30 @@ class PublishedModel(Section):
     revision: str = Field("main", description="branch, tag or commit on the hub")
     chat: bool = Field(False, description="use the model's own chat template")
     tensor_parallel: PositiveInt = Field(
-        1, description="GPUs over which vLLM shares it as the teacher"
+        1, description="number of GPUs over which vLLM splits the model, if it is the teacher"
     )
 
 
 def _tag_model(model: Any) -> str:
-    """Return the tag of the class of a model's section. Only published models have a source."""
+    """Return the tag of a model's class for pydantic. Only published models have a source."""
     is_published = (
         "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
     )
-    return "published" if is_published else "made"
+    return "published" if is_published else "embedded"
 
 
 AnyModel = Annotated[
-    Annotated[EmbeddedModel, Tag("made")] | Annotated[PublishedModel, Tag("published")],
+    Annotated[EmbeddedModel, Tag("embedded")] | Annotated[PublishedModel, Tag("published")],
     Discriminator(_tag_model),
 ]
 
 
 class Pretraining(Section):
-    """Parameters of all models that the pipeline makes."""
+    """Parameters of all models that the pipeline pre-trains."""
 
     vocabulary: Annotated[int, Field(ge=300, description="size of the tokenizer's vocabulary")]
     demonstrations: PositiveInt = Field(
-        description="number of demonstrations made for each benchmark"
+        description="number of demonstrations generated for each benchmark"
     )
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     learning_rate: LearningRate
@@ -178,12 +178,15 @@ class Training(TrainingParameters):
     start: Start = Field(
         BASE,
         exclude_if=partial(eq, BASE),
-        description="whose model RL starts from: base, or that of a run such as sft",
+        description="model that RL starts from: base, or an algorithm whose run trains it, as sft",
     )
 
 
 class DvcExperiment(Section):
-    """`dvc exp show` compares RAPID with rapid.H, with the model and seeds of the main table."""
+    """The runs that `dvc exp show` compares: of RAPID with H = `rapid.H` on this benchmark.
+
+    The model and the seeds are those of the main table.
+    """
 
     benchmark: BenchmarkName
 
@@ -195,7 +198,7 @@ class Logging(Section):
 
 
 class ReportParams(Section):
-    """The paper that tables and figures are made for. Lengths replace those of the style."""
+    """The layout of the paper for which tables and figures are made. Lengths override the style."""
 
     style: Literal["plain", "iclr", "neurips", "icml", "acl", "ieee"] = "plain"
     text_width: PositiveFloat | None = Field(None, description="inches")
@@ -209,6 +212,8 @@ class ReportParams(Section):
 
 
 class EvaluationParams(Section):
+    """How a model is evaluated on the test problems."""
+
     samples: PositiveInt = Field(description="n: completions per test problem")
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
@@ -216,15 +221,15 @@ class EvaluationParams(Section):
 
 
 class Compute(Section):
-    """Hardware and processes of jobs. They change results by rounding at most."""
+    """Hardware and processes of jobs. They can change results only by rounding."""
 
     device: Literal["cpu", "gpu"] = "cpu"
-    threads: PositiveInt = Field(1, description="CPU threads of each process, on cores of its own")
+    threads: PositiveInt = Field(1, description="CPU threads per process, each on its own core")
     processes: PositiveInt = Field(
-        1, description="processes of a training job, with ZeRO-2; on GPUs each has one"
+        1, description="processes of a training job, with ZeRO-2; on GPUs, one GPU for each"
     )
     nodes: PositiveInt = Field(
-        1, description="servers over which the processes are divided; SLURM only"
+        1, description="number of servers among which the processes are divided; only with SLURM"
     )
     sampler: Literal["transformers", "vllm"] = "transformers"
 
@@ -265,13 +270,15 @@ class StalenessTable(Section):
 
 
 class Tables(Section):
+    """The runs that are in the paper's tables."""
+
     main: MainTable
     families: FamilyTable
     staleness: StalenessTable
 
 
 class Study(Section):
-    """Variants of an algorithm on one benchmark, each with one change."""
+    """A comparison of variants on one benchmark; each differs from the first in one parameter."""
 
     benchmark: BenchmarkName
     algorithms: list[AlgorithmName] = Field(
@@ -285,7 +292,7 @@ class Studies(Section):
     seeds: list[Seed] = Field(
         default_factory=list, min_length=1, description="by default those of the main table"
     )
-    compared: dict[PlainName, Study]
+    compared: dict[NameWithoutDots, Study]
 
 
 class Run(Section):

@@ -73,7 +73,7 @@ def test_a_repeated_key_is_reported_with_its_line(tmp_path):
     for path in random.Random(0).sample(KEYS, 20):
         lines = write_nested_keys(path)
         file.write_text("\n".join([*lines, f"{lines[-1]} 1", ""]))
-        with pytest.raises(BadParams, match="is given twice") as refusal:
+        with pytest.raises(BadParams, match="is in the file twice") as refusal:
             read(file)
         assert str(refusal.value).startswith(f"{file}:{len(path) + 1}: {path[-1]}")
 

@@ -84,7 +84,7 @@ def models_that(are_made):
         name
         for plan in PLANS.values()
         for name in plan.params.models
-        if specs.is_made(plan.params, name) == are_made
+        if specs.is_embedded(plan.params, name) == are_made
     )
 
 
