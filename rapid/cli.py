@@ -327,7 +327,7 @@ def _run_grade(args) -> int:
             problems,
             submissions,
             workers=args.workers or len(list_usable_cores()),
-            timeout=args.timeout or benchmark.usual_timeout,
+            timeout=args.timeout or benchmark.default_timeout,
             policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )

@@ -262,8 +262,8 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
             return Check(subject, missing.rstrip("."), advice)
         if hub:
             task.try_hub(policy)
-        with task.grader(task.usual_timeout, policy=policy) as grader:
-            walls = grader.walls()
+        with task.grader(task.default_timeout, policy=policy) as grader:
+            walls = grader.describe_isolation()
     except ModuleNotFoundError as error:
         reason, _, advice = (describe_shortage(error) or str(error)).partition(". ")
         return Check(subject, reason, advice or "Run make setup.")
@@ -271,7 +271,7 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
         reason, _, advice = str(error).partition(". ")
         return Check(subject, reason, advice or "See above.")
     finding = f"works; walls: {walls}" if walls else "works"
-    if walls and policy.given_up:
+    if walls and policy.unsafe_settings:
         finding += f"; turned off by grading.{', '.join(policy.given_up)}"
     if bugs := task.known_bugs():
         finding += f"; {bugs}"

@@ -76,7 +76,7 @@ class GradedReward(ABC):
         Raises:
             ValueError: `timeout` or `workers` is out of bounds.
         """
-        self.timeout = BENCHMARKS[self.benchmark].usual_timeout if timeout is None else timeout
+        self.timeout = BENCHMARKS[self.benchmark].default_timeout if timeout is None else timeout
         self.workers = workers
         if not 0 < self.timeout <= MAX_TIMEOUT or (
             workers is not None and (not isinstance(workers, int) or workers < 1)

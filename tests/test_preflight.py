@@ -143,7 +143,7 @@ def test_absent_walls_are_missing_unless_waived(is_waived, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=is_waived)))
     assert line.startswith("ok" if is_waived else "MISSING")
-    assert ("NOT WALLED OFF" if is_waived else "Install bubblewrap") in line
+    assert ("NOT ISOLATED" if is_waived else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
 
 
@@ -151,7 +151,7 @@ def test_absent_walls_are_missing_unless_waived(is_waived, monkeypatch):
 def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, monkeypatch):
     backend = Backend("wasm", version, Path())
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
-    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.walls", lambda _: "walls")
+    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.describe_isolation", lambda _: "walls")
     check = CHECK_GRADER("minif2f", Grading())
     assert not check.advice
     note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"

@@ -15,7 +15,7 @@ import pytest
 
 from rapid import rewards
 from rapid.grading.grader import GradersClosed
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 from rapid.grading.shared import SharedGraders
 from rapid.grading.worker import Worker
 from rapid.rewards import CodeReward, LeanReward, MathReward, close, math_reward
@@ -72,7 +72,7 @@ def test_graders_outlive_the_thread_that_started_them():
             program = f"def f(x): return 2 * x  # {number}"
             future = thread.submit(reward, [""], [program], tests=[["assert f(1) == 2"]])
             assert future.result(60) == [1.0]
-        pids.append({worker.pid for worker in Worker.started if worker.lives})
+        pids.append({worker.pid for worker in Worker.started if worker.is_alive})
     assert pids[0] and pids[0] == pids[1]
 
 
@@ -102,7 +102,7 @@ def test_close_ends_calls_in_other_threads(kind, count):
 
 
 def test_graders_that_were_closed_before_a_batch_are_an_error():
-    graders = SharedGraders(SteadyGrader("none", dict, 0), 2)
+    graders = SharedGraders(GraderPool("none", dict, 0), 2)
     graders.close()
     with pytest.raises(GradersClosed, match="before a batch was graded"):
         graders.grade([None, None], ["", ""])

@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 
 from rapid.artifacts.files import Record
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 # Templates in a benchmark's folder: the prompt, and optionally another prompt for pre-training.
 PROMPT, LESSON = "prompt.txt.j2", "pretrain.txt.j2"
@@ -76,12 +76,12 @@ class Benchmark:
     label: ClassVar[str]  # in reports
     record: ClassVar[type[Problem]]  # the class of its problems
     graded: ClassVar[str] = "answers"  # what is graded, in the plural
-    usual_timeout: ClassVar[float]  # seconds for a verdict on a published problem, by default
+    default_timeout: ClassVar[float]  # seconds for a verdict on a published problem, by default
     # Seconds that a verdict on a published problem is expected to take, if none was measured.
     verdict_seconds: ClassVar[float]
     hub: ClassVar[tuple[str, str] | None] = None  # dataset on the Hugging Face hub, and its commit
     # The settings in `Grading` with which a user gives up the walls around this grader.
-    walls: ClassVar[frozenset[str]] = frozenset()
+    unsafe_settings: ClassVar[frozenset[str]] = frozenset()
     # Problems whose tests accept a program that ignores the task: by id, what such programs return.
     # These problems are left out of training.
     weak: ClassVar[dict[str, str]] = {}
@@ -103,7 +103,7 @@ class Benchmark:
         """
         return row
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
         """Build a grader of raw completions, which is used as a context manager.
 
         Args:
@@ -114,7 +114,7 @@ class Benchmark:
         """
         raise NotImplementedError
 
-    def rehearse(self, grader: SteadyGrader, problems: list[Problem]) -> None:
+    def rehearse(self, grader: GraderPool, problems: list[Problem]) -> None:
         """Warm up a grader, so that its first verdicts in training do not wait for its start.
 
         Args:

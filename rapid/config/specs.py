@@ -396,5 +396,5 @@ def _use_one_process(compute: Compute) -> Compute:
 
 def _select_limits(params: Params, benchmark: BenchmarkName) -> dict:
     limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
-    grading = params.grading.model_dump(include=BENCHMARKS[benchmark].walls)
+    grading = params.grading.model_dump(include=BENCHMARKS[benchmark].unsafe_settings)
     return {**limits, "grading": Grading(**grading)}

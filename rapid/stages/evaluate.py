@@ -75,7 +75,7 @@ def _sample_and_grade(
         for step, snapshot in _snapshots(spec, model):
             pass_at = _pass_at(spec, _score(spec, snapshot, problems, grader)[0])
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
-        walls = grader.walls()
+        walls = grader.describe_isolation()
     result = {
         "pass_at": _pass_at(spec, scores),
         "problems": len(problems),

@@ -326,7 +326,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
     )
-    trainer.walls, trainer.verdicts = grader.walls(), grader.reasons
+    trainer.walls, trainer.verdicts = grader.describe_isolation(), grader.reasons
 
     def count_completions() -> dict:
         """Return the completions that all processes sampled, and their verdicts by reason."""

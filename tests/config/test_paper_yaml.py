@@ -76,7 +76,7 @@ def test_benchmarks_have_the_problems_batches_and_pass_at_k_of_the_paper(
     base = Run(benchmark=benchmark, model=SMALL, algorithm="base", seed=1)
     evaluation = specs.evaluate_spec(params, base)
     assert (evaluation.pass_at, evaluation.evaluation.samples) == (pass_at, 8)
-    assert params.benchmarks[benchmark].timeout == BENCHMARKS[benchmark].usual_timeout
+    assert params.benchmarks[benchmark].timeout == BENCHMARKS[benchmark].default_timeout
     for algorithm in ("grpo", "pg", "dapo", "rapid-H4"):  # Table 6
         spec = train_spec(params, benchmark, algorithm)
         assert (spec.n_step, spec.max_completion_length) == (n_step, 2048)

@@ -18,7 +18,7 @@ def fake_cgroups(tmp_path, monkeypatch):
     membership = tmp_path / "membership"
     membership.write_text("4:memory:/v1\n0::/a.slice\n")
     monkeypatch.setattr(memory, "_MOUNT", tmp_path)
-    monkeypatch.setattr(memory, "_MEMBERSHIP", membership)
+    monkeypatch.setattr(memory, "_OWN_GROUP_FILE", membership)
     memory._find_groups_folder.cache_clear()
     yield home
     memory._find_groups_folder.cache_clear()
@@ -26,7 +26,7 @@ def fake_cgroups(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_cgroups(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "_MEMBERSHIP", tmp_path / "none")
+    monkeypatch.setattr(memory, "_OWN_GROUP_FILE", tmp_path / "none")
     memory._find_groups_folder.cache_clear()
     yield
     memory._find_groups_folder.cache_clear()

@@ -25,7 +25,7 @@ from performance.trainers import SIDES
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.cost.shapes import Shape, parse_shape, read_shape
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -273,9 +273,9 @@ def test_every_solution_is_rewarded_and_no_mistake(benchmark):
 
 
 def test_timed_verdicts_are_never_cached_ones(monkeypatch):
-    hits, leave = [], SteadyGrader.__exit__
+    hits, leave = [], GraderPool.__exit__
     monkeypatch.setattr(
-        SteadyGrader, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
+        GraderPool, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
     )
     experiment = Experiment("mbpp_plus", "mbpp_plus", SMALL, completions=10)
     correct, mistaken = measures.time_verdicts(experiment, "mbpp_plus", repeats=2)

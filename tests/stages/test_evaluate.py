@@ -58,9 +58,9 @@ def calls(monkeypatch) -> list[dict]:
 
     class Grader:
         def grade(self, problem, completion):
-            return verdicts.verdict(completion)
+            return verdicts.build_verdict(completion)
 
-        def walls(self):
+        def describe_isolation(self):
             return "a wall"
 
     @contextmanager

@@ -58,7 +58,7 @@ def test_stage_without_sandbox_walls_fails_before_sampling(run_stage, name, monk
 def test_waived_walls_are_in_the_manifest(run_stage, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     manifest = run_stage("evaluate", unsafe_sandbox=True)
-    assert "NOT WALLED OFF" in manifest["walls"]
+    assert "NOT ISOLATED" in manifest["walls"]
     assert manifest["spec"]["grading"]["unsafe_sandbox"]
 
 

@@ -30,7 +30,7 @@ from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import Reference, References
 from rapid.grading.code.sandbox import Sandbox
 from rapid.grading.limits import CODE_MB
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
 # Values that a program may return whatever its arguments are.
@@ -68,7 +68,7 @@ def find_weak_tasks(
     references = References()
     with (
         Sandbox(CODE_MB) as sandbox,
-        SteadyGrader(
+        GraderPool(
             MbppPlus.name, lambda: CodeGrader(timeout, references=references), workers
         ) as graders,
         ThreadPoolExecutor(workers) as threads,

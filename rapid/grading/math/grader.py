@@ -85,7 +85,7 @@ class MathGrader:
             self._worker = None  # the fork server takes it back
         self._end(limits.MATH_GRACE_SECONDS)
 
-    def walls(self) -> str:
+    def describe_isolation(self) -> str:
         return ""  # an answer is parsed, and no code in it is run
 
     def prepare(self, problem: Question) -> None:
@@ -101,17 +101,17 @@ class MathGrader:
         """
         answer = last_boxed(completion)
         if not answer:
-            return verdicts.verdict(verdicts.NO_ANSWER)
+            return verdicts.build_verdict(verdicts.NO_ANSWER)
         gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)
         if gold and answer == gold:  # equal texts pass, even if the grammar cannot parse them
-            return verdicts.verdict(verdicts.PASSED)
+            return verdicts.build_verdict(verdicts.PASSED)
         if not gold:
-            return verdicts.verdict(verdicts.WRONG_ANSWER)
+            return verdicts.build_verdict(verdicts.WRONG_ANSWER)
         if len(answer) > limits.MATH_CHARACTERS:
-            return verdicts.verdict(verdicts.UNPARSABLE)
+            return verdicts.build_verdict(verdicts.UNPARSABLE)
         with self._lock:
             try:
-                return verdicts.verdict(self._compare(gold, answer, problem.problem))
+                return verdicts.build_verdict(self._compare(gold, answer, problem.problem))
             except BaseException:
                 # Otherwise a late reply could be taken for the reply to the next request.
                 self._end()
@@ -123,7 +123,7 @@ class MathGrader:
         Raises:
             GraderDied: the worker, or the process in it that compares, died during this request.
         """
-        if self._worker is None or not self._worker.lives:
+        if self._worker is None or not self._worker.is_alive:
             self._end()
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}

@@ -46,7 +46,7 @@ def test_a_grader_without_walls_needs_the_unsafe_flag(monkeypatch):
     with pytest.raises(sandbox.SandboxError), CodeGrader(timeout=1.0):
         pass
     with CodeGrader(timeout=1.0, unsafe=True) as unsafe_grader:
-        assert "NOT WALLED OFF" in unsafe_grader.walls()
+        assert "NOT ISOLATED" in unsafe_grader.describe_isolation()
     assert unsafe_grader._sandbox._runner is None
 
 

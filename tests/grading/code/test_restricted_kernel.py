@@ -114,7 +114,7 @@ def test_if_walls_are_waived_completions_are_graded_with_a_warning(grade):
     assert result.returncode == 0, result.stderr
     rewards = [json.loads(line)["reward"] for line in result.stdout.splitlines()]
     assert rewards == [1.0, 0.0]
-    assert "NOT WALLED OFF" in result.stderr
+    assert "NOT ISOLATED" in result.stderr
 
 
 @MOSTLY_AS_ORDINARY_USER

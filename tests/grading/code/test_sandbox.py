@@ -20,7 +20,7 @@ from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
 from rapid.grading.grader import GraderDied
-from tests.grading.code.conftest import Walls, open_sandbox
+from tests.grading.code.conftest import Isolation, open_sandbox
 from tests.subprocesses import python
 
 
@@ -194,7 +194,7 @@ def f():
 """
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(open_file_count)]
     try:
-        with open_sandbox(Walls(layer, guarded=False)) as sandbox:
+        with open_sandbox(Isolation(layer, guarded=False)) as sandbox:
             assert run_program(sandbox, program) == 1
     finally:
         for file in files:
@@ -203,7 +203,7 @@ def f():
 
 def test_only_the_runner_has_the_socket_of_the_grader(layer):
     """A completion may reach the processes around the runner, such as bubblewrap's."""
-    with open_sandbox(Walls(layer)) as sandbox:
+    with open_sandbox(Isolation(layer)) as sandbox:
         outer_process = psutil.Process(sandbox._runner.pid)
         files = {
             process.pid: [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
@@ -263,14 +263,14 @@ def test_a_job_larger_than_any_buffer_arrives(sandbox):
 
 
 def test_the_walls_are_described(sandbox, layer):
-    assert ("no network" in sandbox.walls()) == (layer != "filters")
+    assert ("no network" in sandbox.describe_isolation()) == (layer != "filters")
 
 
 def test_resource_limits_alone_need_the_unsafe_flag():
     with pytest.raises(SandboxError, match="--unsafe-sandbox"), Sandbox(layer="limits"):
         pass
     with Sandbox(layer="limits", unsafe=True) as sandbox:
-        assert "NOT WALLED OFF" in sandbox.walls()
+        assert "NOT ISOLATED" in sandbox.describe_isolation()
 
 
 def test_landlock_and_seccomp_are_a_wall_only_together():
@@ -293,7 +293,7 @@ def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
 def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkeypatch):
     """The project is installed beside Python's own library here."""
     with Sandbox(layer=layer, guarded=False) as usual_sandbox:
-        walls = usual_sandbox.walls()
+        isolation = usual_sandbox.describe_isolation()
     packages = tmp_path / "lib/python3/site-packages"
     runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
     (packages / "other.py").write_text("secret = 1")
@@ -307,7 +307,7 @@ def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkey
         if layer != "filters":  # whose user may not enter pytest's folders
             assert run_program(sandbox, "import shared\ndef f(): return shared.one") == 1
         assert run_program(sandbox, "import other\ndef f(): return 1") == "crashed"
-        assert sandbox.walls() == walls
+        assert sandbox.describe_isolation() == isolation
         reading_program = report_error(f"open({str(packages / 'other.py')!r})")
         assert run_program(sandbox, reading_program) in ("FileNotFoundError", "PermissionError")
 

@@ -11,7 +11,7 @@ from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement
 from rapid.grading.lean import grader as lean_grader
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 from tests.grading.lean.test_extract import HEAD, LET_HEAD, TACTICS, THEOREM
 
 PROBLEM = LeanProblem(name="double", formal_statement=f"{HEAD} := by\n")
@@ -89,7 +89,7 @@ class FakeChecker:
         pass
 
     def check(self, name, statement, proof, seconds):
-        return verdicts.verdict(verdicts.WRONG_ANSWER)
+        return verdicts.build_verdict(verdicts.WRONG_ANSWER)
 
     def stop(self):
         pass
@@ -113,7 +113,7 @@ def test_each_header_has_a_checker_and_the_oldest_one_is_stopped(monkeypatch):
     assert events == ["+A", "+B", "+C", "-B", "+B", "-A", "-C", "-B"]
 
 
-def test_the_readings_of_a_completion_share_its_time(monkeypatch):
+def test_the_candidates_of_a_completion_share_its_time_limit(monkeypatch):
     seconds_given, clock = [], SimpleNamespace(now=0.0)
 
     class SlowChecker(FakeChecker):
@@ -127,7 +127,7 @@ def test_the_readings_of_a_completion_share_its_time(monkeypatch):
             self.wait_ready()
             seconds_given.append(seconds)
             clock.now += 3
-            return verdicts.verdict(reason)
+            return verdicts.build_verdict(reason)
 
     monkeypatch.setattr(lean_grader, "LeanChecker", SlowChecker)
     monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
@@ -168,7 +168,7 @@ class RecordingGrader:
 
     def grade(self, problem, completion):
         self.requests.append(completion)
-        return verdicts.verdict(verdicts.PASSED)
+        return verdicts.build_verdict(verdicts.PASSED)
 
     def rehearse(self, exercises):
         self.exercise_count = len(exercises)
@@ -178,11 +178,12 @@ class RecordingGrader:
 @pytest.mark.parametrize("answer_count", [0, 1000])
 def test_a_rehearsal_states_all_problems_and_warms_up_a_new_lean(answer_count):
     lean = RecordingGrader(answer_count)
-    grader = SteadyGrader("minif2f", lambda: lean)
+    grader = GraderPool("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
     BENCHMARKS["minif2f"].rehearse(grader, problems)
     assert lean.requests[:3] == [
-        (problem.name, lean_grader.stated(problem.formal_statement)) for problem in problems
+        (problem.name, lean_grader.cut_at_last_assignment(problem.formal_statement))
+        for problem in problems
     ]
     rehearsed_proofs = lean.requests[3:]
     assert len(rehearsed_proofs) == (0 if answer_count else lean.exercise_count)
@@ -196,5 +197,5 @@ def test_a_rehearsal_states_all_problems_and_warms_up_a_new_lean(answer_count):
 def test_a_rehearsal_with_problems_of_mathlib_only_starts_lean():
     lean = RecordingGrader(0)
     problem = draw(Random(0), "p0").problem.model_copy(update={"header": "import Mathlib\n"})
-    BENCHMARKS["minif2f"].rehearse(SteadyGrader("minif2f", lambda: lean), [problem])
+    BENCHMARKS["minif2f"].rehearse(GraderPool("minif2f", lambda: lean), [problem])
     assert lean.requests == [""]

@@ -101,9 +101,9 @@ def test_looking_for_lean_on_an_empty_machine_finds_and_writes_nothing(empty_mac
 def test_the_cache_is_chosen_by_the_environment(monkeypatch):
     monkeypatch.delenv("RAPID_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert install.cache_folder() == Path("/somewhere/rapid")
+    assert install.get_cache_folder() == Path("/somewhere/rapid")
     monkeypatch.setenv("RAPID_CACHE", "/elsewhere")
-    assert install.cache_folder() == Path("/elsewhere")
+    assert install.get_cache_folder() == Path("/elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_unwritable_cache_is_reported_with_advice(empty_machine, monkeypatch)
 def test_a_missing_npm_or_an_old_node_is_reported_with_advice(
     empty_machine, monkeypatch, version, message
 ):
-    monkeypatch.setattr(install, "node_wheel", lambda: None)
+    monkeypatch.setattr(install, "find_node_wheel", lambda: None)
     put_program(empty_machine, "node", f"#!/bin/sh\necho {version}\n")
     with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()

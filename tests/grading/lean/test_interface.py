@@ -120,7 +120,7 @@ class TestBothBackends:
             lean.wait_ready()
             process = lean._processes[role]
             os.kill(process.pid, signal.SIGKILL)
-            wait_for(lambda process=process: not process.lives)  # its threads end one by one
+            wait_for(lambda process=process: not process.is_alive)  # its threads end one by one
             assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
     def test_a_process_that_is_killed_during_a_proof_is_no_verdict(self, lean):
@@ -167,7 +167,7 @@ print(*(process.pid for process in checker._processes.values()), flush=True)
 def requests_by_role(fake_checker, monkeypatch):
     """The requests to author and judge, after both have elaborated the statement."""
     fake_checker.timeout = 60
-    fake_checker.state("p1", STATEMENT)
+    fake_checker.elaborate_statement("p1", STATEMENT)
     requests_by_role = {"author": [], "judge": []}
     for role, process in fake_checker._processes.items():
 
@@ -227,7 +227,7 @@ def test_a_statement_is_elaborated_once(fake_checker, requests_by_role):
 
 def test_author_and_judge_share_the_time_of_a_proof(fake_checker, monkeypatch):
     fake_checker.timeout, timeouts = 60, []
-    fake_checker.state("p1", STATEMENT)
+    fake_checker.elaborate_statement("p1", STATEMENT)
     for process in fake_checker._processes.values():
 
         def request(content, timeout, *export, request=process.request):
@@ -259,7 +259,9 @@ def test_a_timeout_of_zero_is_refused():
 
 def test_only_a_proof_that_the_judge_refused_is_checked_again(fake_checker, requests_by_role):
     """An author may leave the kernel's check to the judge once."""
-    fake_checker.state("p1", f"{STATEMENT}\n")  # as it is for a proof that begins without a space
+    fake_checker.elaborate_statement(
+        "p1", f"{STATEMENT}\n"
+    )  # as it is for a proof that begins without a space
     checked_flags = {}
     for proof in (RIGHT, WRONG, "lie"):
         requests_by_role["author"].clear()

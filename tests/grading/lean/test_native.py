@@ -166,7 +166,7 @@ def judge_cases(proposition: str, exports_by_name: dict[str, bytes]) -> dict[str
 
 
 def test_the_complete_checker_elaborates(monkeypatch, tmp_path):
-    source = install.native_checker().read_text(encoding="utf-8")
+    source = install.write_native_checker().read_text(encoding="utf-8")
     source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=1, header=source) as lean:
