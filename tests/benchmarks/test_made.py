@@ -50,7 +50,7 @@ class TestMake:
         same_exercise = BENCHMARKS[name].draw(random.Random(0), "made")
         monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: same_exercise)
         with pytest.raises(
-            BadInput, match=r"2 problems are needed .* only 1 different ones could be made"
+            BadInput, match=r"2 problems are needed .* only 1 different ones could be generated"
         ):
             draw_exercises(BENCHMARKS[name], 0, {"train": 2})
 

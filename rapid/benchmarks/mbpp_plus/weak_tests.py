@@ -2,12 +2,12 @@
 
     python -m rapid.benchmarks.mbpp_plus.weak_tests MbppPlus.jsonl.gz
 
-The command grades, for each task, functions that return a constant (one of `CONSTANTS`, or the
+For each task, the command grades functions that return a constant (one of `CONSTANTS`, or the
 output that the tests expect most often) or one of their arguments unchanged. It uses the pipeline's
 grader and sandbox. It prints the tasks whose tests accept such a function, and what the function
 returns. The exit status is 1 if a printed task is not in `MbppPlus.weak`.
 
-Reinforcement learning would find such a program sooner than a solution. So `rapid prepare` leaves
+Reinforcement learning would find such a program before a correct one. So `rapid prepare` leaves
 the tasks in `MbppPlus.weak` out of training. They stay among the test problems, because published
 results include them.
 """

@@ -13,8 +13,8 @@ from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
 from rapid.grading.pool import GraderPool
 
-# Theorems that are proved to warm up a grader: after these, V8 (node's JavaScript engine) has
-# compiled the functions of the WebAssembly Lean that such proofs use.
+# Number of theorems that are proved to warm up a grader. After these, V8 (node's JavaScript engine)
+# has compiled the functions of the WebAssembly Lean that such proofs use.
 REHEARSED_THEOREMS = 16
 
 
