@@ -254,7 +254,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
 
 
 def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
-    """Check that a benchmark's grader starts, and name the layers of its sandbox that work here."""
+    """Check that a benchmark's grader starts, and describe the isolation that works here."""
     subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
         if missing := task.unavailable():
@@ -263,16 +263,16 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
         if hub:
             task.try_hub(policy)
         with task.grader(task.default_timeout, policy=policy) as grader:
-            walls = grader.describe_isolation()
+            isolation = grader.describe_isolation()
     except ModuleNotFoundError as error:
         reason, _, advice = (describe_shortage(error) or str(error)).partition(". ")
         return Check(subject, reason, advice or "Run make setup.")
     except (GraderDied, LeanUnavailable) as error:
         reason, _, advice = str(error).partition(". ")
         return Check(subject, reason, advice or "See above.")
-    finding = f"works; walls: {walls}" if walls else "works"
-    if walls and policy.unsafe_settings:
-        finding += f"; turned off by grading.{', '.join(policy.given_up)}"
+    finding = f"works; isolation: {isolation}" if isolation else "works"
+    if isolation and policy.unsafe_settings:
+        finding += f"; allowed by grading.{', '.join(policy.unsafe_settings)}"
     if bugs := task.known_bugs():
         finding += f"; {bugs}"
     return Check(subject, finding)

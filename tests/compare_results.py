@@ -1,4 +1,4 @@
-"""Compare two trees of results without times.
+"""Compare the results in two folders, apart from times.
 
     python -m tests.compare_results BEFORE AFTER
 

@@ -23,7 +23,7 @@ LABELS = {1: "rapid:tab:main", 3: "rapid:tab:staleness", 4: "rapid:tab:ninf-corr
 
 
 def recompute_cells(root: Path, params: dict) -> Cells:
-    """Return the strings of each cell, from the first row and the first column of figures."""
+    """Return the strings of each cell. The first row and column of numbers have the index 0."""
     spec, cells = params["tables"]["main"], {}
     names = ["base", *spec["algorithms"]]
     sweep = {f"rapid-H{h}": h for h in params["tables"]["staleness"]["H"]}
@@ -57,22 +57,22 @@ def recompute_cells(root: Path, params: dict) -> Cells:
 
 
 def _read_runs(root: Path, benchmark: str, spec: dict, name: str) -> list[dict]:
-    """Return a dict of figures for each seed."""
+    """Return the metrics of each seed's run, by name."""
     runs = []
     for seed in spec["seeds"]:
         path = f"{benchmark}/{spec['model']}/{name}/seed{seed}"
         document = json.loads((root / "evaluations" / path / "evaluation.json").read_text())
-        figures = {"runtime": None, "staleness": None}
+        metrics = {"runtime": None, "staleness": None}
         for k in map(int, document["pass_at"]):
             estimates = [
                 _estimate_pass_at_k(score["samples"], score["correct"], k)
                 for score in document["scores"]
             ]
-            figures[f"pass@{k}"] = statistics.mean(estimates)
+            metrics[f"pass@{k}"] = statistics.mean(estimates)
         if name != "base":
             summary = json.loads((root / "runs" / path / "summary.json").read_text())
-            figures |= {"runtime": summary["runtime"]["total"], "staleness": summary["staleness"]}
-        runs.append(figures)
+            metrics |= {"runtime": summary["runtime"]["total"], "staleness": summary["staleness"]}
+        runs.append(metrics)
     return runs
 
 
@@ -94,7 +94,7 @@ def _format_percent(share: Fraction, mean: Fraction) -> str:
 
 
 def _choose_duration_format(means: list[float]):
-    """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
+    """Return a function that formats durations: in one unit, with 3 digits of the shortest mean."""
     if max(means) < 0.1:
         name, unit = "ms", 0.001
     elif max(means) < 600:

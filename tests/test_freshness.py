@@ -44,8 +44,8 @@ def write_job(job: Job, *inputs: str, text: str = "", second_output: str = "out"
 def jobs(tmp_path, monkeypatch) -> list[Job]:
     """Three jobs, each of which reads the output of the one before it, and a report.
 
-    The first job reads a file of the user's. The report also reads a file that the third job may
-    write and one that a user may add; neither is there.
+    The first job reads a user's file. The report also reads two files that do not exist: one that
+    the third job may write, and one that a user may add.
     """
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
@@ -79,7 +79,7 @@ def set_times(seconds: float):
 
 
 def change_a_byte(jobs):
-    """The file has the same size and time."""
+    """Change a byte of a file, and keep the file's size and time."""
     before = os.stat("a/out")
     Path("a/out").write_text("A")
     os.utime("a/out", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -208,11 +208,11 @@ def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
 
 
 class TestCode:
-    """The first two jobs depend on one file of code each, the third on none."""
+    """The first two jobs depend on one file of code each. The third depends on no code."""
 
     @pytest.fixture
     def plan_jobs(self, jobs) -> Callable:
-        """Return a function that plans the jobs with given texts of code; by default 1 and 2."""
+        """Return a function that plans the jobs, given the content of their files of code."""
 
         def plan(first: str = "1", **second: str) -> list[Job]:
             second_files = {f"{name}.py": text for name, text in second.items()}

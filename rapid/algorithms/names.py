@@ -105,9 +105,10 @@ def parse(name: str) -> ParsedName:
     if algorithm.imitates and keys:
         raise ValueError(f"{algorithm_name} has no variants")
     changes_class = _build_changes_class(algorithm)
+    valid_keys = dict.fromkeys([*_own_fields(algorithm), *Changes.model_fields])
     for key in keys:
-        if key not in changes_class.model_fields:
-            raise ValueError(_explain_unknown_change(key, base_name, [*changes_class.model_fields]))
+        if key not in valid_keys:
+            raise ValueError(_explain_unknown_change(key, base_name, [*valid_keys]))
     try:
         changes = changes_class.model_validate(dict(pair.split("=") for pair in pairs))
     except ValidationError as error:
@@ -149,10 +150,9 @@ def _own_fields(algorithm: Algorithm) -> dict:
     return algorithm.parameters.model_fields
 
 
-
 @cache
 def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
-    """Return a subclass of `Changes` whose fields begin with the algorithm's own parameters."""
+    """Return a subclass of `Changes` that also has the algorithm's own parameters."""
     definitions: dict[str, Any] = {
         name: (field.rebuild_annotation() | None, None)
         for name, field in _own_fields(algorithm).items()

@@ -22,7 +22,7 @@ from rapid.benchmarks.prompts import render_prompt
 from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
 from rapid.training.resume import ATTEMPT, Attempt
-from tests.conftest import default_values
+from tests.conftest import load_default_values
 
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
@@ -82,7 +82,7 @@ def small_values(**sources: str) -> dict:
     Args:
         sources: of the benchmark `math` and of the model `toy`.
     """
-    values = default_values() | {"studies": None, "teacher": "toy"}
+    values = load_default_values() | {"studies": None, "teacher": "toy"}
     sizes = {"train": PROBLEMS, "test": TESTS, "n_step": 4, "max_completion_length": 12}
     values["benchmarks"] = {"math": values["benchmarks"]["math"] | sizes}
     values["benchmarks"]["math"]["source"] = sources.get("math", "embedded")

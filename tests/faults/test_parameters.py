@@ -12,10 +12,10 @@ from rapid.config.params import load, load_files, read
 from rapid.config.sources import BadParams
 from reports import experiment
 from reports.__main__ import main as make_report
-from tests.conftest import ROOT, default_values
+from tests.conftest import ROOT, load_default_values
 from tests.faults.conftest import make_fault_cases
 
-DEFAULT = default_values()
+DEFAULT = load_default_values()
 NOT_FINITE = [float("inf"), -float("inf"), float("nan"), "inf", "NaN"]
 
 
