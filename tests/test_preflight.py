@@ -151,7 +151,7 @@ def test_a_sandbox_that_does_not_work_is_missing_unless_allowed(is_allowed, monk
 def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, monkeypatch):
     backend = Backend("wasm", version, Path())
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
-    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.describe_isolation", lambda _: "walls")
+    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.describe_isolation", lambda _: "none")
     check = CHECK_GRADER("minif2f", Grading())
     assert not check.advice
     note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"

@@ -41,7 +41,7 @@ class FakeGrader:
         self.log.append("ended")
 
     def describe_isolation(self):
-        return "a wall"
+        return "isolated"
 
     def prepare(self, problem):
         self.record(f"prepared {problem.id}")
@@ -112,7 +112,7 @@ class TestConcurrency:
             graders.rehearse([])
         assert log.count("prepared a") == 1
         assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
-        assert graders.describe_isolation() == "a wall"
+        assert graders.describe_isolation() == "isolated"
 
     @pytest.mark.parametrize("name", BENCHMARKS)
     def test_every_benchmark_uses_a_pool_of_graders(self, name):

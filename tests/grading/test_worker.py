@@ -63,7 +63,7 @@ def test_output_written_before_the_end_of_a_worker_is_read():
 
 
 def test_a_command_without_a_memory_limit_is_refused():
-    with pytest.raises(TypeError, match="cannot be limited"):
+    with pytest.raises(TypeError, match="not from limit_memory"):
         Worker([sys.executable, "-c", "pass"])
 
 

@@ -1,4 +1,4 @@
-"""Stages that grade: they record the sandbox walls, and give no values without a grader."""
+"""Stages that grade record the isolation of completions, and give no values without a grader."""
 
 import json
 
@@ -39,7 +39,7 @@ def run_stage(values, toy_model, tmp_path):
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_manifest_names_the_sandbox_walls(run_stage, name):
+def test_manifest_describes_the_isolation_of_completions(run_stage, name):
     manifest = run_stage(name)
     assert "no file but Python's library" in manifest["walls"]
     assert not any(manifest["spec"]["grading"].values())

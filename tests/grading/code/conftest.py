@@ -1,4 +1,4 @@
-"""Fixtures: a sandbox and a grader for each layer of isolation that works here. One has to work."""
+"""Fixtures: a sandbox and a grader for each layer that works here. At least one has to work."""
 
 import functools
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from rapid.grading.code.sandbox import LAYERS, UNSAFE_LAYER, Sandbox, SandboxErr
 
 
 class Isolation(NamedTuple):
-    """The isolation around a completion: a layer, with the guard or the filters before it switched off."""
+    """A layer of the sandbox, with or without the guard and the filters in front of it."""
 
     layer: str
     guarded: bool = True
@@ -45,9 +45,9 @@ def layer_works(layer: str) -> bool:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once behind each layer that works, or with each of `SETTINGS` if it takes `describe_isolation`.
+    """Run a test once for each layer that works, or for each of `SETTINGS` if it takes `isolation`.
 
-    Tests of a whole grader are alike behind all layers, so they are slow tests behind the weaker ones.
+    Tests of a whole grader are alike in all layers, so they are slow tests in the weaker layers.
     """
     names = metafunc.fixturenames
     if "isolation" in names:
@@ -78,7 +78,7 @@ def grader(layer):
 
 @pytest.fixture(scope="session")
 def attacked_grader(isolation):
-    """A grader with all isolation around completions, or with one of them switched off."""
+    """A grader whose sandbox has all isolation, or lacks the guard or the filters."""
     grader = CodeGrader(timeout=1.0)
     grader._sandbox = Sandbox(256, *isolation)
     with grader:
@@ -87,7 +87,7 @@ def attacked_grader(isolation):
 
 @pytest.fixture(scope="session")
 def sandbox(layer):
-    """A sandbox without the guard in Python, which would stop most attacks before they reach a wall."""
+    """A sandbox without the guard in Python, which would stop most attacks."""
     with open_sandbox(Isolation(layer, guarded=False)) as sandbox:
         yield sandbox
 

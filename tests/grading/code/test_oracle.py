@@ -9,7 +9,7 @@ from rapid.grading.grader import BadProblem
 
 
 @pytest.mark.parametrize(
-    ("entry_point", "inputs", "output", "expected", "is_right"),
+    ("entry_point", "inputs", "output", "expected", "result"),
     [
         ("f", [], [1, 2], [2, 1], False),
         ("similar_elements", [], [2, 1, 1], (1, 2), True),
@@ -44,13 +44,13 @@ from rapid.grading.grader import BadProblem
     ],
 )
 def test_an_output_is_compared_by_the_rule_of_its_problem(
-    entry_point, inputs, output, expected, is_right
+    entry_point, inputs, output, expected, result
 ):
-    assert is_right(entry_point, inputs, output, expected, atol=0.0) is is_right
+    assert is_right(entry_point, inputs, output, expected, atol=0.0) is result
 
 
 @pytest.mark.parametrize(
-    ("output", "expected", "atol", "is_right"),
+    ("output", "expected", "atol", "result"),
     [
         (1.0 + 1e-9, 1.0, 1e-6, True),
         (1.0 + 1e-4, 1.0, 1e-6, False),
@@ -72,8 +72,8 @@ def test_an_output_is_compared_by_the_rule_of_its_problem(
         ([[1.0, 1.0]] * 2, [1.0, 1.0], 1e-6, False),  # shapes are not broadcast
     ],
 )
-def test_floats_are_compared_with_a_tolerance(output, expected, atol, is_right):
-    assert is_right("f", [], output, expected, atol) is is_right
+def test_floats_are_compared_with_a_tolerance(output, expected, atol, result):
+    assert is_right("f", [], output, expected, atol) is result
 
 
 def test_floats_are_close_exactly_when_numpy_says_so():

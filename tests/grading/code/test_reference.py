@@ -88,8 +88,8 @@ def test_a_completion_cannot_change_the_inputs_of_another(grader, double):
     assert grader._references.find(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
 
 
-def test_problems_with_one_id_are_told_apart_by_their_content(grader, double):
-    """Neither references nor cached verdicts mix them up."""
+def test_problems_with_the_same_id_and_other_content_have_their_own_references(grader, double):
+    """They also have their own cached verdicts."""
     triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})
     assert triple.id == double.id
     caching_grader = GraderPool("mbpp_plus", lambda: grader)

@@ -1,6 +1,6 @@
-"""The sandbox's walls, attacked without the guard and the filters that stand before them.
+"""The sandbox's isolation, attacked without the guard and the filters in front of it.
 
-No attack does harm if a wall fails: these tests have to be safe to run as any user.
+No attack does harm if it succeeds, because these tests have to be safe to run as any user.
 """
 
 import errno
@@ -262,7 +262,7 @@ def test_a_job_larger_than_any_buffer_arrives(sandbox):
     assert answers == [b'{"output": 5000000}']
 
 
-def test_the_walls_are_described(sandbox, layer):
+def test_the_description_of_isolation_depends_on_the_layer(sandbox, layer):
     assert ("no network" in sandbox.describe_isolation()) == (layer != "filters")
 
 
@@ -273,7 +273,7 @@ def test_resource_limits_alone_need_the_unsafe_flag():
         assert "NOT ISOLATED" in sandbox.describe_isolation()
 
 
-def test_landlock_and_seccomp_are_a_wall_only_together():
+def test_the_layer_of_filters_needs_both_landlock_and_seccomp():
     """Landlock alone allows signals and sockets, and seccomp alone allows files to be read."""
     with (
         pytest.raises(SandboxError, match="no Landlock and no seccomp"),
@@ -283,7 +283,7 @@ def test_landlock_and_seccomp_are_a_wall_only_together():
 
 
 def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
-    """Here /etc is listed as a part of Python."""
+    """In this test /etc is among the paths that Python needs."""
     paths = [*sandbox_module._readable_paths(), "/etc"]
     monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
     with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
@@ -291,7 +291,7 @@ def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
 
 
 def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkeypatch):
-    """The project is installed beside Python's own library here."""
+    """In this test the project is installed in a folder of Python's own library."""
     with Sandbox(layer=layer, guarded=False) as usual_sandbox:
         isolation = usual_sandbox.describe_isolation()
     packages = tmp_path / "lib/python3/site-packages"

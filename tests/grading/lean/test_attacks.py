@@ -7,7 +7,7 @@ from rapid.grading.lean import LeanChecker
 from tests.grading.lean import attacks
 from tests.grading.lean.scripts import change_script
 
-# The changes that make each kind of author from the one in use.
+# The changes of author.js for each kind of author.
 AUTHORS = {
     "as it is": [],
     "without words": [(r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2)],

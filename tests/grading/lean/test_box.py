@@ -90,7 +90,7 @@ class TestBox:
     @pytest.mark.parametrize("role", ["author", "judge"])
     def test_both_roles_run_in_the_box(self, backend, role):
         assert run_stand_in(backend, "print(role)", role) == [role]
-        assert "bubblewrap" in plan_launch(backend, "", role).describe_isolation
+        assert "bubblewrap" in plan_launch(backend, "", role).isolation
 
     @pytest.mark.parametrize("code", ESCAPES)
     def test_an_escape_is_refused(self, backend, code):
@@ -167,7 +167,7 @@ class TestWithoutBubblewrap:
 
     def test_unsafe_lean_runs_without_a_box_and_reports_it(self, backend, monkeypatch):
         monkeypatch.setattr(box.shutil, "which", lambda _: None)
-        assert plan_launch(backend, "", "judge", unsafe=True).describe_isolation.startswith("none")
+        assert plan_launch(backend, "", "judge", unsafe=True).isolation.startswith("none")
         assert run_stand_in(backend, "print(role)", "judge", unsafe=True) == ["judge"]
 
 

@@ -101,7 +101,7 @@ def test_a_word_of_many_parts_is_read_quickly():
     assert time.monotonic() - began < 10  # 0.3 seconds, and a minute if each part took longer
 
 
-class TestReadings:
+class TestCandidates:
     def test_tactics_are_not_changed(self):
         for tactics in (TACTICS, "skip\nomega", "cases h\n  skip\nomega"):
             assert extract_candidate_proofs("double", f"{HEAD} :=", tactics) == [f" by\n{tactics}"]

@@ -28,7 +28,7 @@ FORMS = {
     "the theorem with a header": f"import Mathlib\nopen Nat Real\n\n/-- Even. -/\n{THEOREM}",
     "a term": f"{HEAD} :=\n  have k := h\n  (by omega)",
     "aligned tactics": f"{HEAD} := by have k := h\n{' ' * 24}omega",
-    "output behind it": f"```lean\n{THEOREM}```\nprints\n```\nno errors\n```\n",
+    "output after it": f"```lean\n{THEOREM}```\nprints\n```\nno errors\n```\n",
 }
 
 
@@ -134,7 +134,7 @@ def test_the_candidates_of_a_completion_share_its_time_limit(monkeypatch):
     for timeout, reason, expected in (
         (4.0, verdicts.WRONG_ANSWER, [4.0, 1.0]),
         (3.0, verdicts.WRONG_ANSWER, [3.0]),
-        (10.0, verdicts.TIMEOUT, [10.0]),  # no other reading is tried after a timeout
+        (10.0, verdicts.TIMEOUT, [10.0]),  # no other candidate is tried after a timeout
     ):
         seconds_given.clear()
         with lean_grader.LeanGrader(timeout) as grader:
@@ -154,7 +154,7 @@ class RecordingGrader:
     def __init__(self, answer_count: int):
         self.answer_count_when_ready, self.requests = answer_count, []
 
-    def _checker(self, header):
+    def _get_checker(self, header):
         return self
 
     def wait_ready(self):
@@ -163,7 +163,7 @@ class RecordingGrader:
     def prepare(self, problem):
         lean_grader.LeanGrader.prepare(self, problem)
 
-    def state(self, name, statement):
+    def elaborate_statement(self, name, statement):
         self.requests.append((name, statement))
 
     def grade(self, problem, completion):

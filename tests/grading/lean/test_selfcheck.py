@@ -80,6 +80,6 @@ def test_an_unavailable_lean_is_reported_with_the_reason(monkeypatch):
     assert run_setup() == (1, "Lean is not available: no npm\n")
 
 
-def test_mathlib_can_be_started_without_walls(lean):
+def test_mathlib_can_be_started_without_a_sandbox(lean):
     selfcheck.start_mathlib(BACKEND, unsafe=True)
     assert lean.started == [("import Mathlib\n", True)]
