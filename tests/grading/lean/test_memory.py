@@ -99,7 +99,7 @@ REMEMBER_ADDRESS = (
 )
 REPORT_ADDRESS = (
     r"(?m)^    if \(!statements\.has.*\n    return result;",
-    """    statements.set(statement, this.stated(result.snapshot));
+    """    statements.set(statement, this.dropProof(result.snapshot));
     const { Refusal } = require('./refusal.js');
     throw new Refusal('wrong_answer', [this.seen]);""",
     1,
