@@ -240,7 +240,7 @@ class Frontend {
     return result;
   }
 
-  /** Return a snapshot without the proof, for other proofs (see `run`); null if that is impossible. */
+  /** Return a snapshot without the proof, for other proofs (see `run`); null if there is none. */
   dropProof(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;
