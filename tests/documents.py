@@ -122,7 +122,8 @@ def speed(text: str, root: Path, *workloads: str) -> str:
 def times(text: str, root: Path) -> str:
     """Return a table of how long commands took, from the fastest machine to the slowest.
 
-    The date is that of the last machine; the machines are in a line below.
+    The date is the one on which the last of the machines was measured. A line below the table
+    names the machines.
     """
     machines: list[str] = []
 

@@ -144,7 +144,8 @@ class Machine:
             "other": work.steps * assumed["step"] + work.batches * assumed["batch"],
             "startup": work.loads * (assumed["startup"] + assumed["startup_vllm"] * vllm),
         }
-        # The factors of this model's runs, else those of all models' runs of this kind, else of RL.
+        # The factors measured with this model; else with all models, for supervised fine-tuning or
+        # for RL, whichever this run is; else with all models, for RL.
         keys = (model, work.imitates), ("", work.imitates), ("", False)
         factors = next((self.factors[key] for key in keys if key in self.factors), {})
         seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}

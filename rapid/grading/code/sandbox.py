@@ -117,7 +117,7 @@ class Sandbox:
         guarded: whether the guard in Python (`runner.isolation.install_guard`) is on, which raises
             an exception for forbidden actions.
         filtered: whether the kernel's filters are on, as far as the kernel has them. `guarded` and
-            `filtered` are False only in tests that attack the isolation behind guard and filters.
+            `filtered` are False only in tests that attack the rest of the isolation.
         unsafe: whether to run in `UNSAFE_LAYER`, without isolation, if no layer works.
     """
 

@@ -94,6 +94,6 @@ def sandbox(layer):
 
 @pytest.fixture(scope="session")
 def unfiltered_sandbox(layer):
-    """A sandbox without the guard and without the kernel's filters, to test the isolation behind them."""
+    """A sandbox without the guard and without the kernel's filters, to test the rest of the isolation."""
     with open_sandbox(Isolation(layer, guarded=False, filtered=False)) as sandbox:
         yield sandbox

@@ -58,10 +58,10 @@ def change_problem(**changes) -> LeanProblem:
 FALSE = change_problem(formal_statement="theorem double (n : Nat) : n = n + 1 := by\n")
 CHEATS = {
     "an easier statement": "theorem double (n : Nat) : n = n := by\n  rfl",
-    "the easiest": "```lean\ntheorem double : True := trivial\n```",
-    "a hypothesis more": "variable (h : False)\ntheorem double (n : Nat) : n = n + 1 := h.elim",
-    "an axiom before": "axiom x : False\ntheorem double (n : Nat) : n = n + 1 := x.elim",
-    "an axiom behind": "theorem double (n : Nat) : n = n + 1 := x.elim\naxiom x : False",
+    "the easiest statement": "```lean\ntheorem double : True := trivial\n```",
+    "another hypothesis": "variable (h : False)\ntheorem double (n : Nat) : n = n + 1 := h.elim",
+    "an axiom before it": "axiom x : False\ntheorem double (n : Nat) : n = n + 1 := x.elim",
+    "an axiom after it": "theorem double (n : Nat) : n = n + 1 := x.elim\naxiom x : False",
     "another meaning": "local infix:50 \" = \" => fun _ _ => True\ntheorem double (n : Nat) : n = n + 1 := trivial",
     "a second theorem": "theorem double (n : Nat) : n = n + 1 := by sorry\ntheorem double : True := trivial",
     "a namespace": "namespace X\ntheorem double : True := trivial\nend X",
@@ -176,7 +176,7 @@ class RecordingGrader:
 
 
 @pytest.mark.parametrize("answer_count", [0, 1000])
-def test_a_rehearsal_states_all_problems_and_warms_up_a_new_lean(answer_count):
+def test_a_rehearsal_elaborates_all_statements_and_warms_up_a_new_lean(answer_count):
     lean = RecordingGrader(answer_count)
     grader = GraderPool("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
