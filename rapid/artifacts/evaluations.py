@@ -18,7 +18,9 @@ class CurvePoint(Record):
     """
 
     step: Count = Field(description="number of the optimizer step")
-    seconds: Seconds = Field(description="training time until then, without saving snapshots")
+    seconds: Seconds = Field(
+        description="training time until this step, without the time of saving snapshots"
+    )
     pass_at: dict[int, Annotated[float, Field(ge=0, le=1)]] = Field(
         description="pass@k by k, mean over problems"
     )
@@ -27,20 +29,21 @@ class CurvePoint(Record):
 class ProblemScore(Record):
     """Numbers of graded and of correct completions of one test problem."""
 
-    id: str = Field(description="of the problem")
-    samples: Count = Field(description="completions that were graded")
-    correct: Count = Field(description="completions that are correct")
+    id: str = Field(description="id of the problem")
+    samples: Count = Field(description="number of completions that were graded")
+    correct: Count = Field(description="number of completions that are correct")
 
 
 class Evaluation(Record):
     """evaluation.json: pass@k, estimated without bias from `samples` completions per problem."""
 
-    benchmark: str = Field(description="of the run, as are model, algorithm and seed")
-    model: str = Field(description="name in params.yaml")
+    benchmark: str = Field(description="benchmark of the run")
+    model: str = Field(description="name of the run's model in params.yaml")
     algorithm: str = Field(
-        description="name with H and changed parameters; `base`: the model before training"
+        description="name of the algorithm, with H and the parameters that it changes; `base` for "
+        "the model before training"
     )
-    seed: int = Field(description="of the run")
+    seed: int = Field(description="seed of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was evaluated"
     )
@@ -50,15 +53,17 @@ class Evaluation(Record):
         description="pass@k by k: mean over the problems with at least k graded completions",
     )
     problems: Count = Field(0, description="number of test problems")
-    samples: Count = Field(0, description="completions sampled per problem")
+    samples: Count = Field(0, description="number of completions sampled per problem")
     temperature: float = Field(1.0, description="sampling temperature")
     top_p: float = Field(1.0, description="top-p of sampling")
     max_completion_length: Count = Field(0, description="limit of a completion in tokens")
-    completion_length: float | None = Field(None, ge=0, description="mean tokens per completion")
+    completion_length: float | None = Field(
+        None, ge=0, description="mean number of tokens over completions"
+    )
     reasons: dict[str, Count] = Field(
         default_factory=dict, description="number of verdicts by reason"
     )
-    scores: list[ProblemScore] = Field(default_factory=list, description="one for each problem")
+    scores: list[ProblemScore] = Field(default_factory=list, description="a row for each problem")
 
     @model_validator(mode="after")
     def _check_consistency(self):
@@ -76,14 +81,14 @@ class Evaluation(Record):
                     f"scores: {score.id} has {score.correct} correct completions of "
                     f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
-        # What the verdicts by reason must add up to, and what they add up to.
-        counted = {
+        # The sum that the verdicts by reason must have, and the one that they have.
+        sums = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
             "correct completions": (
                 sum(score.correct for score in self.scores), self.reasons.get(PASSED, 0)
             ),
         }  # fmt: skip
-        for kind, (expected, verdicts) in counted.items():
+        for kind, (expected, verdicts) in sums.items():
             if verdicts != expected:
                 raise ValueError(f"reasons: they count {verdicts} {kind} instead of {expected}")
         for k, share in self.pass_at.items():

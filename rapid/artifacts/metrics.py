@@ -27,8 +27,8 @@ class Metric:
     """Logging, label and summary of a metric; its name and description are the field's.
 
     Args:
-        over: what the value at a step is averaged over: the whole mini-batch, or the micro-batches
-            that were trained on.
+        over: the completions over which the value at a step is a mean: the whole mini-batch, or the
+            micro-batches that were trained on.
         unit: unit of the values; "" for a number without unit.
         label: title in tables.
         better: whether higher or lower values are better; "" if neither is.
@@ -109,7 +109,8 @@ class StepMetrics(Record):
     run: Annotated[Share, Metric("micro-batches", unit="share", label="Run", summary="mean")] = (
         Field(
             None,
-            description="share of the mini-batch trained on; groups without a gradient are skipped",
+            description="share of the mini-batch that was trained on; groups without a gradient "
+            "are skipped",
         )
     )
 

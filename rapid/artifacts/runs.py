@@ -23,7 +23,7 @@ CHECKPOINTS, PROGRESS = "checkpoints", "progress.jsonl"
 class StepRecord(StepMetrics):
     """steps.jsonl: one optimizer step, its metrics, and the seconds that each phase took."""
 
-    sampling: float | None = Field(None, description="sampling, in this step alone")
+    sampling: float | None = Field(None, description="sampling completions, in this step only")
     grading: float | None = Field(None, description="waiting for verdicts")
     backpropagation: float | None = Field(
         None, description="forward and backward passes and the optimizer"
@@ -88,10 +88,12 @@ class Runtime(Record):
 class _BeforeMetrics(Record):
     """The keys of summary.json that come before the statistics of metrics."""
 
-    benchmark: str = Field(description="of the run, as are model, algorithm and seed")
-    model: str = Field(description="name in params.yaml")
-    algorithm: str = Field(description="its name, with H and the parameters that it changes")
-    seed: int = Field(description="of the run")
+    benchmark: str = Field(description="benchmark of the run")
+    model: str = Field(description="name of the run's model in params.yaml")
+    algorithm: str = Field(
+        description="name of the algorithm, with H and the parameters that it changes"
+    )
+    seed: int = Field(description="seed of the run")
     status: Literal["ok", "unavailable"] = Field(
         "ok", description="`unavailable` if nothing was trained"
     )
@@ -101,19 +103,27 @@ class _BeforeMetrics(Record):
         None, description="CPU seconds of the training loop, of the process and its descendants"
     )
     waited: float | None = Field(
-        None, description="seconds in which another process had the core; not while grading"
+        None,
+        description="seconds in which another process used the run's core, except while grading",
     )
     stolen: float | None = Field(
-        None, description="seconds in which the host gave a core to other virtual machines (mean)"
+        None,
+        description="seconds in which the host gave a core to other virtual machines, mean over "
+        "cores",
     )
     disturbed: bool = Field(
         False, description="whether waited and stolen together exceed 20 % of the training loop"
     )
     attempt: int = Field(1, description="number of the attempt; some disturbed runs are repeated")
     interrupted: Count = Field(0, description="how often the run was killed and resumed")
-    lost: Seconds = Field(0.0, description="seconds of steps repeated after that; not in runtime")
-    optimizer_steps: Count = Field(0, description="optimizer steps taken")
-    completions: Count = Field(0, description="completions sampled, including resampled ones")
+    lost: Seconds = Field(
+        0.0,
+        description="seconds of the steps that were repeated after interruptions; not in runtime",
+    )
+    optimizer_steps: Count = Field(0, description="number of optimizer steps")
+    completions: Count = Field(
+        0, description="number of completions sampled, including resampled ones"
+    )
 
 
 class _AfterMetrics(_BeforeMetrics):
@@ -125,7 +135,8 @@ class _AfterMetrics(_BeforeMetrics):
     peak_memory_mb: float = Field(
         0.0,
         ge=0,
-        description="peak memory of the process in 1e6 bytes: of its GPU, or else resident",
+        description="peak memory of the process in 1e6 bytes: on its GPU if it uses one, else "
+        "resident",
     )
     pass_completions: Count = Field(
         0,
@@ -136,7 +147,7 @@ class _AfterMetrics(_BeforeMetrics):
     )
     hardware: str = Field("", description="processor or GPU, and how many")
     commit: str = Field(
-        "", description="git commit of the code, with +dirty if tracked files differ"
+        "", description="git commit of the code, with +dirty if tracked files differ from it"
     )
 
 
@@ -152,9 +163,9 @@ class RunSummary(_AfterMetrics, _Metrics):
 
 
 def has_learned_nothing(run: Path) -> bool:
-    """Return whether a run had no gradient at all: in each group all rewards were equal.
+    """Return whether a run had no gradient at all, because in each group all rewards were equal.
 
-    False if the algorithm has no rewards.
+    Returns False if the algorithm has no rewards.
 
     Raises:
         BadFile: steps.jsonl is damaged.
@@ -167,7 +178,7 @@ def has_learned_nothing(run: Path) -> bool:
 def explain_untrained(model: Path) -> str:
     """Return why the run that should have written this model trained nothing.
 
-    "" if the run did train, or if the model is not a run's.
+    Returns "" if the run did train, or if no run writes this model.
     """
     summary = model.with_name("summary.json")
     return read_json(summary, RunSummary).note if summary.is_file() else ""
@@ -185,7 +196,7 @@ class TokenWeights(Record):
     H: int
     step: int = Field(description="optimizer step, from 1")
     benchmark: str
-    id: str = Field(description="of the problem")
+    id: str = Field(description="id of the problem")
 
     @model_validator(mode="after")
     def _check_lengths(self):

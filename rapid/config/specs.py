@@ -183,7 +183,7 @@ class ReportSpec(Spec):
         algorithms = {type(parse(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
         roots = ("reports", *sorted(algorithms), *benchmarks)
-        return hash_dependencies(*roots, through=("reports/",), with_report_attributes=True)
+        return hash_dependencies(*roots, follow=("reports/",), with_report_attributes=True)
 
 
 def table_runs(params: Params) -> list[Run]:
