@@ -16,13 +16,13 @@ ARENA = PLAN.params.arena
 def in_report(category, path):
     """Return an output, marked for `snakemake --report` if it is a table, a page or a figure."""
     file, description, kind = Path(path), "", "figures"
-    module = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
+    source = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
     if file.name in TABLES:
         description, kind = TABLES[file.name], "tables"
     elif file.suffix != ".png":
         return path
-    elif module.exists():
-        description = (ast.get_docstring(ast.parse(module.read_text())) or "").partition("\n")[0]
+    elif source.exists():
+        description = (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0]
     return report(
         path,
         caption=f"../report/{kind}.rst",
