@@ -40,7 +40,10 @@ def test_variant_is_parsed():
         ("rapid-H4,eta=0", "eta must be greater than 0"),
         ("rapid-H4,eta=inf", "eta must be a finite number"),
         ("rapid-H4,eta=1,eta=2", "change given twice: eta"),
-        ("pg,learning_rate=2.5e-4,epochs=2", "numbers have no exponent; write pg,learning_rate=0.00025,epochs=2"),
+        (
+            "pg,learning_rate=2.5e-4,epochs=2",
+            "numbers have no exponent; write pg,learning_rate=0.00025,epochs=2",
+        ),
         ("pg,learning_rate=1e4", "write pg,learning_rate=10000"),
         ("rapid-H4,eta=-1", "eta must be greater than 0"),
         ("rapid-H4,clip=often", "clip must be 'advantage'"),
@@ -58,7 +61,9 @@ def test_invalid_names_are_refused(name, message):
 def test_suggested_names_are_valid():
     with pytest.raises(ValueError, match="one of") as error:
         parse("ppo")
-    match = re.fullmatch(r"must be one of (.*) \(any H from 1; (.*) take one too\); .*", str(error.value))
+    match = re.fullmatch(
+        r"must be one of (.*) \(any H from 1; (.*) take one too\); .*", str(error.value)
+    )
     offered, names_with_h = (re.split(r", | or ", names) for names in match.groups())
     assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
     assert {parse(f"{name}-H2").algorithm.name for name in [*names_with_h, "rapid"]} == {

@@ -49,14 +49,14 @@ def test_tuning_tries_all_rates_except_for_borrowed_h(values):
     names = ("pg", "pg,n_step=8")
     tuned_rates = ("0.00001", "0.01")
     assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in names for r in tuned_rates}
-    with pytest.raises(BadParams, match="tuning.rates: no learning rates for math"):
+    with pytest.raises(BadParams, match=r"tuning\.rates: no learning rates for math"):
         arena_seeds(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
 
 
 def test_comparison_with_a_record_runs_selected_algorithms_with_pg_and_no_map(values):
     seeds = arena_seeds(values, only=["pg", "grpo-H2"], record="results.csv")
     assert [*seeds.values()] == [[1, 2], [1, 2]]
-    with pytest.raises(BadParams, match="only: .* must include pg"):
+    with pytest.raises(BadParams, match=r"only: .* must include pg"):
         arena_seeds(values, only=["grpo-H2"], record="results.csv")
     with pytest.raises(BadParams, match="record: is missing"):
         arena_seeds(values, only=["pg", "grpo-H2"])
@@ -77,7 +77,7 @@ def test_map_without_a_rate_takes_that_of_pg(values):
     cells = {name: value for name, value in MAP.items() if name != "rate"}
     arena = {"fields": {"math": FIELD}, "maps": {"math": cells}}
     assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
-    with pytest.raises(BadParams, match="maps.math.rate: is missing"):
+    with pytest.raises(BadParams, match=r"maps\.math\.rate: is missing"):
         load(values | {"arena": {"maps": {"math": cells}}})
 
 

@@ -31,7 +31,11 @@ def set_key(values: dict, key: str, value) -> None:
         ("tables.main.model", "gpt", "must be one of the models tiny-qwen2, "),
         ("teacher", "nobody", "must be one of the models tiny-qwen2, "),
         ("benchmarks.math.n_step", 6, "a multiple of 4, the group size of grpo"),
-        ("benchmarks.math.train", 12, "at least 16, the number of prompts in an inference batch of rapid-"),
+        (
+            "benchmarks.math.train",
+            12,
+            "at least 16, the number of prompts in an inference batch of rapid-",
+        ),
         ("benchmarks.mbpp_plus.pass_at", [1, 16], "at most 8, which is evaluation.samples"),
         ("training.micro_batch", 0, "greater than 0"),
         ("naive_grpo.sampling_batch", 0, "greater than 0"),
