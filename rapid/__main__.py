@@ -12,7 +12,7 @@ from rapid.processes.fork_server import RETRY_STATUS, run_in_child
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 
 CLONE = Path(__file__).resolve().parents[1]
-# Files of a clone of this repository; a folder that has all of them is taken for one.
+# A folder with all of these files is taken for a clone of this repository.
 CLONE_FILES = ("rapid/__main__.py", "Snakefile", "params.yaml")
 
 
@@ -20,9 +20,9 @@ def main() -> int:
     """Run `rapid` with the code of the clone that contains the working folder.
 
     An environment's `rapid` script imports the code of the clone that the environment was made
-    for. The working folder may be in another clone that shares or copied the environment. Snakemake
-    imports the code beside its Snakefile, so jobs have to run the same code: this process is then
-    replaced by `python -m rapid` of the other clone.
+    for. The working folder may be in another clone, which shares or copied the environment.
+    Snakemake imports the code beside its Snakefile, and jobs have to run the same code. In this
+    case the process is replaced by `python -m rapid` of the other clone.
     """
     folders = (Path.cwd(), *Path.cwd().parents)
     clones = (folder for folder in folders if all((folder / name).exists() for name in CLONE_FILES))
@@ -35,7 +35,8 @@ def main() -> int:
 def run_command() -> int:
     """Run the command and return its exit status.
 
-    RETRY_STATUS becomes 0: the result is right, only its runtime was disturbed by other processes.
+    RETRY_STATUS becomes 0: the result is right, and only its runtime is too long, because other
+    processes used the job's core.
     """
     end_with_workflow()
     status = run_in_child(sys.argv[1:])

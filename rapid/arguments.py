@@ -1,12 +1,12 @@
-"""Command-line parsers that suggest the option or choice closest to an unknown one."""
+"""Command-line parsers that suggest the closest option or choice, and a type of arguments."""
 
 import argparse
 import re
-from textwrap import indent as indented
+import textwrap
 
 from rapid.text import suggest_name, wrap_text
 
-# The message of argparse for an unknown command or choice: what was given, and the choices.
+# The message of argparse for an unknown command or choice: what the user wrote, and the choices.
 INVALID_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 
@@ -17,7 +17,7 @@ class _HelpFormatter(argparse.HelpFormatter):
         return wrap_text(" ".join(text.split()), width, indent="", may_split=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return indented("\n".join(self._split_lines(text, width - len(indent))), indent)
+        return textwrap.indent("\n".join(self._split_lines(text, width - len(indent))), indent)
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,3 +40,15 @@ class Parser(argparse.ArgumentParser):
         if match := INVALID_CHOICE.search(message):
             message += suggest_name(match[1], re.findall(r"[\w.-]+", match[2]))
         super().error(message)
+
+
+def build_positive_type(kind: type):
+    """Return a converter for argparse that parses a finite number above 0 of type `kind`."""
+
+    def parse_number(text: str):
+        if not 0 < (value := kind(text)) < float("inf"):
+            raise ValueError
+        return value
+
+    parse_number.__name__ = f"positive {kind.__name__}"
+    return parse_number

@@ -1,10 +1,10 @@
 """The `rapid` command: each stage of the pipeline as one subcommand that reads and writes files.
 
 The workflow and users call these subcommands. `--spec` takes the parameters that decide a stage's
-result, as JSON or as the path of a JSON file. That file may be the manifest.json of an earlier job:
+result, as JSON or as the path of a JSON file. The file may be the manifest.json of an earlier job:
 `rapid train --spec runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats the job.
 
-Exit status: 0 done, 1 failed, 2 wrong arguments or parameters.
+Exit status: 0 if done, 1 if the command failed, 2 if arguments or parameters are invalid.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from rapid import __version__
 from rapid.algorithms import IMITATING
-from rapid.arguments import Parser
+from rapid.arguments import Parser, build_positive_type
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary, has_learned_nothing
@@ -52,15 +52,15 @@ class StageCommand(NamedTuple):
     function: str  # MODULE.FUNCTION in `rapid.stages`; takes the spec, then the paths in order
     spec_type: type[Spec]
     help: str
-    paths: dict[str, str]  # option -> help; "NAME..." takes several paths
+    paths: dict[str, str]  # help text by option; an option "NAME..." takes several paths
 
 
-SPEC_HELP = "parameters of the job as JSON, or a file with them (an earlier manifest.json works)"
+SPEC_HELP = "parameters of the job as JSON, or a JSON file, such as an earlier job's manifest.json"
 OUT = {"out": "folder to write"}
 PREPARED = {"data...": "folders of the prepared benchmarks, or the folder that contains them"}
 STAGE_COMMANDS = (
     StageCommand(
-        "prepare", "prepare.prepare", specs.PrepareSpec, "make or load a benchmark's problems", OUT
+        "prepare", "prepare.prepare", specs.PrepareSpec, "generate or load problems", OUT
     ),
     StageCommand(
         "tokenizer", "pretrain.make_tokenizer", specs.TokenizerSpec,
@@ -68,7 +68,8 @@ STAGE_COMMANDS = (
     ),
     StageCommand(
         "pretrain", "pretrain.pretrain", specs.PretrainSpec,
-        "make an embedded base model", PREPARED | {"tokenizer": "folder"} | OUT,
+        "pre-train an embedded base model",
+        PREPARED | {"tokenizer": "folder of the tokenizer"} | OUT,
     ),
     StageCommand(
         "fetch", "fetch.fetch", specs.FetchSpec, "download or convert a published model", OUT
@@ -80,8 +81,8 @@ STAGE_COMMANDS = (
     ),
     StageCommand(
         "demonstrate", "demonstrate.demonstrate", specs.DemonstrateSpec,
-        "make demonstrations, some with a deliberate mistake",
-        {"data": "train.jsonl; test.jsonl has to be beside it"} | OUT,
+        "generate demonstrations, some with a deliberate mistake",
+        {"data": "train.jsonl, in one folder with test.jsonl"} | OUT,
     ),
     StageCommand(
         "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
@@ -99,7 +100,7 @@ STAGE_COMMANDS = (
 def _build_parser() -> Parser:
     parser = Parser(
         prog="rapid",
-        description="The RAPID pipeline. Snakemake calls the first commands, prepare to evaluate.",
+        description="The RAPID pipeline. Snakemake calls the commands from prepare to evaluate.",
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -108,119 +109,110 @@ def _build_parser() -> Parser:
         run_stage = _run_train if stage.name == "train" else partial(_run_stage, stage)
         command = _add_command(commands, stage.name, stage.help, run_stage)
         command.add_argument("--spec", required=True, help=SPEC_HELP)
-        for path, meaning in stage.paths.items():
+        for path, help_text in stage.paths.items():
             option, count = f"--{path.removesuffix('...')}", "+" if path.endswith("...") else None
-            command.add_argument(option, required=True, type=Path, nargs=count, help=meaning)
+            command.add_argument(option, required=True, type=Path, nargs=count, help=help_text)
     _add_ask(commands)
     _add_grade(commands)
     _add_maintenance(commands)
     _add_plan(commands)
-    help = "show running, waiting, finished and failed jobs, and the progress of each training run"
-    watch = _add_command(commands, "watch", help, _run_watch)
+    help_text = "show running, waiting, finished and failed jobs, and the progress of each run"
+    watch = _add_command(commands, "watch", help_text, _run_watch)
     watch.add_argument("--once", action="store_true", help="print the present state and exit")
     fork_server = _add_command(
         commands, "warm", "run the workflow's fork server (internal)", _run_fork_server
     )
     fork_server.add_argument("socket", type=Path, help="path of the socket to listen on")
-    fork_server.add_argument("parent", type=int, help="id of the process with which it ends")
+    fork_server.add_argument(
+        "parent", type=int, help="PID of the parent; the server exits when it does"
+    )
     _add_command(
         commands, "lean-setup", "install and check Lean, which grades proofs", _run_lean_setup
     )
     return parser
 
 
-def _add_command(commands, name: str, help: str, run: Callable) -> Parser:
-    """Add a command that calls a function with its arguments."""
-    command = commands.add_parser(name, help=help, description=help)
-    command.set_defaults(run=run)
+def _add_command(commands, name: str, help_text: str, function: Callable) -> Parser:
+    """Add a command that calls a function with the parsed arguments."""
+    command = commands.add_parser(name, help=help_text, description=help_text)
+    command.set_defaults(run=function)
     return command
 
 
 def _add_grade(commands) -> None:
-    help = "grade completions, and print a JSON line with the verdict on each, in order"
-    grade = _add_command(commands, "grade", help, _run_grade)
+    help_text = "grade completions, and print a JSON line with the verdict on each, in order"
+    grade = _add_command(commands, "grade", help_text, _run_grade)
     grade.add_argument("--benchmark", required=True, choices=BENCHMARKS)
-    for option, meaning in [
+    for option, help_text in [
         ("--problems", "problems in their published form: JSON lines, plain or gzip"),
         ("--completions", 'JSON lines: {"id": ..., "completion": ...}'),
     ]:
-        grade.add_argument(option, required=True, type=Path, help=meaning)
-    help = "number of graders in parallel (default: number of cores)"
-    grade.add_argument("--workers", type=_build_positive_type(int), help=help)
-    help = "seconds per completion (default: the benchmark's)"
-    grade.add_argument("--timeout", type=_build_positive_type(float), help=help)
-    for option, meaning in [
+        grade.add_argument(option, required=True, type=Path, help=help_text)
+    for option, kind, help_text in [
+        ("--workers", int, "number of graders in parallel (default: number of cores)"),
+        ("--timeout", float, "time limit per completion in seconds (default: the benchmark's)"),
+    ]:
+        grade.add_argument(option, type=build_positive_type(kind), help=help_text)
+    for option, help_text in [
         ("--unsafe-sandbox", "run Python completions even if they cannot be sandboxed"),
         ("--unsafe-lean", "run a native Lean even if it cannot be sandboxed"),
     ]:
-        grade.add_argument(option, action="store_true", help=meaning)
+        grade.add_argument(option, action="store_true", help=help_text)
 
 
 def _add_ask(commands) -> None:
-    help = "sample completions of a prompt from a model's folder, such as a run's model/"
-    ask = _add_command(commands, "ask", help, _run_ask)
-    ask.add_argument("--model", required=True, type=Path, help="folder")
+    help_text = "sample completions of a prompt from a model's folder, such as a run's model/"
+    ask = _add_command(commands, "ask", help_text, _run_ask)
+    ask.add_argument("--model", required=True, type=Path, help="folder of the model")
     ask.add_argument("--chat", action="store_true", help="use the model's own chat template")
     ask.add_argument("--sampler", choices=["transformers", "vllm"], default="transformers")
-    ask.add_argument("--samples", type=_build_positive_type(int), default=1, help="default: 1")
-    ask.add_argument(
-        "--max-tokens", type=_build_positive_type(int), default=256, help="default: 256"
-    )
-    ask.add_argument(
-        "--temperature", type=_build_positive_type(float), default=1.0, help="default: 1"
-    )
-    ask.add_argument("--seed", type=int, default=0, help="default: 0")
-    ask.add_argument("prompt")
+    for option, kind, default, help_text in [
+        ("--samples", build_positive_type(int), 1, "completions to sample"),
+        ("--max-tokens", build_positive_type(int), 256, "largest length of a completion"),
+        ("--temperature", build_positive_type(float), 1.0, "sampling temperature"),
+        ("--seed", int, 0, "seed of the sampling"),
+    ]:
+        help_text = f"{help_text} (default: {default:g})"
+        ask.add_argument(option, type=kind, default=default, help=help_text)
+    ask.add_argument("prompt", help="text that the model continues, or answers with --chat")
 
 
 def _add_maintenance(commands) -> None:
-    helps = {
+    help_texts = {
         "verify": "compare every file with its digest, and name changed files and stale jobs",
         "accept": "keep results that are stale only because of changed code, if it is harmless",
-        "reconcile": "as verify; also let Snakemake repeat the stale jobs",
+        "reconcile": "do the same as verify, and let Snakemake repeat the stale jobs",
         "restore": "pull results that were pushed elsewhere (dvc pull), and verify them",
         "preflight": "say what this machine lacks: GPUs, memory, disk, models, data, graders",
     }
-    for name, help in helps.items():
-        command = _add_command(
-            commands, name, help, _run_preflight if name == "preflight" else _maintain_jobs
-        )
+    for name, help_text in help_texts.items():
+        function = _run_preflight if name == "preflight" else _maintain_jobs
+        command = _add_command(commands, name, help_text, function)
         _add_configfile(command)
         if name == "restore":
-            help = "replace local files by the pushed ones"
-            command.add_argument("--force", action="store_true", help=help)
-    command.add_argument("--config", help="all parameters as JSON, instead of files")
+            help_text = "replace local files by the pushed ones"
+            command.add_argument("--force", action="store_true", help=help_text)
+        if name == "preflight":
+            command.add_argument("--config", help="all parameters as JSON, instead of files")
 
 
 def _add_plan(commands) -> None:
     from rapid.cost.options import add_options
 
-    help = "predict the pipeline's cost: time, GPU-hours, memory and disk of every job"
-    command = _add_command(commands, "plan", help, _run_plan)
+    help_text = "predict the pipeline's cost: time, GPU-hours, memory and disk of every job"
+    command = _add_command(commands, "plan", help_text, _run_plan)
     _add_configfile(command)
-    add_options(command, _build_positive_type)
+    add_options(command, build_positive_type)
 
 
 def _add_configfile(command: Parser) -> None:
-    help = "params.yaml and overlays, as for snakemake (default: params.yaml)"
+    help_text = "params.yaml and overlays, as for snakemake (default: params.yaml)"
     default = [Path("params.yaml")]
-    command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help)
-
-
-def _build_positive_type(kind: type):
-    """Return a converter for argparse that parses a finite number above 0 of type `kind`."""
-
-    def parse_number(text: str):
-        if not 0 < (value := kind(text)) < float("inf"):
-            raise ValueError
-        return value
-
-    parse_number.__name__ = f"positive {kind.__name__}"
-    return parse_number
+    command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 
 
 def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
-    """Parse `--spec`, JSON or a JSON file, and set its digest of the code to the present one."""
+    """Parse `--spec`, which is JSON or a JSON file, and update its digest of the code."""
     try:
         document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
         values = document.get("spec", document) if isinstance(document, dict) else document
@@ -251,15 +243,15 @@ def _check_model(folder: Path) -> None:
         return
     parents = {folder.parent, Path("models")}
     models = sorted(str(file.parent) for path in parents for file in path.glob("*/config.json"))
-    listed = ", ".join(models) or "none"
-    raise BadInput(f"--model {folder}: the folder does not exist; models here: {listed}")
+    names = ", ".join(models) or "none"
+    raise BadInput(f"--model {folder}: the folder does not exist; models here: {names}")
 
 
 def _run_stage(stage: StageCommand, args: argparse.Namespace) -> None:
     spec = _read_spec_and_lease(args, stage.spec_type)
     module, _, function = stage.function.rpartition(".")
-    run = getattr(import_module(f"rapid.stages.{module}"), function)
-    run(spec, *(getattr(args, path.removesuffix("...")) for path in stage.paths))
+    stage_function = getattr(import_module(f"rapid.stages.{module}"), function)
+    stage_function(spec, *(getattr(args, path.removesuffix("...")) for path in stage.paths))
 
 
 def _run_train(args) -> int:
@@ -272,7 +264,8 @@ def _run_train(args) -> int:
     with ExitStack() as resources:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _read_spec_and_lease(args, specs.TrainSpec)
-        # Without the model's folder nothing is trained: the run to start from trained nothing.
+        # The model's folder is missing if it is that of another run, which trained nothing. Then
+        # this run trains nothing either.
         if specs.uses_vllm_server(spec) and args.model.is_dir():
             from rapid.vllm_server import run_server
 
@@ -334,7 +327,7 @@ def _run_grade(args) -> int:
             problems,
             submissions,
             workers=args.workers or len(list_usable_cores()),
-            timeout=args.timeout or benchmark.usual_timeout,
+            timeout=args.timeout or benchmark.default_timeout,
             policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
@@ -366,13 +359,14 @@ def _run_preflight(args) -> int:
     from rapid.config.params import load_files
     from rapid.preflight import print_checks, run_checks
 
-    def too_large(params, memory: float) -> dict[str, str]:
-        from rapid.cost.estimates import too_large  # needs the pipeline's packages, for GPUs only
+    def find_large_runs(params, memory: float) -> dict[str, str]:
+        # Imported here because it needs the pipeline's packages, and is called with GPUs only.
+        from rapid.cost.estimates import find_runs_too_large
 
-        return too_large(params, memory)
+        return find_runs_too_large(params, memory)
 
     params = load_files(*([args.config] if args.config else args.configfile))
-    missing = print_checks(run_checks(params, too_large=too_large))
+    missing = print_checks(run_checks(params, find_runs_too_large=find_large_runs))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
 

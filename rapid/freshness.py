@@ -4,11 +4,11 @@ A `git clone`, `git checkout` or `dvc pull` loses the times of files and Snakema
 neither is used. A job is up to date if
 1. its manifest was written with the present spec: the parameters and the code that decide the job's
    result (`rapid.config.specs`),
-2. each file that it read is the one that another job wrote, or a user's file that is unchanged,
+2. each file that it read is still as another job wrote it, or is a user's file that is unchanged,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (workflow/rules/common.smk). For that only manifests and small files
-are read. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to
-date that are stale only because the code changed.
+Snakemake plans all other jobs (workflow/rules/common.smk). To find them, it reads only manifests
+and small files. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as
+up to date that are stale only because the code changed.
 """
 
 import os
@@ -28,7 +28,7 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
-UNNAMED_CODE = "files that its manifest does not list"  # stands for the files in messages
+UNLISTED_CODE = "files that its manifest does not list"  # in messages, if the files are unknown
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +102,14 @@ class Examination:
     """Decides the state of jobs, and remembers it.
 
     Args:
-        hashed: hash every file. Otherwise only small files are hashed, and large files may be
-            missing, for example models that were deleted to save space.
-        any_code: ignore changes of code.
+        hash_all: whether to hash every file. Otherwise only small files are hashed, and large files
+            may be missing, for example models that were deleted to save space.
+        ignore_code: whether to ignore changes of code.
     """
 
-    def __init__(self, hashed: bool = True, any_code: bool = False):
+    def __init__(self, hash_all: bool = True, ignore_code: bool = False):
         self.findings = Findings()
-        self._hashed, self._any_code = hashed, any_code
+        self._hash_all, self._ignore_code = hash_all, ignore_code
         # Folder of an examined job -> why the job must be run; "" if it is up to date.
         self._reasons: dict[str, str] = {}
         # Digests of the unchanged outputs of jobs whose spec and inputs are up to date, by path.
@@ -144,10 +144,10 @@ class Examination:
         changed = [
             path
             for path, expected in manifest.outputs.items()
-            if self._is_changed(path, expected, is_needed=self._hashed or path in job.declared)
+            if self._is_changed(path, expected, is_needed=self._hash_all or path in job.declared)
         ]
         findings.changed |= dict.fromkeys(changed, job)
-        why = _explain_changed_spec(job, manifest, self._any_code)
+        why = _explain_changed_spec(job, manifest, self._ignore_code)
         why = why or self._explain_changed_inputs(job, manifest)
         if not why:  # the unchanged outputs are up to date
             self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
@@ -165,11 +165,11 @@ class Examination:
         """
         if not os.path.isfile(path):
             return is_needed
-        is_compared = self._hashed or os.path.getsize(path) <= SMALL_FILE
+        is_compared = self._hash_all or os.path.getsize(path) <= SMALL_FILE
         return is_compared and self._digest(path) != expected
 
     def _explain_changed_inputs(self, job: Job, manifest: Manifest) -> str:
-        """Return which of the files that a job read has changed; "" if none has."""
+        """Return which file that a job read has changed since; "" if none has."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"its input has changed: {added[0]}"
         written_at = os.path.getmtime(job.manifest)
@@ -199,34 +199,34 @@ class Examination:
             return expected == ""
         status = os.stat(path)
         is_old = status.st_size > SMALL_FILE and status.st_mtime <= written_at
-        return (is_old and not self._hashed) or self._digest(path) == expected
+        return (is_old and not self._hash_all) or self._digest(path) == expected
 
 
 def examine_jobs(
     jobs: list[Job],
-    hashed: bool = True,
+    hash_all: bool = True,
     progress: Callable = lambda jobs: jobs,
-    any_code: bool = False,
+    ignore_code: bool = False,
 ) -> Findings:
     """Decide the state of all jobs.
 
     Args:
         jobs: each job after its inputs, as `rapid.config.jobs` lists them.
-        hashed, any_code: see `Examination`.
-        progress: wraps the list of jobs, for example tqdm.
+        hash_all, ignore_code: see `Examination`.
+        progress: function that returns an iterator over the jobs, such as tqdm.
     """
-    examination = Examination(hashed, any_code)
+    examination = Examination(hash_all, ignore_code)
     for job in progress(jobs):
         examination.examine(job)
     return examination.findings
 
 
-def _explain_changed_spec(job: Job, manifest: Manifest, any_code: bool) -> str:
+def _explain_changed_spec(job: Job, manifest: Manifest, ignore_code: bool) -> str:
     """Return how the spec in a manifest differs from the job's present spec; "" if it does not."""
     keys = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
     if keys := [key for key in keys if not key.startswith("code: ")]:
         return f"made with other parameters: {_shorten_list(keys)}"
-    files = [] if any_code else list_changed_code(job, manifest)
+    files = [] if ignore_code else list_changed_code(job, manifest)
     return f"made with other code: {_shorten_list(files)}" if files else ""
 
 
@@ -256,7 +256,7 @@ def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
     changed = sorted(
         file for file in old_code | new_code if old_code.get(file) != new_code.get(file)
     )
-    return changed if old_code else [UNNAMED_CODE]
+    return changed if old_code else [UNLISTED_CODE]
 
 
 def print_changed_code(jobs: list[Job]) -> None:
@@ -275,15 +275,16 @@ def accept_code_changes(
 ) -> tuple[list[Job], Findings]:
     """Mark jobs as up to date that are stale only because code changed.
 
-    That is their own code or the code of jobs whose files they read. The manifest of a job whose
-    own code changed gets the present digests of the code, and a note with the old digests. Reports
-    list accepted jobs, so the manifests of reports are deleted and the reports are made again.
+    The changed code is their own, or that of jobs whose files they read. The manifest of a job
+    whose own code changed gets the present digests of the code, and a note with the old digests.
+    Reports list accepted jobs, so the manifests of reports are deleted, and the reports are made
+    again.
 
     Returns:
         The accepted jobs, and the findings after accepting them.
     """
-    stale = examine_jobs(jobs, hashed=False).stale
-    findings = examine_jobs(jobs, progress=progress, any_code=True)
+    stale = examine_jobs(jobs, hash_all=False).stale
+    findings = examine_jobs(jobs, progress=progress, ignore_code=True)
     reports = [job for job in findings.current if job.stage == "report"]
     accepted = [job for job in findings.current if job in stale and job not in reports]
     if accepted:
@@ -316,7 +317,8 @@ def discard_stale_manifests(findings: Findings) -> None:
 def discard_unavailable() -> list[str]:
     """Delete the manifests of jobs that could do nothing, so that they are planned again.
 
-    For example a grader was not installed; the manifest says so (`Manifest.unavailable`).
+    Such a job lacked something, for example a grader. Its manifest says so
+    (`Manifest.unavailable`).
 
     Returns:
         The folders of the jobs.
@@ -339,7 +341,7 @@ def _list_manifests(root: Path) -> list[Path]:
 def discard_checkpoints_of_ended_runs() -> None:
     """Delete the checkpoints of finished runs.
 
-    A run deletes them itself, unless it is killed between writing its manifest and that.
+    A run deletes its checkpoints itself, unless it is killed just after it wrote its manifest.
     """
     for folder in list_runs():
         if (folder / MANIFEST).exists():
@@ -353,5 +355,5 @@ def _read_manifest(job: Job) -> Manifest:
         BadFile: the manifest was deleted while this command ran.
     """
     if (manifest := Manifest.read(job.folder)) is None:
-        raise BadFile(f"{job.manifest} was deleted meanwhile: run the command again")
+        raise BadFile(f"{job.manifest} was deleted meanwhile; run the command again")
     return manifest

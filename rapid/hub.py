@@ -4,7 +4,7 @@
 def limit_hub_waiting() -> None:
     """Make requests to the hub fail after HF_HUB_DOWNLOAD_TIMEOUT seconds without an answer.
 
-    huggingface_hub applies this limit to downloads of files only; its request for the list of a
+    huggingface_hub applies this limit only to downloads of files. Its request for the list of a
     repository's files has no limit and could wait for ever.
     """
     from huggingface_hub import constants, get_session

@@ -30,11 +30,11 @@ from rapid.resources.gpus import list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
-GPU_MEMORY_MB = 20_000  # 1e6 bytes of each GPU, at least; enough for the paper's smallest models
+GPU_MEMORY_MB = 20_000  # 1e6 bytes that each GPU must have: enough for the paper's smallest models
 SPARE_DISK_MB = 5_000  # 1e6 bytes for problems, records and reports
 MODEL_DISK_MB = 20  # 1e6 bytes of an embedded (tiny, trained from scratch) model
 HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
-WEIGHT_SUFFIXES = (".safetensors", ".gguf")  # of files with weights
+WEIGHT_SUFFIXES = (".safetensors", ".gguf")  # suffixes of files with weights
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ def _build_check(subject: str, finding: str, suffices: bool, advice: str) -> Che
 def run_checks(
     params: Params,
     machine: bool = True,
-    too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
+    find_runs_too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
 ) -> Iterator[Check]:
     """Run all checks for the jobs of these parameters, and yield their results; slow checks last.
 
     Args:
         machine: also check this machine's cores, memory and GPUs; False if jobs run elsewhere.
-        too_large: `rapid.cost.estimates.too_large`, which takes the memory of a GPU in bytes and
-            returns a message for each run that does not fit.
+        find_runs_too_large: `rapid.cost.estimates.find_runs_too_large`, which takes the memory of a
+            GPU in bytes and returns a message for each run that does not fit.
     """
     if machine:
-        yield from _check_machine(params, too_large)
+        yield from _check_machine(params, find_runs_too_large)
     yield _check_packages(params)
     yield from check_reporter(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
@@ -77,7 +77,7 @@ def run_checks(
     for name in needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = build_plan(params).job(f"models/{name}")
-            source = job.folder if _is_made(job) else model.source
+            source = job.folder if _has_run(job) else model.source
             check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check
     for name, benchmark in params.benchmarks.items():
@@ -88,8 +88,8 @@ def run_checks(
         yield _check_grader(name, params.grading, benchmark.source == "hub")
 
 
-def _is_made(job: Job) -> bool:
-    """Return whether the job has been run with its present spec, so that it does not run again."""
+def _has_run(job: Job) -> bool:
+    """Return whether the job has been run with its present spec, so that it is not run again."""
     try:
         manifest = Manifest.read(job.folder)
     except BadFile:
@@ -97,7 +97,7 @@ def _is_made(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _check_machine(params: Params, too_large) -> Iterator[Check]:
+def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
     specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     required, available = max(map(count_cores, specs)), len(list_usable_cores())
     finding = f"{available} usable, the largest job needs {required}"
@@ -120,7 +120,7 @@ def _check_machine(params: Params, too_large) -> Iterator[Check]:
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
     memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
-    for run, message in too_large(params, memory).items() if memory else ():
+    for run, message in find_runs_too_large(params, memory).items() if memory else ():
         finding, _, advice = message.partition(": ")
         yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
     advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
@@ -237,7 +237,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     Args:
         model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
-    specs = [job.spec for job in list_jobs(params) if not _is_made(job)]
+    specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
     copied = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
     trained = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     # Published weights are in bfloat16. A run in float32 saves weights of twice that size.
@@ -254,7 +254,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
 
 
 def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
-    """Check that a benchmark's grader starts, and name the layers of its sandbox that work here."""
+    """Check that a benchmark's grader starts, and describe the isolation that works here."""
     subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
         if missing := task.unavailable():
@@ -262,17 +262,17 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
             return Check(subject, missing.rstrip("."), advice)
         if hub:
             task.try_hub(policy)
-        with task.grader(task.usual_timeout, policy=policy) as grader:
-            walls = grader.walls()
+        with task.grader(task.default_timeout, policy=policy) as grader:
+            isolation = grader.describe_isolation()
     except ModuleNotFoundError as error:
         reason, _, advice = (describe_shortage(error) or str(error)).partition(". ")
         return Check(subject, reason, advice or "Run make setup.")
     except (GraderDied, LeanUnavailable) as error:
         reason, _, advice = str(error).partition(". ")
         return Check(subject, reason, advice or "See above.")
-    finding = f"works; walls: {walls}" if walls else "works"
-    if walls and policy.given_up:
-        finding += f"; turned off by grading.{', '.join(policy.given_up)}"
+    finding = f"works; isolation: {isolation}" if isolation else "works"
+    if isolation and policy.unsafe_settings:
+        finding += f"; allowed by grading.{', '.join(policy.unsafe_settings)}"
     if bugs := task.known_bugs():
         finding += f"; {bugs}"
     return Check(subject, finding)

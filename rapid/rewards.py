@@ -10,19 +10,20 @@
 | `code_reward` | its function passes the tests          | `tests`, or the columns of MBPP+    |
 | `lean_reward` | it proves the theorem                  | `theorem`; `header`                 |
 
-They are called as TRL's trainers call a reward function, `reward(prompts, completions, **columns)`.
-They return 1.0 for each correct completion, 0.0 for each other one, and None for one that was not
-graded. A completion is text or a list of messages. Of messages, the last one of the assistant is
+TRL's trainers call a reward function as `reward(prompts, completions, **columns)`. These reward
+functions return 1.0 for each correct completion, 0.0 for each wrong one, and None for one that was
+not graded. A completion is text or a list of messages; of a list, the assistant's last message is
 graded. `CodeReward(timeout=5, workers=8)` makes a reward function with other settings.
 
 - A completion never runs outside the sandbox. Where the sandbox does not work, the first call
   raises an error that says what to install.
-- None has three causes: the grader died twice over the completion; the problem has a fault, which
-  is logged; the row has no value in the column, so that a dataset can mix problems for several
-  reward functions. If graders die over more than one completion and more than 1 % of them,
+- None has three causes: the grader died twice on the completion; the problem has a fault, which is
+  logged; or the row has no value in the column, so that a dataset can mix problems for several
+  reward functions. If graders die on more than one completion and on more than 1 % of all,
   `GradingFailed` is raised.
 - The first call starts the graders' processes. All reward functions with equal settings share them.
-  Each process of a run has its own, also after a fork. They end with it, or when `close` is called.
+  Each training process has graders of its own, also after a fork. They end with the process, or
+  when `close` is called.
 
 TRL has reward functions for format and length: `trl.rewards.think_format_reward`,
 `get_soft_overlong_punishment` and `get_repetition_penalty_reward`. docs/rewards.md has examples for
@@ -50,8 +51,8 @@ from rapid.grading.verdicts import Verdict
 __all__ = ["CodeReward", "LeanReward", "MathReward", "close"]
 __all__ += ["code_reward", "lean_reward", "math_reward"]
 
-MAX_TIMEOUT = 86_400  # seconds: a day. Timers and limits of the system take no infinity
-# What trainers pass besides the columns of the dataset.
+MAX_TIMEOUT = 86_400  # seconds, a day; infinity is not accepted by the system's timers and limits
+# Arguments that trainers pass besides the columns of the dataset.
 NOT_COLUMNS = {"completion_ids", "environments", "log_extra", "log_metric", "trainer_state"}
 
 
@@ -69,13 +70,13 @@ class GradedReward(ABC):
 
         Args:
             timeout: seconds for a verdict; None for the default of the benchmark.
-            workers: number of completions graded at a time; None for this process's share of the
-                cores, but at most `max_workers`.
+            workers: number of completions that are graded at a time; None for this process's share
+                of the cores, but at most `max_workers`.
 
         Raises:
             ValueError: `timeout` or `workers` is out of bounds.
         """
-        self.timeout = BENCHMARKS[self.benchmark].usual_timeout if timeout is None else timeout
+        self.timeout = BENCHMARKS[self.benchmark].default_timeout if timeout is None else timeout
         self.workers = workers
         if not 0 < self.timeout <= MAX_TIMEOUT or (
             workers is not None and (not isinstance(workers, int) or workers < 1)
@@ -88,7 +89,7 @@ class GradedReward(ABC):
     def __call__(
         self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any
     ) -> list[float | None]:
-        """Return 1.0 for correct completions, 0.0 for others, and None for what was not graded."""
+        """Return 1.0 for correct completions, 0.0 for wrong ones, None for ungraded ones."""
         verdicts = self.grade(prompts, completions, **columns)
         return [None if verdict is None else verdict.reward for verdict in verdicts]
 
@@ -120,16 +121,16 @@ class GradedReward(ABC):
         self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
         """Return a row for each completion, with its prompt and the columns for this reward."""
-        if not any(columns.keys() >= {*needed} for needed in self.column_sets):
-            needed = ", or ".join(" and ".join(map(repr, names)) for names in self.column_sets)
+        if not any(columns.keys() >= {*names} for names in self.column_sets):
+            choices = ", or ".join(" and ".join(map(repr, names)) for names in self.column_sets)
             raise ValueError(
-                f"{self.__name__} needs the column {needed}, but the dataset has "
+                f"{self.__name__} needs the column {choices}, but the dataset has "
                 f"{', '.join(map(repr, columns)) or 'none besides the prompt'}. Rename one with "
                 "dataset.rename_column, or add it with dataset.map"
             )
-        used = {name for names in self.column_sets for name in names} | {*self.optional_columns}
+        read = {name for names in self.column_sets for name in names} | {*self.optional_columns}
         batch = {"prompts": prompts, "completions": completions}
-        batch |= {name: columns[name] for name in columns if name in used}
+        batch |= {name: columns[name] for name in columns if name in read}
         for name, values in batch.items():
             if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
                 self._refuse(name, values, "make it a list, with one value per completion")
@@ -146,7 +147,7 @@ class GradedReward(ABC):
             return error
         try:
             if problem:
-                _ = problem.digest
+                _ = problem.digest  # computed from UTF-8, so it fails if a field is not text
         except ValueError:
             return BadProblem(
                 f"{ascii(row['prompts'])[:100]}: half a surrogate pair, which is not text"
@@ -155,10 +156,15 @@ class GradedReward(ABC):
 
     @abstractmethod
     def _read_problem(self, row: Mapping[str, Any]) -> Problem | None:
-        """Return the problem of a row, None if it has none; raise BadProblem or ValueError."""
+        """Return the problem of a row; None if the row has none.
+
+        Raises:
+            BadProblem: the problem has a fault, so its completions are not graded.
+            ValueError: a value has the wrong type.
+        """
 
     def _get_text(self, row: Mapping[str, Any], *names: str) -> str:
-        """Return the first of these columns that is not empty, which has to be text; else ""."""
+        """Return the text in the first of these columns that is not empty; "" if all are empty."""
         for name in names:
             if (value := row.get(name)) is not None and not isinstance(value, str):
                 self._refuse(name, value, "make it text")
@@ -263,17 +269,17 @@ class LeanReward(GradedReward):
 
 
 def read_text(message: Any, role: str = "assistant") -> str:
-    """Return text as it is. Of a list of messages, return the content of the last one of this role.
+    """Return a message as text: text as it is, or the content of the last message of this role.
 
     Raises:
-        AttributeError, TypeError: it is neither.
+        AttributeError, TypeError: `message` is neither text nor a list of messages.
     """
     if message is None or isinstance(message, str):
         return message or ""
     messages = [part for part in message if get_field(part, "role") in (role, None)]
     contents = [get_field(part, "content") for part in messages]
     content = contents[-1] if contents else ""
-    if isinstance(content, list):  # of blocks
+    if isinstance(content, list):  # a list of blocks
         content = "".join(get_field(block, "text") or "" for block in content)
     if not isinstance(content, str | None):
         raise TypeError(f"content is a {type(content).__name__}")

@@ -65,24 +65,27 @@ def sample(
     Raises:
         ValueError: a prompt has no tokens, or leaves no room for a completion.
     """
-    tokenizer, encoded = _encode_prompts(model, prompts, chat)
+    tokenizer, prompt_ids = _encode_prompts(model, prompts, chat)
     sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if kind == "vllm":
         sampling_params["max_tokens"] = max_tokens
-        return _sample_with_vllm(model, encoded, sampling_params, seed, precision, tensor_parallel)
+        return _sample_with_vllm(
+            model, prompt_ids, sampling_params, seed, precision, tensor_parallel
+        )
 
-    loaded = _load_model(model, precision)
-    refuse_prompts(prompts, encoded, model_config(loaded))
-    end_ids = loaded.generation_config.eos_token_id or tokenizer.eos_token_id
+    language_model = _load_model(model, precision)
+    refuse_prompts(prompts, prompt_ids, model_config(language_model))
+    end_ids = language_model.generation_config.eos_token_id or tokenizer.eos_token_id
     end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
-    # generate would take settings that `config` leaves open, such as penalties, from the model's.
-    loaded.generation_config = GenerationConfig()
+    # Otherwise `generate` would take settings that `config` does not have, such as penalties, from
+    # the model's own generation config.
+    language_model.generation_config = GenerationConfig()
     tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
     config = GenerationConfig(
         max_new_tokens=max_tokens, do_sample=True, **sampling_params, **tokens
     )
     torch.manual_seed(seed)
-    rows = _sample_with_transformers(loaded, tokenizer, encoded, config)
+    rows = _sample_with_transformers(language_model, tokenizer, prompt_ids, config)
     return [_decode_completion(row, tokenizer, end_ids) for row in rows]
 
 
@@ -185,28 +188,28 @@ def _load_model(model: Path, precision: str) -> Any:
 
 
 def _sample_with_transformers(
-    model, tokenizer, encoded: list[list[int]], config
+    model, tokenizer, prompt_ids: list[list[int]], config
 ) -> list[torch.Tensor]:
-    """Return a padded completion, (T,), of each encoded prompt, in the order of prompts.
+    """Return a padded completion, (T,), of each prompt, in the order of the prompts.
 
-    To save padding, prompts are put into batches by length.
+    To save padding, prompts of similar length are put into a batch.
     """
     decoder = Decoder() if can_decode(model, config) else None
-    by_length = sorted(range(len(encoded)), key=lambda index: len(encoded[index]))
+    by_length = sorted(range(len(prompt_ids)), key=lambda index: len(prompt_ids[index]))
     rows: dict[int, torch.Tensor] = {}
-    with tqdm(total=len(encoded), desc="sampling", unit="completion") as bar:
-        for start in range(0, len(encoded), BATCH):
+    with tqdm(total=len(prompt_ids), desc="sampling", unit="completion") as bar:
+        for start in range(0, len(prompt_ids), BATCH):
             chunk = by_length[start : start + BATCH]
-            prompts = {"input_ids": [encoded[index] for index in chunk]}
+            prompts = {"input_ids": [prompt_ids[index] for index in chunk]}
             inputs = tokenizer.pad(prompts, return_tensors="pt").to(model.device)
             output = model.generate(**inputs, generation_config=config, custom_generate=decoder)
             rows |= zip(chunk, output[:, inputs["input_ids"].shape[1] :], strict=True)
             bar.update(len(chunk))
-    return [rows[index] for index in range(len(encoded))]
+    return [rows[index] for index in range(len(prompt_ids))]
 
 
 def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Sample:
-    """Return the completion in a row of token ids, (T,); everything after its first end is padding.
+    """Return the completion in a row of token ids, (T,). What follows its end token is padding.
 
     Args:
         end_ids: token ids that end a completion.
@@ -219,7 +222,7 @@ def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Samp
 
 def _sample_with_vllm(
     model: Path,
-    encoded: list[list[int]],
+    prompt_ids: list[list[int]],
     sampling_params: dict,
     seed: int,
     precision: str,
@@ -228,9 +231,9 @@ def _sample_with_vllm(
     """Sample with a vLLM engine in this process, or on several GPUs in its child processes."""
     from rapid.training.trl.vllm import prepare_engine
 
-    needed = prepare_engine()
-    # Run the engine in this process, so that its random numbers follow from the seed, and that it
-    # does not outlive this process.
+    engine_options = prepare_engine()
+    # Run the engine in this process, so that its random numbers follow from the seed and it does
+    # not outlive this process.
     if gpus == 1:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     from vllm import LLM, SamplingParams
@@ -242,10 +245,10 @@ def _sample_with_vllm(
         seed=seed,
         tensor_parallel_size=gpus,
         enforce_eager=not torch.cuda.is_available(),
-        **needed,
+        **engine_options,
     )
     try:
-        groups = [(ids, len(list(same))) for ids, same in groupby(encoded)]
+        groups = [(ids, len(list(repeats))) for ids, repeats in groupby(prompt_ids)]
         outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],
             [SamplingParams(n=count, **sampling_params) for _, count in groups],

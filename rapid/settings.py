@@ -15,13 +15,13 @@ _SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
 _SHORT_REPR.maxlist = 10
 
 
-def not_allowed(key: str, value: Any, allowed: str) -> str:
-    """Return an error message: the key, its value, and the values that are allowed."""
-    return f"{key}: {_SHORT_REPR.repr(value)} is not allowed; allowed: {allowed}"
+def describe_invalid(key: str, value: Any, reason: str) -> str:
+    """Return an error message: the key, its value, and why the value is invalid."""
+    return f"{key}: {_SHORT_REPR.repr(value)} is invalid: {reason}"
 
 
 class Settings(BaseModel):
-    """Strict settings: unknown keys and lossy conversions are errors."""
+    """Base class of settings. Unknown keys and conversions that lose information are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -42,25 +42,25 @@ class Settings(BaseModel):
 
 
 def _name_allowed_keys(item: Any, keys: list[str], values: Any) -> Any:
-    """Return an item of a ValidationError, with the allowed keys added if a key is unknown.
+    """Return an item of a ValidationError; if it is about an unknown key, name the valid keys.
 
     Args:
-        keys: the allowed keys.
+        keys: the valid keys of the section.
         values: the section that is validated.
     """
     location = item["loc"]
     if item["type"] != "extra_forbidden" or len(location) > 1:
         return item
-    allowed = f"one of {', '.join(keys)}{suggest_name(str(location[0]), keys)}"
-    error = ValueError(f"{location[0]}: is not a key; allowed: {allowed}")
+    valid_keys = f"{', '.join(keys)}{suggest_name(str(location[0]), keys)}"
+    error = ValueError(f"{location[0]}: is not a key; the keys are {valid_keys}")
     return {"type": "value_error", "loc": (), "input": values, "ctx": {"error": error}}
 
 
 def find_unusable_values(value: Any, user_value: Any, key: str) -> Iterator[str]:
     """Yield an error message for each value that pydantic accepts but no setting may have.
 
-    Such values are duplicates in a list, a bool as a number, an integer above `LARGEST`, and text
-    with control characters.
+    Such values are a list with duplicates, a bool in place of a number, an integer whose absolute
+    value is above `LARGEST`, and a text with control characters.
 
     Args:
         value: the validated value. Nested settings are skipped, as they have been checked already.
@@ -78,12 +78,12 @@ def find_unusable_values(value: Any, user_value: Any, key: str) -> Iterator[str]
         for index, (item, user_item) in enumerate(zip_longest(value, user_items)):
             yield from find_unusable_values(item, user_item, f"{key}.{index}")
         if any(item in value[:index] for index, item in enumerate(value)):
-            yield not_allowed(key, user_value, "no value more than once")
+            yield describe_invalid(key, user_value, "a value is in the list more than once")
     elif (
         isinstance(user_value, bool) and isinstance(value, int | float) and user_value is not value
     ):
-        yield not_allowed(key, user_value, "a number")
+        yield describe_invalid(key, user_value, "must be a number")
     elif isinstance(value, int) and abs(value) > LARGEST:
-        yield not_allowed(key, user_value, f"at most {LARGEST}")
+        yield describe_invalid(key, user_value, f"its absolute value must be at most {LARGEST}")
     elif isinstance(value, str) and not value.isprintable():
-        yield not_allowed(key, user_value, "a text without control characters")
+        yield describe_invalid(key, user_value, "must not contain control characters")

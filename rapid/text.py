@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 MINUTE, HOUR = 60, 3600
-DAYS_FROM = 72 * HOUR  # durations from here on are given in days and hours
+DAYS_FROM = 72 * HOUR  # durations from here on are printed in days and hours
 # Unicode categories that change what a terminal shows: control characters, format characters (also
 # those that change the direction of writing), surrogates, separators of lines and paragraphs.
 CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -17,7 +17,7 @@ def format_duration(seconds: float, like: float | None = None) -> str:
     """Return a duration in the unit that suits it: 8.3s, 12.7m, 4h42m, 3d 4h.
 
     Args:
-        like: a duration whose unit to use: a standard deviation is printed in its mean's unit.
+        like: a duration whose unit is used. So a standard deviation has the unit of its mean.
     """
     scale = seconds if like is None else like
     # Compared as printed, so that 59.97 is 1.0m and not 60.0s.

@@ -24,9 +24,9 @@ from rapid.resources.leases import bind_to_cores, list_usable_cores
 HOST = "127.0.0.1"
 # Environment variables that tell the trainer's processes the ports for HTTP and for NCCL's group.
 PORT_VARIABLE, GROUP_PORT_VARIABLE = "RAPID_SERVER_PORT", "RAPID_SERVER_GROUP_PORT"
-START_SECONDS = 900  # limit of the server's start: reading the model and compiling kernels
-STOP_SECONDS = 30  # limit of the server's end after SIGTERM, and again after SIGKILL
-POLL_SECONDS = 1.0  # from one request for the server's health to the next
+START_SECONDS = 900  # time that the server may take to read the model and compile kernels
+STOP_SECONDS = 30  # time that the server may take to end after SIGTERM, and again after SIGKILL
+POLL_SECONDS = 1.0  # interval between requests for the server's health
 
 
 class ServerDied(RuntimeError):

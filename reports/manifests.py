@@ -23,7 +23,7 @@ class JobManifest(Manifest):
     @property
     def waived(self) -> set[str]:
         """The sandbox layers that the job was allowed to lack: keys of params.yaml's `grading`."""
-        return set(Grading.model_validate(self.spec.get("grading", {})).given_up)
+        return set(Grading.model_validate(self.spec.get("grading", {})).unsafe_settings)
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return spec["a"]["b"] for the key "a.b", or the default if there is no such entry."""

@@ -21,7 +21,10 @@ Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
 
 
 def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespace]]:
-    """Return the files of all runs: (benchmark, algorithm) -> seed -> summary, evaluation, curve."""
+    """Return the content of all runs, by (benchmark, algorithm) and by seed.
+
+    A run has the attributes `summary`, `evaluation` and `curve`, after its files.
+    """
     runs: dict = defaultdict(lambda: defaultdict(SimpleNamespace))
     for archive in archives:
         with tarfile.open(archive) as files:
@@ -50,34 +53,48 @@ def compute_end_points(
     untrained = [run.evaluation["pass_at"]["1"] for run in runs[benchmark, before].values()]
     start = statistics.fmean(untrained)
     changed = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
-    of_name = {
+    runs_by_name = {
         name: runs[benchmark, f"{name},{changed.format(_print_rate(rate))}"]
         for name, rate in field["rates"].items()
     }
-    for name, of_seed in of_name.items():
-        assert len(of_seed) == field.get("more_seeds", {}).get(name, field["seeds"]), name
-    plain = of_name["pg"].values()
-    completions = statistics.fmean(run.summary["completions"] for run in plain)
+    for name, runs_by_seed in runs_by_name.items():
+        assert len(runs_by_seed) == field.get("more_seeds", {}).get(name, field["seeds"]), name
+    pg_runs = runs_by_name["pg"].values()
+    completions = statistics.fmean(run.summary["completions"] for run in pg_runs)
     if reach is None:
-        final = statistics.fmean(run.evaluation["pass_at"]["1"] for run in plain)
+        final = statistics.fmean(run.evaluation["pass_at"]["1"] for run in pg_runs)
         reach = math.floor(1000 * (start + 0.75 * (final - start)) + 0.5) / 1000
     by_machine: dict = defaultdict(list)
     for run in plain:
         by_machine[run.summary["hardware"]].append(run.summary["runtime"]["total"])
     half = {machine: statistics.fmean(totals) / 2 for machine, totals in by_machine.items()}
     points = {}
-    for name, of_seed in of_name.items():
-        longer = any(run.summary["completions"] > completions for run in of_seed.values())
+    for name, runs_by_seed in runs_by_name.items():
+        is_longer = any(run.summary["completions"] > completions for run in runs_by_seed.values())
         points[name] = {
-            seed: _end_points(
-                run, start, reach, completions if longer else None, half[run.summary["hardware"]]
+            seed: _compute_end_points_of_run(
+                run,
+                start,
+                reach,
+                completions if is_longer else None,
+                half[run.summary["hardware"]],
             )
-            for seed, run in of_seed.items()
+            for seed, run in runs_by_seed.items()
         }
     return points
 
 
-def _end_points(run, start: float, reach: float, completions: float | None, half: float):
+def _compute_end_points_of_run(
+    run, start: float, reach: float, completions: float | None, half: float
+):
+    """Return the end points of a run.
+
+    Args:
+        start: accuracy before training.
+        reach: the accuracy that claims about seconds are about.
+        completions: number of completions at which the accuracy is interpolated; None for the end.
+        half: seconds at which the accuracy in equal time is interpolated.
+    """
     summary, final = run.summary, run.evaluation["pass_at"]["1"]
     share = summary["completions"] / summary["optimizer_steps"]
     curve = [(0.0, start, 0.0)]
@@ -117,7 +134,7 @@ def _print_rate(rate: float) -> str:
 
 
 def read_end_points(file: Path) -> dict[str, dict[str, dict]]:
-    """Return the end points in a record, by benchmark, algorithm and seed."""
+    """Return the end points in a CSV file, by benchmark, algorithm and seed."""
     points: dict = defaultdict(lambda: defaultdict(dict))
     with file.open(newline="") as rows:
         for row in csv.DictReader(rows):
@@ -128,7 +145,7 @@ def read_end_points(file: Path) -> dict[str, dict[str, dict]]:
 
 
 def draw_skeletons(benchmark: str, count: int) -> dict[str, str]:
-    """Return the text of each test problem with 0 for numbers."""
+    """Return the skeleton of each test problem: its text with 0 in place of numbers."""
     exercises = draw_exercises(BENCHMARKS[benchmark], 0, {"test": count})["test"]
     return {e.problem.id: re.sub("[0-9]+", "0", e.problem.content) for e in exercises}
 

@@ -1,4 +1,4 @@
-"""The statistics of the arena, computed in other ways than by `reports.statistics`."""
+"""Computes the statistics of the arena independently of `reports.statistics`, as a check."""
 
 import math
 import statistics
@@ -15,12 +15,12 @@ Pairs = list[tuple[dict, dict]]  # for each run of the arena: the end points of 
 
 @dataclass
 class Result:
-    """An estimate with its interval.
+    """An estimate with its 95 % confidence interval.
 
     Args:
-        p: returns the two-sided p of a hypothetical value.
-        scale: standard error and degrees of freedom.
-        median: the median ratio, of an estimate in seconds.
+        p: takes a hypothetical value, and returns the two-sided p-value of the test against it.
+        scale: the standard error and the degrees of freedom.
+        median: for ratios of seconds, the median of the ratios; None for accuracies.
     """
 
     value: float | None
@@ -31,7 +31,7 @@ class Result:
     median: "Result | None" = None
 
     def detectable(self, alpha: float, is_equivalence: bool) -> float:
-        """Return the smallest effect, or margin, that is shown with a probability of 80 %."""
+        """Return the smallest effect (or margin of equivalence) that has a power of 80 %."""
         error, df = self.scale
         if is_equivalence:
             return error * optimize.brentq(lambda m: _power(m, df, alpha) - 0.8, 0, 40)
@@ -41,14 +41,20 @@ class Result:
 
 
 def _power(margin: float, df: float, alpha: float) -> float:
-    """Return the power of two one-sided tests if there is no difference, in standard errors."""
+    """Return the power of two one-sided tests if there is no difference.
+
+    Args:
+        margin: the margin of equivalence, in true standard errors.
+    """
     critical = stats.t.isf(alpha, df)
-    noise = stats.chi(df, scale=df**-0.5)  # of the standard error
+    # The distribution of the estimated standard error, in true standard errors.
+    errors = stats.chi(df, scale=df**-0.5)
 
-    def shown(error: float) -> float:
-        return max(0.0, 2 * stats.norm.cdf(margin - critical * error) - 1) * noise.pdf(error)
+    def power_density(error: float) -> float:
+        power = max(0.0, 2 * stats.norm.cdf(margin - critical * error) - 1)
+        return power * errors.pdf(error)
 
-    return integrate.quad(shown, noise.ppf(1e-9), noise.isf(1e-9), limit=200)[0]
+    return integrate.quad(power_density, errors.ppf(1e-9), errors.isf(1e-9), limit=200)[0]
 
 
 def round_half_up(value: float) -> Decimal:
@@ -79,8 +85,8 @@ def student(value: float, variance: float, df: float) -> Result:
 # Accuracy -----------------------------------------------------------------------------------------
 
 
-def score_table(ours: dict, theirs: dict) -> tuple[list[int], list[str], np.ndarray]:
-    """Return seeds, ids of problems and the table of differences of scores."""
+def compute_differences(ours: dict, theirs: dict) -> tuple[list[int], list[str], np.ndarray]:
+    """Return the seeds, the ids of problems, and the table (seeds, problems) of score differences."""
     seeds = [seed for seed in ours if seed in theirs]
     ids = [id for id in ours[seeds[0]].scores if id in theirs[seeds[0]].scores]
     if not ids:
@@ -89,11 +95,11 @@ def score_table(ours: dict, theirs: dict) -> tuple[list[int], list[str], np.ndar
     return seeds, ids, np.array(rows)
 
 
-def analyse(table: np.ndarray, groups: list[str]) -> tuple[dict, dict]:
-    """Return the variance of the mean by source, and the degrees of freedom.
+def compute_variances(table: np.ndarray, groups: list[str]) -> tuple[dict, dict]:
+    """Return the variance of the mean by source, and the degrees of freedom by source.
 
-    Sources are seeds, groups of problems, and what remains. They are computed from sums over the
-    cells of a seed and a group.
+    Sources are seeds, groups of problems, and the residual ("rest"). The variances are computed
+    from sums over the cells of a seed and a group.
     """
     seeds, problems = table.shape
     names = sorted(set(groups))
@@ -117,8 +123,13 @@ def _satterthwaite(variance: float, parts: dict, df: dict) -> float:
 
 
 def compare_scores(ours: dict, theirs: dict, skeletons: dict | None = None) -> Result:
-    """Return the difference in accuracy, with seeds and problems (or skeletons) at random."""
-    _, ids, table = score_table(ours, theirs)
+    """Return the difference in accuracy, with random effects of seeds and of problems.
+
+    Args:
+        skeletons: text without numbers by problem. If present, the random effects are of groups of
+            problems with the same skeleton.
+    """
+    _, ids, table = compute_differences(ours, theirs)
     if not table.any():
         return Result(None)
     groups = ids if skeletons is None or ids == ["mean"] else [skeletons[id] for id in ids]
@@ -131,7 +142,7 @@ def estimate_mean(table: np.ndarray, groups: list[str]) -> Result:
     If the sum of variances is not larger than each of them, the largest is taken, and of equal ones
     that with the fewest degrees of freedom.
     """
-    parts, df = analyse(table, groups)
+    parts, df = compute_variances(table, groups)
     variance = parts["seeds"] + parts["groups"] - parts["rest"]
     largest = max(parts.values())
     if variance > largest * (1 + 1e-9):
@@ -140,11 +151,14 @@ def estimate_mean(table: np.ndarray, groups: list[str]) -> Result:
     return student(table.mean(), largest, fewest)
 
 
-def compare_means(of_runs: Pairs, by: str, scored: tuple[dict, dict] | None = None) -> Result:
-    """Return the difference in mean accuracy over the runs of the arena, which are blocks.
+def compare_means(
+    of_runs: Pairs, by: str, problem_variances: tuple[dict, dict] | None = None
+) -> Result:
+    """Return the difference in mean accuracy over seeds. Each run of the arena is a block.
 
     Args:
-        scored: the variances and degrees of freedom by source in one of the runs.
+        by: the end point: "accuracy" or "accuracy_in_time".
+        problem_variances: the result of `compute_variances` for one of the runs of the arena.
     """
     blocks = [[getattr(a[s], by) - getattr(b[s], by) for s in a if s in b] for a, b in of_runs]
     n = sum(map(len, blocks))
@@ -152,9 +166,10 @@ def compare_means(of_runs: Pairs, by: str, scored: tuple[dict, dict] | None = No
     df = n - len(blocks)
     variance = within / df * sum(1 / len(block) for block in blocks) / len(blocks) ** 2
     value = statistics.fmean(statistics.fmean(block) for block in blocks)
-    if scored:
-        parts = {"within": variance} | {k: scored[0][k] for k in ("groups", "rest")}
-        frees = {"within": df} | {k: scored[1][k] for k in ("groups", "rest")}
+    if problem_variances:
+        variances, degrees = problem_variances
+        parts = {"within": variance} | {k: variances[k] for k in ("groups", "rest")}
+        frees = {"within": df} | {k: degrees[k] for k in ("groups", "rest")}
         together = variance + parts["groups"] - parts["rest"]
         if together > variance:
             return student(value, together, _satterthwaite(together, parts, frees))
@@ -165,7 +180,7 @@ def compare_means(of_runs: Pairs, by: str, scored: tuple[dict, dict] | None = No
 
 
 def median(values: list[float]) -> Result:
-    """Return the median with the interval that a sign test does not reject."""
+    """Return the median, with the interval of values that a sign test does not reject."""
     ordered, n = sorted(values), len(values)
     first = next(k for k in range(n) if stats.binom.cdf(k, n, 0.5) >= 0.025)
     if not first:  # too few values for an interval
@@ -174,7 +189,10 @@ def median(values: list[float]) -> Result:
 
 
 def compare_seconds(of_runs: Pairs) -> Result:
-    """Return the ratio of seconds, by Wilcoxon's test on pairs of the runs of the arena."""
+    """Return the ratio of seconds, with the interval of Wilcoxon's signed-rank test.
+
+    The pairs are the seeds of all runs of the arena.
+    """
     pairs = [(a[s].seconds, b[s].seconds) for a, b in of_runs for s in a if s in b]
     pairs = [pair for pair in pairs if min(pair) < math.inf]
     logs, finite = [], []
@@ -184,7 +202,7 @@ def compare_seconds(of_runs: Pairs) -> Result:
         finite += [] if infinite else [logs[-1]]
     n = len(logs)
     averages = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
-    counts = [1]  # subsets of the ranks 1 to n by their sum
+    counts = [1]  # by sum: the number of subsets of the ranks 1 to n with this sum
     for rank in range(1, n + 1):
         counts = [
             (counts[w] if w < len(counts) else 0) + (counts[w - rank] if w >= rank else 0)

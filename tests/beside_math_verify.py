@@ -2,9 +2,10 @@
 
     python -m tests.beside_math_verify --math train.jsonl [--write]
 
-The answers are hand-judged ones (tests/grading/math/forms), the solutions of a file of MATH, and
-its questions restated, which are no answers. Print false positives and false negatives, and keep
-them for docs/benchmarks.md with --write. That page has the source of MATH's file.
+The answers are of three kinds: hand-judged ones (tests/grading/math/forms), the solutions in a file
+of MATH, and its questions in other spellings, which are no answers. The command prints the false
+positives and false negatives of each grader. With --write it saves them for docs/benchmarks.md, a
+page that also names the source of MATH's file.
 """
 
 import argparse
@@ -37,8 +38,11 @@ def main() -> None:
         prog="python -m tests.beside_math_verify", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--math", type=Path, required=True, help="MATH's problems, as JSON lines")
-    parser.add_argument("--respellings", type=int, default=20_000, help="of questions (20000)")
-    parser.add_argument("--write", action="store_true", help="save the figures for the documents")
+    parser.add_argument(
+        "--respellings", type=int, default=20_000,
+        help="number of questions in other spellings (default: 20000)",
+    )  # fmt: skip
+    parser.add_argument("--write", action="store_true", help="save the counts for the documents")
     args = parser.parse_args()
     problems = list(read_problems(args.math, BENCHMARKS["math"]).values())
     respelt_questions = list(respell_questions(problems, args.respellings))

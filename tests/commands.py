@@ -4,8 +4,8 @@
     python -m tests.commands --list     list what is run, and what is left out and why
 
 The commands are the lines of indented blocks in README.md, CONTRIBUTING.md and docs/*.md that begin
-with one of `PROGRAMS`. commands.yaml beside this file lists the commands that are left out, with
-reasons, and those whose status is not 0 in a clone without results. All others are run with the
+with one of `PROGRAMS`. commands.yaml in this folder lists commands that are left out, with reasons,
+and commands whose exit status is not 0 in a clone without results. The commands are run with the
 active environment and the clone's code.
 
 Exit status: 1 if a command fails, or a line of such a block is neither a command nor declared.
@@ -31,7 +31,7 @@ PROGRAMS = (
     "tensorboard", ".", "GPU=1",
 )  # fmt: skip
 BLOCK = re.compile(r"(?:^    .*\n)+", re.MULTILINE)
-REMARK = re.compile(r"\s{3,}.*|\s+#.*")  # beside a command in its line
+REMARK = re.compile(r"\s{3,}.*|\s+#.*")  # a remark after a command in its line
 SECONDS = 900  # limit for a command, whose jobs may wait for cores
 
 

@@ -1,4 +1,4 @@
-"""Compare two trees of results without times.
+"""Compare the results in two folders, apart from times.
 
     python -m tests.compare_results BEFORE AFTER
 
@@ -82,14 +82,14 @@ def list_results(root: Path, pattern: str) -> set[Path]:
 def read_comparable_content(path: Path) -> str:
     """Return the digest of a file, or its records without times."""
     if path.name == "evaluation.json":
-        return without_times(json.loads(path.read_text(encoding="utf-8")))
+        return remove_times(json.loads(path.read_text(encoding="utf-8")))
     if path.name == "steps.jsonl":
         lines = path.read_text(encoding="utf-8").splitlines()
-        return "\n".join(without_times(json.loads(line)) for line in lines)
+        return "\n".join(remove_times(json.loads(line)) for line in lines)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def without_times(record: dict) -> str:
+def remove_times(record: dict) -> str:
     """Return a record as JSON, without the fields that differ from run to run."""
     return json.dumps({name: value for name, value in record.items() if name not in TIMES})
 

@@ -1,7 +1,7 @@
-"""Settings and fixtures of all tests. Everything runs offline, on one thread, from a seed.
+"""Settings and fixtures of all tests. Every test runs offline, on one thread, from a seed.
 
-`make test` runs two files at a time with `pytest -n 2 --dist loadfile --no-loadscope-reorder`. The
-worker that runs a file makes the fixtures of the file once.
+`make test` runs two files at a time with `pytest -n 2 --dist loadfile --no-loadscope-reorder`. All
+tests of a file run in one worker, which makes the file's fixtures once.
 """
 
 import copy
@@ -16,12 +16,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    # The leases of cores are in this folder too, so no test waits for jobs of other programs.
+    # The files of leases (`rapid.resources.leases`) are in this folder too, so no test waits for
+    # jobs of other programs.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # the folder of tmp_path
     TEMPORARY = tempfile.TemporaryDirectory(prefix="rapid-tests-")
     os.chmod(TEMPORARY.name, 0o755)  # some tests read files in it as another user
     os.environ["TMPDIR"] = TEMPORARY.name
-    tempfile.tempdir = None  # is determined again
+    tempfile.tempdir = None  # so that tempfile reads TMPDIR again
 
 from pathlib import Path
 
@@ -30,8 +31,8 @@ import yaml
 
 from rapid.training.trl import without_vllm
 
-gc.disable()  # while tests are imported
-without_vllm()  # tests of vLLM start processes that import it
+gc.disable()  # until all tests are imported
+without_vllm()  # TRL does not import vLLM, which takes seconds; tests of vLLM start processes
 
 ROOT = Path(__file__).parent.parent
 LONGEST_FILES = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")
@@ -62,18 +63,19 @@ def pytest_collection_finish() -> None:
 
 
 @functools.cache
-def _load_default() -> dict:
+def _parse_params_yaml() -> dict:
     return yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
 
 
-def default_values() -> dict:
-    """Return params.yaml as a dict that the caller may change."""
-    return copy.deepcopy(_load_default())
+def load_default_values() -> dict:
+    """Return the content of params.yaml as a dict that the caller may change."""
+    return copy.deepcopy(_parse_params_yaml())
 
 
 @pytest.fixture
 def values() -> dict:
-    return default_values()
+    """The content of params.yaml, which the test may change."""
+    return load_default_values()
 
 
 def save_qwen2(folder: Path, tokenizer, **shape) -> Path:

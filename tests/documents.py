@@ -1,14 +1,17 @@
-"""Figures of the documents come from commands and results.
+"""Numbers, tables and pictures in the documents come from commands and results.
 
-    make figures-of-docs                              print what differs from the documents
-    python -m tests.documents --write                 write it into the documents
+    make figures-of-docs                              print how the documents would change
+    python -m tests.documents --write                 change the documents
     python -m tests.documents --time "make tables"    run a command, and record how long it took
 
-A document marks figures: `<!-- figures: table1 mbpp_plus -->` before them, `<!-- end -->` after
-them. The mark names a maker below and its arguments, and `; by COMMAND` the command whose files it
-reads. A maker returns the text in between as it should be. In prose marked with `within FILE`, a
-figure that does not stand in that file becomes a question mark.
-Exit status: 1 if something differs. Figures whose files are missing are listed with their command.
+A document marks a generated text: `<!-- figures: table1 mbpp_plus -->` stands before it, and
+`<!-- end -->` after it. The mark names a generator function of this file, such as `table1`, and its
+arguments. It may end in `; by COMMAND`: the command that writes the files which the function reads.
+The function takes the text between the marks and returns it with present values. In prose marked
+with `within FILE`, a number that is not in that file is replaced by a question mark.
+
+Exit status: 1 if a document would change. If files are missing, the command that writes them is
+printed.
 """
 
 import argparse
@@ -38,7 +41,7 @@ from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
 from rapid.config.specs import BASE, dvc_runs
-from rapid.cost.roofline import gpu as rates
+from rapid.cost.roofline import get_gpu_rates
 from rapid.text import align_columns, render_markdown_table, shorten_commit
 from reports import experiment
 from reports.collect import collect, problem_sources
@@ -63,8 +66,8 @@ FIGURES = "reports/figures"
 
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
-    """Return a benchmark's part of Table 1, and what it was made with."""
-    measured = Measured.read(params(*overlays), root)
+    """Return a benchmark's part of Table 1, with the problems, hardware and code of its runs."""
+    measured = Measured.read(load_params(*overlays), root)
     rendered = as_text.render([tables.main(measured)])
     label = measured.label(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
@@ -73,11 +76,11 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
         ["hardware", "code"], origin_facts(trained.hardware, trained.commit)
     )
     problems = describe_sources([measured.problems[benchmark]])
-    return indented([*block.splitlines(), "", problems, *origin_notes])
+    return indent_lines([*block.splitlines(), "", problems, *origin_notes])
 
 
 def sweep(text: str, root: Path, *ratios: str) -> str:
-    """Return what `dvc exp show` has of RAPID at each H, in experiments that a sweep names."""
+    """Return the rows of `dvc exp show` for RAPID at each H, as a sweep would name them."""
     values, rows = read(ROOT / "params.yaml"), []
     for number, ratio in enumerate(ratios, 1):
         values["rapid"]["H"] = int(ratio)
@@ -88,29 +91,29 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
             return MISSING
         benchmark = params_at_ratio.experiment.benchmark
         problems = problem_sources(params_at_ratio, root)[benchmark].label
-        figures = (f"{value:.5g}" for value in metrics.values())
-        rows.append([f"sweep-{number}", problems, *figures, ratio])
-    return indented(align_columns([["Experiment", "problems", *metrics, "rapid.H"], *rows]))
+        cells = (f"{value:.5g}" for value in metrics.values())
+        rows.append([f"sweep-{number}", problems, *cells, ratio])
+    return indent_lines(align_columns([["Experiment", "problems", *metrics, "rapid.H"], *rows]))
 
 
 def plan_rates(text: str, root: Path) -> str:
-    """Return what `rapid plan` says of the rates of runs."""
+    """Return the lines of `rapid plan` about the rates that are measured in runs."""
     if not (root / "runs").is_dir():
         return MISSING
     files = ["--configfile", str(ROOT / "params.yaml"), "--calibrate", str(root / "runs")]
-    lines = printed(cli.run, ["plan", *files])
+    lines = run_and_capture_lines(cli.run, ["plan", *files])
     notes = (note.strip() for note in lines[lines.index("Rates:") + 1 :])
-    return indented([part for note in notes for part in textwrap.wrap(note, 96)])
+    return indent_lines([part for note in notes for part in textwrap.wrap(note, 96)])
 
 
 def jobs_of(text: str, root: Path, overlay: str) -> str:
     """Return the text with the number of jobs of an experiment."""
-    count = len(list_jobs(params(overlay)))
+    count = len(list_jobs(load_params(overlay)))
     return re.sub(r"\d+ of \d+ jobs", f"{count} of {count} jobs", text)
 
 
 def speed(text: str, root: Path, *workloads: str) -> str:
-    """Return the text with RapidTrainer's least and greatest speed over GRPOTrainer's at H=4."""
+    """Return the text with the range of RapidTrainer's speed relative to GRPOTrainer's at H=4."""
     measured, ratios = results.read(ROOT / results.FOLDER), {name: [] for name in workloads}
     for row in (row for part in "ad" for row in measured[part]["rows"]):
         if row["H"] == 4 and row["workload"] in ratios:
@@ -159,7 +162,7 @@ def times(text: str, root: Path) -> str:
 
 
 def faults(text: str, root: Path) -> str:
-    """Return a table of the faults that the suite injected last, a row per area, and where."""
+    """Return a table of the faults that the suite injected last, by area, and the machine."""
     if not (root / FAULTS).exists():
         return MISSING
     lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
@@ -196,28 +199,30 @@ def math_graders(text: str, root: Path) -> str:
 
 
 def plan_memory(text: str, root: Path, *gpus: str) -> str:
-    """Return the memory of the paper's jobs on four GPUs of each kind, and days of all of them."""
-    columns_of, days = {}, []
+    """Return the memory of the paper's jobs on four GPUs of each kind, and the time of all jobs."""
+    rows, totals = {}, []
     for name in gpus:
         files = [str(ROOT / file) for file in ("params.yaml", "experiments/paper.yaml")]
-        lines = printed(cli.run, ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"])
+        lines = run_and_capture_lines(
+            cli.run, ["plan", "--configfile", *files, "--gpu", name, "--gpus", "4"]
+        )
         jobs_that_train = re.compile(
             r"(\S+) +(\S+) +(sft|grpo|pg|dapo|rapid-\S+) .*?([\d.]+) GB .*GB$"
         )
         for line in filter(None, map(jobs_that_train.fullmatch, lines)):
-            row = columns_of.setdefault((line[2], line[3]), {})
+            row = rows.setdefault((line[2], line[3]), {})
             row[name] = max(float(line[4]), row.get(name, 0.0))
         (total,) = (line for line in lines if line.startswith("on 4 GPU"))
         fits = "all fit" if "Will not work as planned:" not in lines else "some do not fit"
-        days.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
-    memories = [rates(name).memory / 1e9 for name in gpus]
+        totals.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
+    memories = [get_gpu_rates(name).memory / 1e9 for name in gpus]
     heads = ["Model", "Job", *(f"{n} ({gb:.0f} GB)" for n, gb in zip(gpus, memories, strict=True))]
-    cells = [[*key, *(f"{row[name]:.1f}" for name in gpus)] for key, row in columns_of.items()]
-    return "\n" + render_markdown_table(heads, cells) + "\n" + "\n".join(days) + "\n"
+    cells = [[*key, *(f"{row[name]:.1f}" for name in gpus)] for key, row in rows.items()]
+    return "\n" + render_markdown_table(heads, cells) + "\n" + "\n".join(totals) + "\n"
 
 
 def held(text: str, root: Path) -> str:
-    """Return a table of what training steps held, beside what the plan has for them."""
+    """Return a table of the measured memory of training steps, with the planned memory."""
     rows = steps.read_tables(steps.HELD)["held"]
     origins = [f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows]
     measured_on = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(origins))}.", 100)
@@ -225,7 +230,7 @@ def held(text: str, root: Path) -> str:
 
 
 def passes(text: str, root: Path) -> str:
-    """Return tables of the memory and the seconds of small passes, and where it was measured."""
+    """Return tables of the memory and the seconds of small micro-batches, and the machine."""
     record = steps.read_tables(steps.PASSES)
     tables = [steps.render_table(name, record[name]) for name in ("memory", "seconds")]
     commits = dict.fromkeys(
@@ -236,41 +241,41 @@ def passes(text: str, root: Path) -> str:
 
 
 def within(text: str, root: Path, file: str) -> str:
-    """Return prose, with question marks for figures that do not stand in a file.
+    """Return prose in which numbers that are not in a file are replaced by question marks.
 
-    An estimate with its interval is one figure.
+    An estimate and its interval must stand together in the file.
     """
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
     content = path.read_text(encoding="utf-8")
     numbers, intervals = set(NUMBER.findall(content)), set(INTERVAL.findall(content))
-    text = INTERVAL.sub(lambda figure: figure[0] if figure[0] in intervals else "? [?]", text)
-    return NUMBER.sub(lambda number: number[0] if number[0] in numbers else "?", text)
+    text = INTERVAL.sub(lambda match: match[0] if match[0] in intervals else "? [?]", text)
+    return NUMBER.sub(lambda match: match[0] if match[0] in numbers else "?", text)
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:
-    """Return a figure of a report, what its problems are, and the code that made its runs."""
-    if not figure_paths(root, name, *overlays)[0].exists():
+    """Return a picture of a report, the source of its problems, and the code of its runs."""
+    if not picture_paths(root, name, *overlays)[0].exists():
         return MISSING
-    measured = Measured.read(params(*overlays), root)
+    measured = Measured.read(load_params(*overlays), root)
     commits = measured.frame[measured.frame.no_summary == ""].commit
     notes = render_notes(["code"], origin_facts([], commits))
     lines = [describe_sources(measured.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 
-def figure_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
-    """Return the file of a report's figure, and the file that documents show."""
-    experiment_params = params(*overlays)
-    drawn = root / build_plan(experiment_params).root / FIGURES / f"{name}.png"
-    shown = f"{experiment_params.name}-{name}.png" if experiment_params.name else f"{name}.png"
-    return drawn, ROOT / "docs/figures" / shown
+def picture_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
+    """Return the path of a picture in a report, and the path of its copy in the documents."""
+    params = load_params(*overlays)
+    original = root / build_plan(params).root / FIGURES / f"{name}.png"
+    copy_name = f"{params.name}-{name}.png" if params.name else f"{name}.png"
+    return original, ROOT / "docs/figures" / copy_name
 
 
-MAKERS = {
-    maker.__name__: maker
-    for maker in (
+GENERATORS = {
+    generator.__name__: generator
+    for generator in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
         passes, steps_fields, logged_metrics, fields, config_fields, within, arena, picture,
         tested_versions, minif2f_flaws,
@@ -278,7 +283,7 @@ MAKERS = {
 }  # fmt: skip
 
 
-def printed(command: Callable, arguments: list[str]) -> list[str]:
+def run_and_capture_lines(command: Callable, arguments: list[str]) -> list[str]:
     """Return the lines that a command prints."""
     with redirect_stdout(StringIO()) as output:
         command(arguments)
@@ -290,32 +295,32 @@ def date_and_commit(measured: dict) -> str:
     return f"{measured['date'][:10]}, {shorten_commit(measured['commit'], 7)}"
 
 
-def params(*overlays: str) -> Params:
+def load_params(*overlays: str) -> Params:
     """Return the default's parameters, with overlays on them."""
     return load(read(ROOT / "params.yaml", *(ROOT / path for path in overlays)))
 
 
-def indented(lines: list[str]) -> str:
+def indent_lines(lines: list[str]) -> str:
     """Return lines as a block of code."""
     return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
 class Mark(NamedTuple):
-    """A mark of a document."""
+    """A marked text in a document."""
 
-    maker: str  # with its arguments
-    command: str  # whose files the maker reads, or ""
-    text: str
+    generator: str  # the name of the generator function, and its arguments
+    command: str  # the command that writes the files which the function reads, or ""
+    text: str  # the text between the marks
 
-    def make_text(self, root: Path) -> str:
-        """Return the text as it should be; with MISSING, or nan, for what is not there."""
-        name, *arguments = self.maker.split()
-        return MAKERS[name](self.text, root, *arguments)
+    def generate_text(self, root: Path) -> str:
+        """Return the text with present values; it contains MISSING or nan if files are missing."""
+        name, *arguments = self.generator.split()
+        return GENERATORS[name](self.text, root, *arguments)
 
 
 def read_mark(match: re.Match) -> Mark:
-    maker, _, command = " ".join(match[2].split()).partition("; by ")
-    return Mark(maker, command, match[3])
+    generator, _, command = " ".join(match[2].split()).partition("; by ")
+    return Mark(generator, command, match[3])
 
 
 def read_marks(page: Path) -> list[Mark]:
@@ -323,13 +328,14 @@ def read_marks(page: Path) -> list[Mark]:
 
 
 def update_page(page: Path, root: Path) -> str:
-    """Return a page with new figures, and print which cannot be made for want of files."""
+    """Return a page with present values; print a line for each text whose files are missing."""
 
     def replace(match: re.Match) -> str:
         mark = read_mark(match)
-        text = mark.make_text(root)
+        text = mark.generate_text(root)
         if mark.command and (MISSING in text or "nan" in text):
-            print(f"{page.relative_to(ROOT)}: not made: {mark.maker}. Run: {mark.command}")
+            name = page.relative_to(ROOT)
+            print(f"{name}: {mark.generator}: files are missing. Run: {mark.command}")
             text = mark.text
         return match[1] + text + match[4]
 
@@ -337,10 +343,13 @@ def update_page(page: Path, root: Path) -> str:
 
 
 def copy_pictures(page: Path, root: Path) -> None:
-    for maker in (mark.maker for mark in read_marks(page) if mark.maker.startswith("picture ")):
-        drawn, shown = figure_paths(root, *maker.split()[1:])
-        if drawn.exists():
-            shutil.copy(drawn, shown)
+    """Copy the pictures of a page from reports to the documents."""
+    for mark in read_marks(page):
+        function, *arguments = mark.generator.split()
+        if function == "picture":
+            original, copy = picture_paths(root, *arguments)
+            if original.exists():
+                shutil.copy(original, copy)
 
 
 def read_times() -> list[dict]:
@@ -366,8 +375,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.documents", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--write", action="store_true", help="change the documents")
-    parser.add_argument("--time", metavar="COMMAND", help="run it, and record how long it took")
-    parser.add_argument("--root", type=Path, default=ROOT, help="folder that holds runs/")
+    parser.add_argument(
+        "--time", metavar="COMMAND", help="run a command, and record how long it took"
+    )
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder that contains runs/")
     options = parser.parse_args(arguments)
     if options.time:
         record_time(options.time)

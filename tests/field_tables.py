@@ -1,4 +1,4 @@
-"""Tables and lists of what the code declares: fields of files and of RapidConfig, metrics.
+"""Generates tables and lists of what the code declares: fields of files, of RapidConfig, metrics.
 
 `tests.documents` writes them into the pages.
 """
@@ -20,7 +20,7 @@ RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 
 def steps_fields(text: str, root: Path) -> str:
-    """Return a table of the fields of steps.jsonl, with what is declared of metrics."""
+    """Return a table of the fields of steps.jsonl, with the declarations of metrics."""
     heads = ["Field", "Name in logs", "Meaning", "Unit", "Averaged over", "Better"]
     rows = [heads, ["---"] * len(heads)]
     for name, description in describe_fields(StepRecord):
@@ -58,8 +58,8 @@ def config_fields(text: str, root: Path) -> str:
     items = []
     for name, annotation in RapidConfig.__annotations__.items():
         setting = settings[name]
-        is_made = setting.default_factory is not dataclasses.MISSING
-        default = setting.default_factory() if is_made else setting.default
+        has_factory = setting.default_factory is not dataclasses.MISSING
+        default = setting.default_factory() if has_factory else setting.default
         # Not `setting.type`, which transformers' parser of command lines changes.
         kind = annotation.__name__ if isinstance(annotation, type) else str(annotation)
         kind = kind.removeprefix("typing.")

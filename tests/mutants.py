@@ -4,8 +4,8 @@
 mutant with a line is not run again. At the end it prints the share of mutants that were caught, and
 the mutants that survived.
 
-The code is changed in a copy of the repository. The walls around completions are not changed, because
-attacks would run without them.
+The code is changed in a copy of the repository. The files that isolate completions are not changed,
+because attacks would then run without isolation.
 """
 
 import argparse

@@ -2,10 +2,11 @@
 
     python -m tests.published --mbpp-plus MbppPlus.jsonl.gz --math train.jsonl
 
-MBPP+: every reference solution passes, and fails after a change of one place that changes its outputs.
-MATH: every solution is rewarded for its own problem, and answers of other problems are not.
-It prints figures and every exception. The exit status is 1 if a reference solution fails, if outputs
-contradict the verdict on a changed one, or if less than 99.5 % of the solutions are rewarded.
+MBPP+: every reference solution must pass, and fail after a small change that changes its outputs.
+MATH: every solution must be rewarded for its own problem, and the answers of other problems not.
+The command prints counts and each exception to these rules. The exit status is 1 if a reference
+solution fails, if a changed one passes with other outputs, or if less than 99.5 % of MATH's
+solutions are rewarded.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from rapid.stages.grade import Submission, grade
 from tests.mutants import find_mutants
 
 Pairs = list[tuple[str, str]]  # ids of problems, and completions
-# Functions for which EvalPlus accepts more outputs than that of the reference.
+# Functions for which EvalPlus also accepts other outputs than that of the reference solution.
 LENIENT = {
     *special.MBPP_OUTPUT_SET_EQ_TASKS,
     *special.MBPP_OUTPUT_NOT_NONE_TASKS,
@@ -72,7 +73,7 @@ def main() -> int:
 def grade_pairs(
     benchmark: str, problems: dict[str, Problem], pairs: Pairs, timeout, title: str
 ) -> list:
-    """Return verdicts on completions; print how many are rewarded, and how long it took."""
+    """Return verdicts on completions; print how many are rewarded, and the seconds of grading."""
     start_time = time.monotonic()
     submissions = [Submission(id=id, completion=text) for id, text in pairs]
     workers = len(list_usable_cores())

@@ -3,9 +3,9 @@
     python -m tests.recompute_arena
 
 It reads summary.json, evaluation.json and curve.jsonl in experiments/arena-raw.tar.xz, the records of
-end points and of tuning, and experiments/arena.yaml. It compares every figure of arena-results.csv,
+end points and of tuning, and experiments/arena.yaml. It compares every number in arena-results.csv,
 arena-tables.txt and arena-pooled.txt, and prints those that differ. Bootstrap intervals depend on
-random numbers: they are drawn again, and may differ by the tolerances below.
+random numbers. They are drawn again, and may differ by the tolerances below.
 """
 
 import csv
@@ -48,12 +48,12 @@ FOLDER = ROOT / "experiments"
 # Largest difference of an end of a bootstrap interval, in percentage points.
 TOLERANCES = {"Accuracy": 1.0, "P": 5.0}
 VERDICTS = ("holds", "open", "fails")
-# Keys of `show_standing` -> first words of the titles of columns.
+# By key of `show_standing`: the first words of the column's title.
 COLUMNS = {
     "Accuracy": "Accuracy", "P": "P(above", "In time": "Difference in equal", "Ratio": "Ratio",
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
-Comparison = tuple[str, str, str | None]  # what it is, recomputed text, printed text
+Comparison = tuple[str, str, str | None]  # name of the number, recomputed text, printed text
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
     """Return the estimate, p and verdict of each claim of both fields, by benchmark.
 
     Args:
-        compare: (benchmark, claim) -> estimate.
+        compare: takes a benchmark and a claim, and returns the estimate.
     """
     rows, tests = [], []
     for benchmark, field in fields.items():
@@ -139,7 +139,7 @@ def show_standing(points: dict, name: str) -> dict[str, str]:
 
 
 def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator[Comparison]:
-    """Yield every figure of arena-results.csv, or of the record of another arena."""
+    """Yield a comparison for every number in arena-results.csv, or of the record of another arena."""
     names = ["runtime", "staleness", "clip_fraction", *END_POINTS]
     with (folder / f"{arena}-results.csv").open(newline="") as file:
         rows = [*csv.DictReader(file)]
@@ -155,7 +155,7 @@ def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator
 def compare_tables(
     folder: Path, points: dict, fields: dict, arena: str = "arena"
 ) -> Iterator[Comparison]:
-    """Yield every figure of arena-tables.txt, or of the tables of another arena."""
+    """Yield a comparison for every number in arena-tables.txt, or of the tables of another arena."""
     tables = iter(read_tables(folder / f"{arena}-tables.txt"))
     for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
@@ -188,7 +188,7 @@ def compare_tables(
 
 
 def draw_interval(of_field: dict, name: str, start: str) -> list[float]:
-    """Return a bootstrap interval, of n - 1 of n runs, of the accuracy or of P."""
+    """Return a bootstrap interval of the accuracy or of P; samples have n - 1 of the n runs."""
     chance = np.random.default_rng(1)
     ours, plain = ([run.accuracy for run in of_field[n].values()] for n in (name, "pg"))
     samples = [chance.choice(ours, len(ours) - 1) for _ in range(3000)]
@@ -207,7 +207,7 @@ def draw_interval(of_field: dict, name: str, start: str) -> list[float]:
 
 
 def tolerate(printed: str, drawn: list[float], start: str) -> tuple[str, str]:
-    """Return an interval as recomputed and as printed; the printed one twice if it is near."""
+    """Return the recomputed and the printed interval; the printed one twice if they are close."""
     ends = [float(end) for end in re.findall(r"[\d.]+", printed)]
     near = len(ends) == 2 and all(
         abs(end - 100 * again) <= TOLERANCES[start] for end, again in zip(ends, drawn, strict=True)
@@ -252,21 +252,26 @@ def compare_latest(points: dict, benchmark: str, claim: dict, skeletons: dict | 
 def compare_blocks(
     of_runs: list[dict], benchmark: str, claim: dict, skeletons: dict | None = None
 ) -> Result:
-    """Return the estimate of a claim from several runs, with skeletons at random if given."""
+    """Return the estimate of a claim from several runs of the arena.
+
+    Args:
+        skeletons: if present, there is a random effect of problems with the same skeleton.
+    """
     pairs = [(p[benchmark][claim["ours"]], p[benchmark][claim["theirs"]]) for p in of_runs]
     if claim["by"] == "seconds":
         return recomputed.compare_seconds(pairs)
-    scored = None
+    problem_variances = None
     if skeletons and claim["by"] == "accuracy":
-        _, ids, table = recomputed.score_table(*pairs[-1])
-        scored = recomputed.analyse(table, [skeletons[benchmark][id] for id in ids])
-    return recomputed.compare_means(pairs, claim["by"], scored)
+        _, ids, table = recomputed.compute_differences(*pairs[-1])
+        groups = [skeletons[benchmark][id] for id in ids]
+        problem_variances = recomputed.compute_variances(table, groups)
+    return recomputed.compare_means(pairs, claim["by"], problem_variances)
 
 
 def compare_pooled(
     folder: Path, runs: dict, points: dict, earlier: dict, fields: dict
 ) -> Iterator[Comparison]:
-    """Yield every figure of arena-pooled.txt."""
+    """Yield a comparison for every number in arena-pooled.txt."""
     tables = iter(read_tables(folder / "arena-pooled.txt"))
     untrained = {
         b: [run.evaluation["pass_at"]["1"] for run in runs[b, "base"].values()] for b in fields
@@ -287,17 +292,17 @@ def compare_pooled(
         "Clustered": partial(compare_latest, points, skeletons=skeletons),
         "Other target": partial(compare_latest, at_level),
     }
-    found = {title: judge(fields, compare) for title, compare in analyses.items()}
-    for benchmark, rows in found["Pooled"].items():
+    rows_by_analysis = {title: judge(fields, compare) for title, compare in analyses.items()}
+    for benchmark, rows in rows_by_analysis["Pooled"].items():
         yield from pair_rows(f"pooled {benchmark}", next(tables), show_claims(rows))
     for show in (show_verdict, show_estimate):
         for benchmark in fields:
-            columns = [[show(row) for row in of[benchmark]] for of in found.values()]
+            columns = [[show(row) for row in rows[benchmark]] for rows in rows_by_analysis.values()]
             rows = [*map(list, zip(*columns, strict=True))]
             yield from pair_rows(f"{show.__name__} {benchmark}", next(tables), rows)
     counts = [
         [sum(row.verdict.startswith(v) for rows in of.values() for row in rows) for v in VERDICTS]
-        for of in found.values()
+        for of in rows_by_analysis.values()
     ]
     yield from pair_rows("counts", next(tables), [[*map(str, row)] for row in counts])
     cells = []
@@ -330,7 +335,7 @@ def show_estimate(row: SimpleNamespace) -> str:
 
 
 def pair_rows(where: str, printed: Cells, rows: list[list[str]]) -> Iterator[Comparison]:
-    """Yield the cells of a table beside recomputed ones, row by row."""
+    """Yield a comparison for each cell of a table, row by row."""
     labels = list(dict.fromkeys(name for name, _ in printed))
     titles = list(dict.fromkeys(title for _, title in printed))
     for name, cells in zip(labels, rows, strict=True):
@@ -339,10 +344,10 @@ def pair_rows(where: str, printed: Cells, rows: list[list[str]]) -> Iterator[Com
 
 
 def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
-    """Return the figures that differ, and the number of figures that were recomputed.
+    """Return a line for each number that differs, and the count of recomputed numbers.
 
     Args:
-        folder: has the records and the printed tables.
+        folder: the folder with the records and the printed tables.
     """
     fields = yaml.safe_load((FOLDER / "arena.yaml").read_text())["arena"]["fields"]
     runs = read_runs(folder / "arena-raw.tar.xz")
@@ -384,7 +389,7 @@ def main() -> int:
         fields = yaml.safe_load((FOLDER / "arena-real.yaml").read_text())["arena"]["fields"]
         more_differing, more = compare_blocks_of_seeds(fields)
         differing, count = [*differing, *more_differing], count + more
-    print(*differing, f"{count} figures recomputed, {len(differing)} differ", sep="\n")
+    print(*differing, f"{count} numbers recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 
 

@@ -16,7 +16,7 @@ import psutil
 
 from tests.checkout import ROOT
 
-# The PATH of this environment when it is activated.
+# The variable PATH as it is after this environment was activated.
 ACTIVATED = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
 
@@ -33,7 +33,7 @@ def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **va
 
 
 def environments(processes: int) -> list[dict[str, str]]:
-    """Return what accelerate reads in each of several processes of one job."""
+    """Return the environment variables that accelerate reads in each process of a job."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -43,7 +43,7 @@ def environments(processes: int) -> list[dict[str, str]]:
 
 
 def filter_living(*pids: int) -> list[int]:
-    """Return those of the processes that still run; zombies do not."""
+    """Return the PIDs of processes that still run. Zombies do not count."""
     running = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -75,7 +75,7 @@ def assert_gone(*pids: int) -> None:
 
 
 def left_behind(*earlier_pids: int, seconds: float = 300) -> list[psutil.Process]:
-    """Return the descendants of this process, without earlier children, after they had time to end."""
+    """Wait until descendants of this process have ended; return those left after `seconds`."""
     until = time.monotonic() + seconds
     while True:
         descendants = psutil.Process().children(recursive=True)
@@ -123,7 +123,7 @@ def kill_at_end(*started: subprocess.Popen) -> Iterator[None]:
 
 
 class Borrower:
-    """A forked child that does `work` with what `lend` lends to it."""
+    """A forked child that runs the function `work` with the processes that `lend` lends to it."""
 
     def __init__(self, lend: Callable, work: Callable):
         self._take_back = lend()
@@ -140,7 +140,7 @@ class Borrower:
         self._reading = reading
 
     def end(self) -> str:
-        """Wait for its end, take back what was lent, and return the result of its work."""
+        """Wait for the child's end, take back the lent processes, and return its result."""
         result = os.read(self._reading, 4096).decode()
         os.close(self._reading)
         _, status = os.waitpid(self.pid, 0)

@@ -1,4 +1,4 @@
-"""The documents have the figures of commands and results, and refer to existing files."""
+"""Numbers in the documents are those of commands and results; paths and links exist."""
 
 import re
 from pathlib import Path
@@ -29,23 +29,23 @@ def read_page(name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "mark", [mark for mark in MARKS if not mark.command], ids=lambda mark: mark.maker
+    "mark", [mark for mark in MARKS if not mark.command], ids=lambda mark: mark.generator
 )
-def test_figures_that_need_no_results_are_up_to_date(mark):
-    assert mark.make_text(ROOT) == mark.text, "make figures-of-docs WRITE=1"
+def test_generated_texts_that_need_no_results_are_up_to_date(mark):
+    assert mark.generate_text(ROOT) == mark.text, "make figures-of-docs WRITE=1"
 
 
 @pytest.mark.parametrize(
     "mark",
-    [mark for mark in MARKS if mark.maker.startswith("table1 ")],
-    ids=lambda mark: mark.maker,
+    [mark for mark in MARKS if mark.generator.startswith("table1 ")],
+    ids=lambda mark: mark.generator,
 )
 def test_a_table_of_runs_has_the_rows_of_its_parameters(mark, tmp_path):
     def list_first_cells(text: str) -> list[str]:
         lines = [line.strip() for line in text.partition("\n\n")[0].splitlines()]
         return [re.split(r" {2,}", line)[0] for line in lines if "  " in line]
 
-    without_runs = mark.make_text(tmp_path)
+    without_runs = mark.generate_text(tmp_path)
     assert documents.MISSING in without_runs
     assert list_first_cells(mark.text) == list_first_cells(without_runs)
 

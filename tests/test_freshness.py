@@ -44,8 +44,8 @@ def write_job(job: Job, *inputs: str, text: str = "", second_output: str = "out"
 def jobs(tmp_path, monkeypatch) -> list[Job]:
     """Three jobs, each of which reads the output of the one before it, and a report.
 
-    The first job reads a file of the user's. The report also reads a file that the third job may
-    write and one that a user may add; neither is there.
+    The first job reads a user's file. The report also reads two files that do not exist: one that
+    the third job may write, and one that a user may add.
     """
     monkeypatch.chdir(tmp_path)
     Path("source").write_text("source")
@@ -79,7 +79,7 @@ def set_times(seconds: float):
 
 
 def change_a_byte(jobs):
-    """The file has the same size and time."""
+    """Change a byte of a file, and keep the file's size and time."""
     before = os.stat("a/out")
     Path("a/out").write_text("A")
     os.utime("a/out", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -130,10 +130,10 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "hashed", "stale"), CHANGES)
-def test_a_change_makes_its_job_and_the_jobs_after_it_stale(jobs, change, hashed, stale):
+@pytest.mark.parametrize(("change", "hash_all", "stale"), CHANGES)
+def test_a_change_makes_its_job_and_the_jobs_after_it_stale(jobs, change, hash_all, stale):
     changed_jobs = change(jobs) or jobs
-    findings = examine_jobs(changed_jobs, hashed=hashed)
+    findings = examine_jobs(changed_jobs, hash_all=hash_all)
     assert {job.folder: reason for job, reason in findings.stale.items()} == stale
     missing = {job.folder for job in jobs if not Path(job.manifest).exists()}
     assert {*list_folders(findings.missing)} == missing
@@ -156,7 +156,7 @@ def test_findings_are_described_in_lines(jobs):
 
 def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(jobs):
     Path("a/out").write_text("A")
-    examination = Examination(hashed=False)
+    examination = Examination(hash_all=False)
     assert examination.explain(jobs[2]) == f"{INPUT_STALE}b/out"
     assert list_folders(examination.findings.stale) == ["a", "b", "c/d"]
 
@@ -169,7 +169,7 @@ def test_a_large_source_is_compared_if_it_is_newer_than_the_manifest(jobs, hours
     Path("source").write_bytes(large[::-1] + b"y")
     time = os.path.getmtime("a/manifest.json") + 3600 * hours
     os.utime("source", (time, time))
-    assert bool(examine_jobs(jobs[:1], hashed=False).stale) is is_stale
+    assert bool(examine_jobs(jobs[:1], hash_all=False).stale) is is_stale
     assert examine_jobs(jobs[:1]).stale
 
 
@@ -208,11 +208,11 @@ def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
 
 
 class TestCode:
-    """The first two jobs depend on one file of code each, the third on none."""
+    """The first two jobs depend on one file of code each. The third depends on no code."""
 
     @pytest.fixture
     def plan_jobs(self, jobs) -> Callable:
-        """Return a function that plans the jobs with given texts of code; by default 1 and 2."""
+        """Return a function that plans the jobs, given the content of their files of code."""
 
         def plan(first: str = "1", **second: str) -> list[Job]:
             second_files = {f"{name}.py": text for name, text in second.items()}

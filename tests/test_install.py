@@ -1,4 +1,4 @@
-"""`make setup` gives pip's settings to uv, and installs exactly the lock or fails."""
+"""`make setup` gives pip's settings to uv, and either installs exactly the lock file or fails."""
 
 import importlib.util
 import os
@@ -84,7 +84,7 @@ def test_the_output_of_pip_config_list_is_parsed(tmp_path):
 
 
 def environ_without(prefix: str) -> dict[str, str]:
-    """Return the environment without the variables that have this prefix."""
+    """Return the environment variables whose names do not have this prefix."""
     return {name: value for name, value in os.environ.items() if not name.startswith(prefix)}
 
 
@@ -210,7 +210,10 @@ echo "command = /usr/bin/python3 $1 $2 $3 $PWD/$4" > .venv/pyvenv.cfg
 
 @pytest.fixture
 def make_setup(tmp_path):
-    """Return a function that runs `make setup` with stubs, and returns its status and their calls."""
+    """Return a function that runs `make setup` with stand-ins for Python and `rapid`.
+
+    The function returns whether `make` succeeded, and the arguments of each call of Python.
+    """
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "requirements").mkdir()
     for name in ("requirements/cpu.txt", "requirements/gpu.txt", "pyproject.toml"):
@@ -244,7 +247,7 @@ def test_only_a_changed_lock_is_installed(make_setup, tmp_path):
     assert make_setup() == (True, [INSTALL_CPU_LOCK])
 
 
-def test_an_interrupted_environment_is_made_again(make_setup, tmp_path):
+def test_an_incomplete_environment_is_made_again(make_setup, tmp_path):
     assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
     os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))

@@ -1,4 +1,4 @@
-"""The package as a library: its dependencies, the README's example, and its wheel without extras."""
+"""The package as a library: its dependencies, the README's example, and its wheel with few extras."""
 
 import ast
 import json
@@ -58,7 +58,7 @@ def find_imported_distributions(modules: set[str]) -> set[str]:
 
 
 def find_required_distributions(lines: list[str]) -> set[str]:
-    """Return the distributions that requirements install, by the metadata of the installed ones."""
+    """Return the distributions that are installed for requirements, which their metadata name."""
     visited, queue = set(), [*map(Requirement, lines)]
     while queue:
         requirement = queue.pop()

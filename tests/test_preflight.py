@@ -14,7 +14,7 @@ from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
-from rapid.cost.estimates import too_large
+from rapid.cost.estimates import find_runs_too_large
 from rapid.grading.lean.install import Backend
 from rapid.grading.policy import Grading
 from rapid.resources.gpus import Gpu
@@ -138,12 +138,12 @@ def test_the_command_prints_missing_items_and_fails(values, tmp_path, capsys):
     assert run(["preflight", "--config", load(values).model_dump_json()]) == 0
 
 
-@pytest.mark.parametrize("is_waived", [False, True])
-def test_absent_walls_are_missing_unless_waived(is_waived, monkeypatch):
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_a_sandbox_that_does_not_work_is_missing_unless_allowed(is_allowed, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
-    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=is_waived)))
-    assert line.startswith("ok" if is_waived else "MISSING")
-    assert ("NOT WALLED OFF" if is_waived else "Install bubblewrap") in line
+    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=is_allowed)))
+    assert line.startswith("ok" if is_allowed else "MISSING")
+    assert ("NOT ISOLATED" if is_allowed else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
 
 
@@ -151,7 +151,7 @@ def test_absent_walls_are_missing_unless_waived(is_waived, monkeypatch):
 def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, monkeypatch):
     backend = Backend("wasm", version, Path())
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
-    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.walls", lambda _: "walls")
+    monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.describe_isolation", lambda _: "none")
     check = CHECK_GRADER("minif2f", Grading())
     assert not check.advice
     note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
@@ -183,7 +183,7 @@ def test_runs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):
         values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
         values["sft"]["micro_batch"] = micro_batch
         set_gpus(monkeypatch, 4, memory_mb)
-        machine_checks = preflight._check_machine(load(values), too_large)
+        machine_checks = preflight._check_machine(load(values), find_runs_too_large)
         return {
             check.subject: check
             for check in machine_checks

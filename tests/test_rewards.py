@@ -22,13 +22,9 @@ from tests.grading.lean.test_proofs import FALSE, FORBIDDEN, NOT_PROVED, PROOFS
 from tests.grading.math.attacks import ATTACKS, PENS, split_answers
 
 TESTS = ["assert f(1) == 2", "assert f(-7) == -14"]
-DOUBLE = {"tests": [TESTS]}
-
-
-NAMED = "def double(n): return 2 * n"
-
-
-RELEASE = PROBLEMS["mbpp_plus"].model_dump(exclude={"prompt"})
+TEST_COLUMN = {"tests": [TESTS]}
+DOUBLE = "def double(n): return 2 * n"  # solves PROBLEMS["mbpp_plus"] and make_hub_row()
+MBPP_PLUS_ROW = PROBLEMS["mbpp_plus"].model_dump(exclude={"prompt"})
 
 
 def grade(reward, completion, **columns) -> tuple[float | None, str]:
@@ -51,11 +47,11 @@ def grade(reward, completion, **columns) -> tuple[float | None, str]:
         (r"\boxed{\input{91}}", (0.0, "unparsable")),
     ],
 )
-def test_math_reward_is_that_of_the_last_box(completion, expected):
+def test_math_reward_grades_the_last_box(completion, expected):
     assert grade(math_reward, completion, answer=["91"], question=[PENS]) == expected
 
 
-def test_math_attacks_have_no_reward():
+def test_attacks_on_the_math_grader_have_no_reward():
     for (question, answer), text in ATTACKS.items():
         boxes = [f"\\boxed{{{attack}}}" for attack in split_answers(text)]
         columns = {"answer": [answer] * len(boxes), "problem": [question] * len(boxes)}
@@ -77,8 +73,8 @@ def test_an_answer_of_another_type_is_an_error(answer):
 
 
 @pytest.mark.parametrize("chat", [False, True])
-def test_the_question_decides_the_form(chat):
-    """It is the row's, else the prompt without what the system says."""
+def test_the_question_decides_the_form_of_the_answer(chat):
+    """The question is the row's `problem` or `question`, or else the prompt without system messages."""
     half, decimal = r"\boxed{\frac12}", "Write a half as a decimal."
     system = {"role": "system", "content": "Answers are fractions."}
     prompt = [system, {"role": "user", "content": decimal}] if chat else decimal
@@ -91,11 +87,11 @@ def test_the_question_decides_the_form(chat):
 @pytest.mark.parametrize(
     ("columns", "program"),
     [
-        (DOUBLE, RIGHT),
+        (TEST_COLUMN, RIGHT),
         ({"tests": [tuple(TESTS)]}, RIGHT),
         ({"tests": [np.array(TESTS)]}, RIGHT),
         ({"tests": ["assert f(1) == 2\nassert f(0.1) == 0.2"]}, RIGHT),
-        ({name: [value] for name, value in make_hub_row().items()}, NAMED),
+        ({name: [value] for name, value in make_hub_row().items()}, DOUBLE),
     ],
 )
 def test_code_reward_runs_the_tests_of_a_row(columns, program, chat):
@@ -107,11 +103,11 @@ def test_code_reward_runs_the_tests_of_a_row(columns, program, chat):
 
 
 @pytest.mark.parametrize("encode", [json.dumps, list, np.array])
-def test_code_reward_takes_rows_of_the_release(encode):
-    inputs = {name: encode(RELEASE[name]) for name in ("base_input", "plus_input")}
-    columns = {name: [value] for name, value in (RELEASE | inputs).items()}
-    assert grade(code_reward, NAMED, **columns) == (1.0, "passed")
-    assert grade(code_reward, NAMED.replace("2 *", "2 +"), **columns) == (0.0, "wrong_answer")
+def test_code_reward_takes_rows_of_mbpp_plus(encode):
+    inputs = {name: encode(MBPP_PLUS_ROW[name]) for name in ("base_input", "plus_input")}
+    columns = {name: [value] for name, value in (MBPP_PLUS_ROW | inputs).items()}
+    assert grade(code_reward, DOUBLE, **columns) == (1.0, "passed")
+    assert grade(code_reward, DOUBLE.replace("2 *", "2 +"), **columns) == (0.0, "wrong_answer")
 
 
 def test_tests_compare_values_and_types_of_containers():
@@ -134,17 +130,17 @@ HOSTILE = FORGERIES | FORBIDDEN_ACTIONS | OUTPUTS | SOURCES
 
 
 def test_hostile_programs_have_no_reward():
-    """Their expected outputs are literals in the row's tests, which do not enter the sandbox."""
+    """The expected outputs are literals in the row's tests, which do not enter the sandbox."""
     names = [name for name in HOSTILE if name != "an encoding"]
     reward = CodeReward(timeout=2)
     programs = [HOSTILE[name][0] for name in names]
     verdicts = reward.grade([""] * len(names), programs, tests=[TESTS] * len(names))
     for name, verdict in zip(names, verdicts, strict=True):
         assert verdict.reward == 0.0 and verdict.reason in HOSTILE[name][1] | {"timeout"}, name
-    assert reward([""], [RIGHT], **DOUBLE) == [1.0]
+    assert reward([""], [RIGHT], **TEST_COLUMN) == [1.0]
 
 
-def test_lean_reward_is_for_proofs():
+def test_lean_reward_grades_proofs():
     for label in ("kernel evaluation", "witness"):
         statement, proof = PROOFS[label]
         assert grade(lean_reward, proof, theorem=[statement]) == (1.0, "passed")
@@ -155,8 +151,8 @@ def test_lean_reward_is_for_proofs():
     assert grade(lean_reward, chat, theorem=[FALSE + "sorry"]) == (0.0, "forbidden")
 
 
-def test_the_last_message_of_the_assistant_counts():
-    """Of blocks, the text counts. The message of a tool is no answer."""
+def test_the_last_message_of_the_assistant_is_graded():
+    """If its content is a list of blocks, their text is graded. Messages of tools are not graded."""
     reply = {
         "role": "assistant",
         "content": [{"type": "text", "text": r"\boxed{1}"}, {"type": "x"}],
@@ -167,14 +163,15 @@ def test_the_last_message_of_the_assistant_counts():
     verdicts = math_reward.grade([""] * 5, completions, answer=["1"] * 5)
     no_answer = ["no_answer"] * 3
     assert [verdict.reason for verdict in verdicts] == ["passed", "passed", *no_answer]
-    message = SimpleNamespace(role="assistant", content=r"\boxed{1}")  # as of OpenAI's client
+    # OpenAI's client returns messages as objects.
+    message = SimpleNamespace(role="assistant", content=r"\boxed{1}")
     assert math_reward([""], [[message]], answer=["1"]) == [1.0]
 
 
-# What is not graded ----------------------------------------------------------------------------
+# Completions that are not graded ---------------------------------------------------------------
 
 
-def test_a_completion_over_which_the_grader_died_is_none_a_second_one_an_error(monkeypatch):
+def test_one_death_of_the_grader_makes_the_reward_none_and_a_second_one_is_an_error(monkeypatch):
     def die(*_):
         raise GraderDied("killed in a test")
 
@@ -190,7 +187,7 @@ def test_a_missing_sandbox_is_an_error_with_advice(monkeypatch):
     monkeypatch.setattr(sandbox, "LAYERS", ())
     for _ in range(2):
         with pytest.raises(sandbox.SandboxError, match="Install bubblewrap"):
-            CodeReward(timeout=3)([""], [RIGHT], **DOUBLE)
+            CodeReward(timeout=3)([""], [RIGHT], **TEST_COLUMN)
 
 
 def test_rows_without_a_value_are_not_graded():
@@ -201,8 +198,8 @@ def test_rows_without_a_value_are_not_graded():
     assert lean_reward(["", ""], completions, **columns) == [None, None]
 
 
-BAD = [
-    (code_reward, {n: [v] for n, v in (RELEASE | {"plus_input": "[[2"}).items()}, "Mbpp/0: "),
+BAD_PROBLEMS = [
+    (code_reward, {n: [v] for n, v in (MBPP_PLUS_ROW | {"plus_input": "[[2"}).items()}, "Mbpp/0: "),
     (math_reward, {"answer": [" "]}, "empty answer"),
     (math_reward, {"answer": ["1+" * 600]}, "an answer of 1200 characters"),
     (math_reward, {"answer": ["\ud800"]}, "not text"),
@@ -223,7 +220,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("reward", "columns", "reason"), BAD)
+@pytest.mark.parametrize(("reward", "columns", "reason"), BAD_PROBLEMS)
 def test_bad_problems_are_logged_once_and_not_graded(reward, columns, reason, caplog):
     columns = {name: values * 2 for name, values in columns.items()}
     verdicts = reward.grade(["", ""], [RIGHT, RIGHT], **columns)
@@ -248,7 +245,7 @@ def test_an_empty_batch_has_no_rewards():
 
 
 def test_arguments_that_a_reward_does_not_read_may_be_anything():
-    """Trainers pass their own, and datasets have other columns."""
+    """Trainers pass arguments of their own, and datasets have other columns."""
     columns = {"step": 5, "tools": None, "answer": ["1"], "tests": "x"}
     assert math_reward([""], [r"\boxed{1}"], **columns) == [1.0]
 
@@ -373,7 +370,7 @@ def test_grpo_trainer_trains_with_a_reward(trainer_arguments, tmp_path, monkeypa
 
 
 def with_completions(calculate, texts):
-    """Return TRL's method, with other completions: an untrained model has no answer."""
+    """Return a method of TRL that grades these texts instead of an untrained model's completions."""
 
     def _calculate_rewards(self, inputs, prompts, completions, ids):
         return calculate(self, inputs, prompts, [next(texts) for _ in completions], ids)

@@ -15,7 +15,7 @@ import pytest
 
 from rapid import rewards
 from rapid.grading.grader import GradersClosed
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 from rapid.grading.shared import SharedGraders
 from rapid.grading.worker import Worker
 from rapid.rewards import CodeReward, LeanReward, MathReward, close, math_reward
@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 from tests.grading.lean import stand_in
 from tests.subprocesses import filter_living, wait_for
 
-ENDLESS = {  # reward functions, completions without an end, and the columns of their rows
+ENDLESS = {  # reward functions, completions that take very long to grade, and the columns of their rows
     "math": (MathReward, r"\boxed{(x+y+z)^{2000}}", {"answer": ["x+y+z"]}),
     "code": (CodeReward, "def f(x):\n    while True: pass", {"tests": [["assert f(1) == 2"]]}),
     "lean": (LeanReward, stand_in.ENDLESS, {"theorem": [stand_in.STATEMENT]}),
@@ -37,7 +37,7 @@ def test_a_reward_is_pickled_with_its_settings():
     assert pickle.loads(pickle.dumps(math_reward))([""], [r"\boxed{1}"], answer=["1"]) == [1.0]
 
 
-def test_the_default_workers_are_the_process_s_share_of_the_cores(monkeypatch):
+def test_the_default_number_of_workers_is_the_process_s_share_of_the_cores(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(24))
     assert rewards.count_cores() == 24
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
@@ -72,7 +72,7 @@ def test_graders_outlive_the_thread_that_started_them():
             program = f"def f(x): return 2 * x  # {number}"
             future = thread.submit(reward, [""], [program], tests=[["assert f(1) == 2"]])
             assert future.result(60) == [1.0]
-        pids.append({worker.pid for worker in Worker.started if worker.lives})
+        pids.append({worker.pid for worker in Worker.started if worker.is_alive})
     assert pids[0] and pids[0] == pids[1]
 
 
@@ -102,7 +102,7 @@ def test_close_ends_calls_in_other_threads(kind, count):
 
 
 def test_graders_that_were_closed_before_a_batch_are_an_error():
-    graders = SharedGraders(SteadyGrader("none", dict, 0), 2)
+    graders = SharedGraders(GraderPool("none", dict, 0), 2)
     graders.close()
     with pytest.raises(GradersClosed, match="before a batch was graded"):
         graders.grade([None, None], ["", ""])
@@ -145,6 +145,7 @@ def announce():
 
 first, started = grade(2), pids()
 """
+# How the process ends, and the code that ends it.
 ENDINGS = {
     "at its end": "",
     "by an error": "sys.excepthook = lambda *_: None\nraise ValueError",
@@ -177,7 +178,7 @@ if child == 0:
     own = {*pids()}
     assert first_again == first and own and not own & {*started}
     assert grade(3)[1] == 0.0 and own <= {*pids()}
-    sys.exit(0)  # what runs at exit ends its own processes alone
+    sys.exit(0)  # the exit handlers must end only the child's own processes
 assert os.waitpid(child, 0)[1] == 0
 assert grade(3)[1] == 0.0 and {*started} <= {*pids()}
 """,

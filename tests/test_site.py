@@ -1,6 +1,6 @@
-"""The documentation site: its nav, the files that it takes along, and the check of the built site.
+"""The documentation site: its navigation, the files that its pages link to, and the check for errors.
 
-`make docs` builds it; CI does so too.
+`make docs` builds the site; CI does so too.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from tests.checkout import ROOT
 
 
 def load_module(name: str) -> types.ModuleType:
-    """Return a module of docs/site/, which is no package."""
+    """Return a module of docs/site/, which is not a package that could be imported."""
     spec = importlib.util.spec_from_file_location(f"site_{name}", ROOT / f"docs/site/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -24,7 +24,7 @@ stage, check = load_module("stage"), load_module("check")
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 
 
-def test_the_nav_has_each_page_of_the_documents_once():
+def test_the_navigation_has_each_page_of_the_documents_once():
     pages = [*stage.list_pages(CONFIG["nav"])]
     assert {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"} <= {*pages}
     assert not stage.find_nav_errors(pages, ROOT)
@@ -38,14 +38,14 @@ def test_the_nav_has_each_page_of_the_documents_once():
         (["docs/a.md", "docs/sub/b.md", "docs/c.md"], "docs/c.md does not exist"),
     ],
 )
-def test_a_wrong_nav_is_refused(pages, error, tmp_path):
+def test_a_navigation_with_missing_or_repeated_pages_is_refused(pages, error, tmp_path):
     for name in ("docs/a.md", "docs/sub/b.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert stage.find_nav_errors(pages, tmp_path) == [error]
 
 
-def test_a_page_takes_the_files_along_that_it_links_to(tmp_path):
+def test_a_page_and_the_files_that_it_links_to_are_copied(tmp_path):
     root, folder = tmp_path / "root", tmp_path / "staged"
     for name in ("docs/figures/a.png", "rapid/a.py", "docs/b.md", "unlinked.py", "../secret.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,14 +59,14 @@ def test_a_page_takes_the_files_along_that_it_links_to(tmp_path):
 
 
 HEAD = '<link rel="canonical" href="https://example.org/"><link rel="stylesheet" href="../a.css">'
-SOUND = f"""{HEAD}<h2 id="here">x</h2><a href="#here">x</a><a href="../b/#there">x</a><a href="/b/">x
+PAGE_WITHOUT_ERRORS = f"""{HEAD}<h2 id="here">x</h2><a href="#here">x</a><a href="../b/#there">x</a><a href="/b/">x
 </a><a href="https://example.org/">x</a><img src="data:image/png;base64,AAAA"><a href="../a.css">x</a>"""
 
 
 @pytest.fixture
 def site(tmp_path):
     """A site of two pages and a style sheet, without errors."""
-    for name, text in {"a": SOUND, "b": '<p id="there">'}.items():
+    for name, text in {"a": PAGE_WITHOUT_ERRORS, "b": '<p id="there">'}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "index.html").write_text(text)
     (tmp_path / "a.css").write_text("p { background: url('b.png') }")
@@ -91,13 +91,13 @@ def site(tmp_path):
         ('<pre class="mermaid">', "has a diagram that a script from another host would draw"),
     ],
 )
-def test_dead_links_and_foreign_addresses_of_a_page_are_found(element, error, site):
+def test_dead_links_of_a_page_and_files_from_other_hosts_are_found(element, error, site):
     page = site / "a/index.html"
     page.write_text(page.read_text() + element)
     assert check.find_errors(site) == [f"a/index.html {error}"]
 
 
-def test_foreign_addresses_of_a_style_sheet_are_found(site):
+def test_files_from_other_hosts_in_a_style_sheet_are_found(site):
     (site / "a.css").write_text("@font-face { src: url(https://x.org/a.woff2) }")
     assert check.find_errors(site) == ["a.css loads https://x.org/a.woff2"]
 

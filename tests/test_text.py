@@ -56,7 +56,7 @@ def test_columns_are_as_wide_as_their_longest_cell():
     assert align_columns(rows, rule=True) == ["name  n", "----  ---", "a     100"]
 
 
-def test_figures_in_markdown_tables_are_right_aligned():
+def test_columns_after_the_first_are_right_aligned_in_markdown():
     assert (
         render_markdown_table(["name", "n"], [["a", "1"]])
         == "| name | n |\n| --- | --: |\n| a | 1 |\n"

@@ -1,18 +1,18 @@
 """Test the library with the oldest and the newest packages that pyproject.toml admits.
 
     make test-versions                     all of the below
-    make test-versions WRITE=1             and record it, for the tables of docs/versions.md
+    make test-versions WRITE=1             the same, recorded for the tables of docs/versions.md
     python -m tests.versions lowest        the library's tests with the lowest versions
     python -m tests.versions newest        the library's tests with the newest versions
     python -m tests.versions python3.12    the wheel with the newest versions on one Python
 
 The environments are folders in .versions/, apart from .venv. A later call brings them up to date,
-which takes seconds if the resolution is the same. With `--record` each part that passed is recorded
-in performance/results/versions.json.
+which takes seconds if the same versions are resolved. With `--record` each part that passed is
+recorded in performance/results/versions.json.
 
-`lowest` and `newest` have the extras `graders` and `peft`. There all quick tests of the packages run
-that `RapidTrainer` and `rapid.rewards` are made of, and the examples run from the wheel.
-`python3.12` first has the wheel alone, and then the wheel with the extra `graders`.
+The environments of `lowest` and `newest` have the extras `graders` and `peft`. In them run all quick
+tests of the packages that `RapidTrainer` and `rapid.rewards` consist of, and the examples, from the
+wheel. `python3.12` first has the wheel alone, and then the wheel with the extra `graders`.
 Exit status: 1 if a part fails.
 """
 
@@ -70,7 +70,7 @@ PARTS = {
 
 
 def select_tests() -> tuple[list[str], list[str]]:
-    """Return the tests of the library, and those left out because they need the pipeline too.
+    """Return the tests of the library, and those that are left out because they need the pipeline.
 
     The library's packages are those of the modules that LIBRARY imports. Its tests mirror them:
     tests/training, tests/test_rewards.py. A file that also imports another package of the project,
@@ -268,7 +268,7 @@ def tested_versions(text: str, root: Path) -> str:
 
 
 def render_part(part: dict) -> list[str]:
-    """Return the cells of a part's row behind its name."""
+    """Return the cells of a part's row, after its name."""
     return [
         part["python"],
         part["packages"]["torch"],

@@ -99,7 +99,7 @@ class Algorithm:
         return None
 
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
-        """Return a key of params.yaml, its wrong value and what is allowed; None if valid."""
+        """Return a key of params.yaml, its invalid value and the reason; None if all are valid."""
         return None
 
     @property

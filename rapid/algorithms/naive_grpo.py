@@ -39,8 +39,9 @@ class NaiveGrpo(Grpo):
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         sampled = self.sampling_batch(params)
         if params.compute.sampler == "vllm" and sampled % group_size:
-            allowed = (
-                f"a multiple of {group_size}, the group size, because vLLM samples whole groups"
+            reason = (
+                f"must be a multiple of {group_size}, the group size, because vLLM samples whole "
+                "groups"
             )
-            return "naive_grpo.sampling_batch", sampled, allowed
+            return "naive_grpo.sampling_batch", sampled, reason
         return None

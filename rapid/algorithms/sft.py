@@ -58,5 +58,6 @@ class Sft(Algorithm):
     def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         batch, processes = params.sft.batch, params.compute.processes
         if batch % processes:
-            return "sft.batch", batch, f"a multiple of {processes}, which is compute.processes"
+            reason = f"must be a multiple of {processes}, which is compute.processes"
+            return "sft.batch", batch, reason
         return None

@@ -26,13 +26,13 @@ from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import Algorithm
 from rapid.algorithms.training_parameters import Epochs, GroupSize, LearningRate, NStep, Reuse
 from rapid.settings import Settings
-from rapid.text import suggest_name
+from rapid.text import join_words, suggest_name
 
 CHANGES_PATTERN = r"(,[a-z_]+=-?[a-z0-9.]+)*"
 
 
 class Changes(Settings):
-    """The parameters that a variant of any RL algorithm may change. None is unchanged."""
+    """The parameters that a variant of any RL algorithm may change. None means unchanged."""
 
     group_size: GroupSize | None = None
     n_step: NStep | None = None
@@ -43,7 +43,7 @@ class Changes(Settings):
         None, description="largest norm of the gradient; by default 1, as in TRL"
     )
     problems: PositiveInt | None = Field(
-        None, description="number of training problems, the first ones"
+        None, description="train on the first so many training problems"
     )
     snapshots: PositiveInt | None = Field(
         None, description="models saved and evaluated during training"
@@ -54,7 +54,7 @@ class Changes(Settings):
     )
 
     def subset(self, names) -> dict:
-        """Return the changes that are set, of the parameters with these names."""
+        """Return the changed parameters that have one of these names, with their values."""
         changes = self.model_dump(exclude_none=True)
         return {name: changes[name] for name in names if name in changes}
 
@@ -80,7 +80,7 @@ class ParsedName:
 
 
 def build_pattern() -> str:
-    """Return a regular expression that matches all valid names, and some names `parse` refuses."""
+    """Return a regular expression that matches all valid names, and some that `parse` refuses."""
     names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
     return f"({names}){CHANGES_PATTERN}"
 
@@ -90,42 +90,45 @@ def parse(name: str) -> ParsedName:
     """Return a name's algorithm, H and changes.
 
     Raises:
-        ValueError: the name is not valid; the message says what is allowed.
+        ValueError: the name is not valid; the message says why.
     """
     # Values are written as decimals: 1e-4 is refused, and the message suggests 0.0001.
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
-        raise ValueError(
-            f"{name.replace(exponent[1], _format_decimal(float(exponent[1])))}, without an exponent"
-        )
+        decimal = _format_decimal(float(exponent[1]))
+        raise ValueError(f"numbers have no exponent; write {name.replace(exponent[1], decimal)}")
     if not re.fullmatch(build_pattern(), name):
-        raise ValueError(_describe_allowed_names() + _suggest_name(name))
-    plain, *pairs = name.split(",")
-    algorithm_name, _, h = plain.partition("-H")
+        raise ValueError(f"must be {_describe_valid_names()}{_suggest_name(name)}")
+    base_name, *pairs = name.split(",")
+    algorithm_name, _, h = base_name.partition("-H")
     algorithm = ALGORITHMS[algorithm_name]
-    values = dict(pair.split("=") for pair in pairs)
-    if len(values) < len(pairs):
-        raise ValueError(f"{plain} with each change once")
-    if algorithm.imitates and values:
-        raise ValueError(f"{algorithm_name} as it is: it has no variants")
-    # For each key that is not a parameter of this algorithm's loss: the algorithms that have it.
-    owners = {key: _labels_of_owners(key) for key in values if key not in _own_fields(algorithm)}
-    if foreign := [key for key in owners if owners[key]]:
-        labels = " and ".join(dict.fromkeys(label for key in foreign for label in owners[key]))
-        verb = "have" if " and " in labels else "has"
-        raise ValueError(f"{plain} without {', '.join(foreign)}, which only {labels} {verb}")
-    changes = _build_changes_class(algorithm)
-    keys = [*changes.model_fields]
-    may_change = f"a variant changes {', '.join(keys)}"
-    if unknown := [key for key in values if key not in keys]:
-        meant = suggest_name(unknown[0], keys)
-        raise ValueError(f"{plain} without {', '.join(unknown)}; {may_change}{meant}")
+    keys = [pair.partition("=")[0] for pair in pairs]
+    if repeated := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
+        raise ValueError(f"change given twice: {', '.join(repeated)}")
+    if algorithm.imitates and keys:
+        raise ValueError(f"{algorithm_name} has no variants")
+    changes_class = _build_changes_class(algorithm)
+    valid_keys = dict.fromkeys([*_own_fields(algorithm), *Changes.model_fields])
+    for key in keys:
+        if key not in valid_keys:
+            raise ValueError(_explain_unknown_change(key, base_name, [*valid_keys]))
     try:
-        parsed = changes.model_validate(values)
+        changes = changes_class.model_validate(dict(pair.split("=") for pair in pairs))
     except ValidationError as error:
         first = error.errors()[0]
-        key, allowed = first["loc"][0], first["msg"].removeprefix("Input should be ")
-        raise ValueError(f"{key} as {allowed}; {may_change}") from None
-    return ParsedName(name, algorithm, int(h or 1), parsed)
+        requirement = first["msg"].removeprefix("Input should ")
+        raise ValueError(f"{first['loc'][0]} must {requirement}") from None
+    return ParsedName(name, algorithm, int(h or 1), changes)
+
+
+def _explain_unknown_change(key: str, base_name: str, valid_keys: list[str]) -> str:
+    """Return why a variant of the algorithm `base_name` cannot change the parameter `key`."""
+    owners = [algorithm.label for algorithm in ALGORITHMS.values() if key in _own_fields(algorithm)]
+    if owners:
+        return f"{key} is a parameter of {join_words(owners)} only"
+    return (
+        f"{base_name} has no parameter {key}; variants of it may change {', '.join(valid_keys)}"
+        f"{suggest_name(key, valid_keys)}"
+    )
 
 
 def format_variant(name: str, **changes: float) -> str:
@@ -149,14 +152,9 @@ def _own_fields(algorithm: Algorithm) -> dict:
     return algorithm.parameters.model_fields
 
 
-def _labels_of_owners(key: str) -> list[str]:
-    """Return the labels of the algorithms that have the parameter `key`."""
-    return [algorithm.label for algorithm in ALGORITHMS.values() if key in _own_fields(algorithm)]
-
-
 @cache
 def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
-    """Return a subclass of `Changes` that has the algorithm's own parameters too, and first."""
+    """Return a subclass of `Changes` that also has the algorithm's own parameters."""
     definitions: dict[str, Any] = {
         name: (field.rebuild_annotation() | None, None)
         for name, field in _own_fields(algorithm).items()
@@ -165,26 +163,26 @@ def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
     return create_model("Changes", __base__=Changes, **definitions)
 
 
-def _describe_allowed_names() -> str:
+def _describe_valid_names() -> str:
     without_h = [name for name, algorithm in ALGORITHMS.items() if algorithm.H != "required"]
     with_h = [algorithm.at(4) for algorithm in ALGORITHMS.values() if algorithm.H == "required"]
     optional = [name for name, algorithm in ALGORITHMS.items() if algorithm.H == "optional"]
     return (
         f"one of {', '.join(without_h)} or {', '.join(with_h)} (any H from 1; "
-        f"{', '.join(optional)} take one too); a variant adds ',name=value', of an algorithm's "
-        f"parameters or of {', '.join(Changes.model_fields)}"
+        f"{', '.join(optional)} take one too); a variant adds ',name=value', where name is one of "
+        f"{', '.join(Changes.model_fields)}, or a parameter of the algorithm"
     )
 
 
 def _suggest_name(name: str) -> str:
     """Return "; did you mean NAME?" with a similar valid name, or "" if there is none."""
-    plain = name.partition(",")[0]
-    digits = re.search(r"-[hH]([1-9]\d*)$", plain)
+    base_name = name.partition(",")[0]
+    digits = re.search(r"-[hH]([1-9]\d*)$", base_name)
     h = int(digits[1]) if digits else 4
     algorithms = ALGORITHMS.values()
     without_h = [algorithm.name for algorithm in algorithms if algorithm.H != "required"]
     with_h = [algorithm.at(h) for algorithm in algorithms if algorithm.H != "none"]
-    return suggest_name(plain, [*without_h, *with_h])
+    return suggest_name(base_name, [*without_h, *with_h])
 
 
 def _check_name(name: str) -> str:

@@ -12,7 +12,8 @@ code is run.
    benchmark. Such a plug-in is hashed if it is a root, or if a plug-in in the same folder imports
    it, as naive_grpo.py imports grpo.py.
 3. Graders start processes by path, and benchmarks have templates, so imports do not name all their
-   files. If one file in the folder of a grader or a benchmark is reached, all files are hashed.
+   files. If one file in the folder of a grader or a benchmark is reached, all files of the folder
+   are hashed.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
    spec; leases, processes, error messages, the console and the command; estimates of cost;
    reporting services and what a run prints; and the reading, writing and hashing of artifacts. The
@@ -88,18 +89,18 @@ class Spec(Settings):
 def hash_dependencies(
     *roots: str,
     excluded: tuple[str, ...] = (),
-    through: tuple[str, ...] = PACKAGES,
+    follow: tuple[str, ...] = PACKAGES,
     with_report_attributes: bool = False,
 ) -> dict[str, str]:
     """Return the SHA-256 of each source file that the roots depend on, by its path in the project.
 
-    Each file is read once in a process and its digest is cached, so that digests stay those of the
-    code that this process runs if a file is edited meanwhile.
+    Each file is read once in a process, and its digest is cached. So if a file is edited meanwhile,
+    the digest is still that of the code that this process runs.
 
     Args:
         roots: names of modules, and paths of other files. Roots are never excluded.
         excluded: prefixes of paths to leave out, in addition to `EXCLUDED`.
-        through: prefixes of the paths whose imports are followed.
+        follow: prefixes of the paths whose imports are followed.
         with_report_attributes: include the attributes of plug-ins that only reports use.
     """
     plug_ins = {
@@ -116,7 +117,7 @@ def hash_dependencies(
             continue
         reached_files.add(file)
         for target in (
-            _load_file(file, with_report_attributes)[1] if file.startswith(through) else ()
+            _load_file(file, with_report_attributes)[1] if file.startswith(follow) else ()
         ):
             # A plug-in is not followed from outside its registry's folder (2. above).
             is_foreign = any(

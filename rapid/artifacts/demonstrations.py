@@ -1,4 +1,7 @@
-"""Schemas of completions to imitate: generated for pre-training, or for SFT also a teacher's."""
+"""Schemas of the completions that models imitate in pre-training and in supervised fine-tuning.
+
+Those for pre-training are generated. Those for fine-tuning are generated too, or a teacher's.
+"""
 
 import random
 
@@ -8,7 +11,7 @@ from rapid.artifacts.files import Record
 
 
 class Lesson(Record):
-    """pretrain.jsonl: a prompt, the completion that solves it and completions with one mistake."""
+    """pretrain.jsonl: a prompt, a correct completion, and completions with one mistake each."""
 
     id: str
     prompt: str

@@ -20,7 +20,9 @@ class CurvePoint(Record):
     """
 
     step: Count = Field(description="number of the optimizer step")
-    seconds: Seconds = Field(description="training time until then, without saving snapshots")
+    seconds: Seconds = Field(
+        description="training time until this step, without the time of saving snapshots"
+    )
     pass_at: dict[int, Annotated[float, Field(ge=0, le=1)]] = Field(
         description="pass@k by k, mean over problems"
     )
@@ -104,14 +106,14 @@ class Evaluation(DiversityMetrics, _BeforeDiversity):
                     f"scores: {score.id} has {score.correct} correct completions of "
                     f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
-        # What the verdicts by reason must add up to, and what they add up to.
-        counted = {
+        # The sum that the verdicts by reason must have, and the one that they have.
+        sums = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
             "correct completions": (
                 sum(score.correct for score in self.scores), self.reasons.get(PASSED, 0)
             ),
         }  # fmt: skip
-        for kind, (expected, verdicts) in counted.items():
+        for kind, (expected, verdicts) in sums.items():
             if verdicts != expected:
                 raise ValueError(f"reasons: they count {verdicts} {kind} instead of {expected}")
         for k, share in self.pass_at.items():

@@ -80,7 +80,7 @@ def read_numbered_rows(
     """Yield rows as `read_jsonl` does, each with its line number.
 
     Args:
-        parse: parses a line; by default as the row's JSON.
+        parse: parses a line; by default, the line is the row as JSON.
     """
     parse = parse or row_type.model_validate_json
     with open(path, "rb") as plain:
@@ -100,7 +100,7 @@ def describe_first_error(error: ValidationError, document: str) -> str:
     """Return "FIELD: PROBLEM" of the first error.
 
     Args:
-        document: stands for the field where the document as a whole is wrong.
+        document: is named in place of a field if the document as a whole is wrong.
     """
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"]) or document

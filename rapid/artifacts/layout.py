@@ -63,7 +63,9 @@ RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STA
 
 
 def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
-    """Return the template of a job's folder in the default's layout, and the values of its names.
+    """Return the template of a job's folder, and the values of the names in its braces.
+
+    The folder is one of the default, without an experiment's root.
 
     Raises:
         ValueError: no template matches.

@@ -39,7 +39,7 @@ PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}
 def get_commit() -> str:
     """Return the git commit of the code, with "+dirty" if tracked files differ; or "unknown".
 
-    A changed dvc.lock does not count: DVC writes it after each run, and no job reads it.
+    Changes of dvc.lock are ignored: DVC writes it after each run, and no job reads it.
     """
     if not (ROOT / ".git").exists():  # a repository in a parent folder is another project
         return "unknown"
@@ -154,7 +154,8 @@ class Manifest(Record):
         """Return the digests of the job's outputs by path, for a job's folder that was moved.
 
         Args:
-            folder: the job's present folder; the manifest has paths in the folder at the time.
+            folder: the job's present folder. The paths in the manifest are below the folder that
+                the job had when it ran.
         """
         written_to = _find_common_folder(self.outputs)
         return {
@@ -245,7 +246,7 @@ def read_rows(path: Path, record: type[R]) -> list[R]:
 def verify_output(path: Path) -> str:
     """Check a job's output against the manifest, and return its SHA-256.
 
-    "" if no finished job wrote the file.
+    Returns "" if no finished job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote.
@@ -261,7 +262,7 @@ def verify_output(path: Path) -> str:
 def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) -> None:
     """Raise BadFile if a file's digest differs from the manifest's.
 
-    "" as `digest` means that the file is missing, as `expected` that its job did not write it.
+    The digest "" means that the file is missing; as `expected` it means that no job wrote the file.
     """
     if digest != expected:
         problem = "is not what its job wrote" if digest else "its job wrote it, but it is missing"

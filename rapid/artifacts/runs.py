@@ -149,7 +149,7 @@ class _AfterMetrics(_BeforeMetrics):
     )
     hardware: str = Field("", description="name and number of GPUs, or of processor cores")
     commit: str = Field(
-        "", description="git commit of the code, with +dirty if tracked files differ"
+        "", description="git commit of the code, with +dirty if tracked files differ from it"
     )
 
 
@@ -165,9 +165,9 @@ class RunSummary(_AfterMetrics, _Metrics):
 
 
 def has_learned_nothing(run: Path) -> bool:
-    """Return whether a run had no gradient at all: in each group all rewards were equal.
+    """Return whether a run had no gradient at all, because in each group all rewards were equal.
 
-    False if the algorithm has no rewards.
+    Returns False if the algorithm has no rewards.
 
     Raises:
         BadFile: steps.jsonl is damaged.
@@ -180,7 +180,7 @@ def has_learned_nothing(run: Path) -> bool:
 def explain_untrained(model: Path) -> str:
     """Return why the run that should have written this model trained nothing.
 
-    "" if the run did train, or if the model is not a run's.
+    Returns "" if the run did train, or if no run writes this model.
     """
     summary = model.with_name("summary.json")
     return read_json(summary, RunSummary).note if summary.is_file() else ""

@@ -12,16 +12,16 @@ from pydantic import ConfigDict
 
 from rapid.artifacts.files import Record
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
-# Templates in a benchmark's folder: the prompt, and optionally another prompt for pre-training.
+# Templates in a benchmark's folder: the prompt, and optionally a different one for pre-training.
 PROMPT, LESSON = "prompt.txt.j2", "pretrain.txt.j2"
 
 
 class Problem(Record, ABC):
     """A problem of a benchmark, with the fields of the published dataset.
 
-    Problems that are made (generated) from a seed have the same fields: `rapid.benchmarks.made`.
+    Problems that are generated from a seed have the same fields: see `rapid.benchmarks.made`.
     """
 
     # An input of MBPP+ is infinity, which pydantic would write as null.
@@ -60,7 +60,7 @@ class Problem(Record, ABC):
 
 
 class Exercise(NamedTuple):
-    """A problem made from a seed, a correct completion, and completions with one mistake each."""
+    """A generated problem, a correct completion, and completions with one mistake each."""
 
     problem: Problem
     correct: str
@@ -80,15 +80,15 @@ class Benchmark:
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
     record: ClassVar[type[Problem]]  # the class of its problems
-    graded: ClassVar[str] = "answers"  # what is graded, in the plural
-    usual_timeout: ClassVar[float]  # seconds for a verdict on a published problem, by default
+    graded: ClassVar[str] = "answers"  # a noun for completions in messages, in the plural
+    default_timeout: ClassVar[float]  # seconds for a verdict on a published problem
     # Seconds that a verdict on a published problem is expected to take, if none was measured.
     verdict_seconds: ClassVar[float]
     hub: ClassVar[tuple[str, str] | None] = None  # dataset on the Hugging Face hub, and its commit
-    # The settings in `Grading` with which a user gives up the walls around this grader.
-    walls: ClassVar[frozenset[str]] = frozenset()
-    # Problems whose tests accept a program that ignores the task: by id, what such programs return.
-    # These problems are left out of training.
+    # The settings in `Grading` that allow this grader to run without a sandbox.
+    unsafe_settings: ClassVar[frozenset[str]] = frozenset()
+    # Problems whose tests accept a program that ignores the task, which are left out of training.
+    # By id: what the accepted programs return.
     weak: ClassVar[dict[str, str]] = {}
     # Draws an exercise from a random generator, for a problem with the given id. None if the
     # benchmark has published problems only.
@@ -108,18 +108,17 @@ class Benchmark:
         """
         return row
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
         """Build a grader of raw completions, which is used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
             workers: number of graders, and of threads that can get verdicts at the same time.
-            policy: the walls (what separates a completion from the machine) that may be missing; by
-                default none.
+            policy: which graders may run without a sandbox; by default none.
         """
         raise NotImplementedError
 
-    def rehearse(self, grader: SteadyGrader, problems: list[Problem]) -> None:
+    def rehearse(self, grader: GraderPool, problems: list[Problem]) -> None:
         """Warm up a grader, so that its first verdicts in training do not wait for its start.
 
         Args:

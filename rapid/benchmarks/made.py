@@ -1,13 +1,13 @@
-"""Problems made (generated) from a seed, for a model small enough to train on a laptop.
+"""Generates problems from a seed, for models that are small enough to train on a laptop.
 
-"Made" problems have the fields of a published benchmark and are graded by its grader. Each comes as
-an `Exercise`: the problem, a correct completion, and completions with one common mistake each. The
-pipeline pre-trains a base model on correct and wrong completions. Reinforcement learning then has
-to unlearn the mistakes. A mistake is a choice at a few tokens, and the same mistake occurs in many
-problems.
+Generated ("made") problems have the fields of a published benchmark and are graded by its grader.
+Each comes as an `Exercise`: the problem, a correct completion, and completions with one common
+mistake each. The pipeline pre-trains a base model on correct and wrong completions. Reinforcement
+learning then has to unlearn the mistakes. A mistake is a wrong choice at a few tokens, and the same
+mistake occurs in many problems.
 
-The method `draw` of a benchmark makes an exercise from a random generator and an id.
-`draw_exercises` calls it until there are enough.
+A benchmark's function `draw` generates an exercise from a random generator and an id.
+`draw_exercises` calls it until there are enough exercises.
 """
 
 import random
@@ -15,7 +15,7 @@ import random
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark, Exercise
 
-DRAWS_PER_EXERCISE = 200  # duplicates in a row after which no further exercise is looked for
+MAX_DUPLICATES = 200  # after so many duplicates in a row the search for a new exercise is given up
 
 
 def draw_exercises(
@@ -25,31 +25,31 @@ def draw_exercises(
 
     Args:
         seed: the seed of all parts.
-        counts: number of exercises by part. The exercises of a part depend on the parts before it
-            and not on those after it.
+        counts: number of exercises by part. The exercises of a part depend on the parts before it,
+            but not on those after it.
 
     Raises:
-        BadInput: the benchmark does not have that many different problems.
+        BadInput: not so many different problems can be generated.
     """
     seen, parts = set(), {}
     for part, count in counts.items():
         rng = random.Random(f"{benchmark.name} {part} {seed}")
         parts[part] = []
-        fruitless = 0
+        duplicates = 0  # in a row
         while len(parts[part]) < count:
             # Ids are numbered through all parts: an id in a prompt must not reveal the part.
             exercise = benchmark.draw(rng, f"made_{len(seen)}")
             key = exercise.problem.content
-            fruitless = fruitless + 1 if key in seen else 0  # duplicates in a row
-            if fruitless > DRAWS_PER_EXERCISE:
+            duplicates = duplicates + 1 if key in seen else 0
+            if duplicates > MAX_DUPLICATES:
                 sizes = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(
                     f"{benchmark.name}: {sum(counts.values())} problems are needed "
-                    f"({sizes}), but only {len(seen)} different ones could be made. Lower "
+                    f"({sizes}), but only {len(seen)} different ones could be generated. Lower "
                     "the largest of these numbers in params.yaml: train and test of "
                     "benchmarks, demonstrations of pretraining or sft"
                 )
-            if not fruitless:
+            if not duplicates:
                 seen.add(key)
                 parts[part].append(exercise)
     return parts

@@ -1,6 +1,6 @@
 """Describes the source of a benchmark's problems for tables, figures, pages and dashboards.
 
-Problems that are made (generated) from a seed have the format of a benchmark, but are not that
+Problems that are generated ("made") from a seed have the format of a benchmark, but are not that
 benchmark. So everything that shows results names the source, with the descriptions below. They are
 built from the manifest of the prepared data (`rapid.artifacts.manifests`).
 """
@@ -28,10 +28,12 @@ class ProblemSource:
 
     Args:
         benchmark: its name in params.yaml.
-        kind: made from a seed (generated), a dataset of the hub, or a user's file or folder.
-        name: the seed of made problems, or the name of the dataset, file or folder.
-        revision: commit of the code that made the problems, or of the dataset; "" if there is none.
-        digest: SHA-256 of the code that made the problems, or of the file or folder; "" if unknown.
+        kind: "made" if problems are generated from a seed, "hub" for a dataset of the hub, or the
+            user's "file" or "folder".
+        name: the seed of generated problems, or the name of the dataset, file or folder.
+        revision: commit of the code that generated the problems, or of the dataset; "" for neither.
+        digest: SHA-256 of the code that generated the problems, or of the file or folder; "" if
+            unknown.
         prepared: manifest of the prepared data; None if no data are prepared.
     """
 
@@ -88,7 +90,7 @@ def declared_source(benchmark: str, source: str, prepared: Manifest | None = Non
     """Return the description of a source as it is named in params.yaml.
 
     Args:
-        source: "embedded" (made problems), "hub", or the path of a file or folder.
+        source: "embedded" (generated problems), "hub", or the path of a file or folder.
         prepared: the manifest of the data that were prepared from this source.
     """
     if source == "embedded":
@@ -126,7 +128,7 @@ def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSourc
 def digest_of_files(source: str, digests: dict[str, str]) -> str:
     """Return the SHA-256 of a file, or of a folder.
 
-    A folder's digest is that of the list which `sha256sum` prints for its files.
+    The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
 
     Args:
         digests: SHA-256 of the file, or of each file in the folder, by path.
@@ -140,9 +142,8 @@ def digest_of_files(source: str, digests: dict[str, str]) -> str:
 def source_of_file(benchmark: str, file: Path) -> ProblemSource:
     """Return the source of the problems that a training job reads from `file`.
 
-    If the file has demonstrations, written by a distill job, the result is the source of the
-    problems that the demonstrations solve. A file that no job of the pipeline wrote is its own
-    source.
+    If a distill job wrote the file, it has demonstrations. Then the result is the source of the
+    problems that they solve. If no job of the pipeline wrote the file, it is its own source.
 
     Raises:
         BadFile: a manifest is damaged.

@@ -59,9 +59,9 @@ def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
 
 
 def check_templates(benchmarks: Iterable[str]) -> None:
-    """Render the templates of these benchmarks with a made problem, to find errors early.
+    """Render the templates of these benchmarks with a generated problem, to find errors early.
 
-    Benchmarks without made problems are skipped.
+    Benchmarks for which no problems can be generated are skipped.
 
     Raises:
         BadTemplate: a template cannot be rendered.
@@ -76,7 +76,7 @@ def check_templates(benchmarks: Iterable[str]) -> None:
 
 
 def _find_line(error: Exception, template: str) -> int:
-    """Return the line of a template in which an error is, 1 if unknown."""
+    """Return the line of a template at which an error occurred; 1 if it is unknown."""
     if isinstance(error, TemplateSyntaxError):
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
@@ -85,7 +85,7 @@ def _find_line(error: Exception, template: str) -> int:
 
 
 def tokenize_prompt(tokenizer, prompt: str, chat: bool) -> list[int]:
-    """Return the token ids of a prompt, the same ids as TRL's.
+    """Return the token ids of a prompt: the same ids as TRL computes.
 
     Args:
         chat: whether the prompt is a user's message, to be put into the tokenizer's chat template.

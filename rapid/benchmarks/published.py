@@ -18,7 +18,7 @@ from rapid.artifacts.files import BadFile, BadInput, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.hub import limit_hub_waiting
 
-# The part, by a row's split. A split with another name is a part of its own.
+# The part that a row belongs to, by its split. A split with another name is a part of its own.
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
 
 
@@ -41,7 +41,7 @@ def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
     problems: dict[str, Problem] = {}
     for number, problem in read_numbered_rows(path, benchmark.record):
         if problem.id in problems:
-            raise BadFile(f"{path}:{number}: a second problem with the id {problem.id!r}")
+            raise BadFile(f"{path}:{number}: an earlier problem has the same id, {problem.id!r}")
         problems[problem.id] = problem
     if not problems:
         raise BadFile(f"{path}: contains no problems")
@@ -81,9 +81,8 @@ def select_problems(
     """Select the problems of each part.
 
     If a part has more problems than needed, some are drawn at random, by the seed. The test
-    problems do not depend on the number of training problems. Problems with weak tests are removed
-    from the training problems. They are added to `published.dropped`, like the problems of splits
-    that are not used.
+    problems do not depend on the number of training problems. Problems with weak tests are left out
+    of training. These problems, and those of unused splits, are added to `published.dropped`.
 
     Args:
         counts: number of problems for "train" and "test".
@@ -109,8 +108,8 @@ def select_problems(
     for part, problems in parts.items():
         if len(problems) < counts[part]:
             raise BadInput(
-                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} problems are asked "
-                f"for, but there are {len(problems):,}{_describe_dropped(published)}"
+                f"benchmarks.{benchmark.name}.{part}: {counts[part]:,} problems are needed, "
+                f"but there are {len(problems):,}{_describe_dropped(published)}"
             )
         if len(problems) > counts[part]:
             parts[part] = rng.sample(problems, counts[part])

@@ -2,15 +2,15 @@
 
 docs/arena.md describes the arena and its report.
 
-N_step is the number of completions of an optimizer step, H the number of optimizer steps that are
-taken on one inference batch, which therefore has H x N_step completions, sampled at once. PG
-(`PLAIN`) is policy gradient.
+N_step is the number of completions of an optimizer step. H is the number of optimizer steps that
+are taken on one inference batch. So an inference batch has H x N_step completions, which are
+sampled at once. PG (`PLAIN`) is policy gradient.
 
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
 maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)
-tuning    if present, the fields' algorithms are run at these learning rates instead
+tuning    if present, the algorithms of the fields are run at these learning rates instead
 borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
-only      if present, only these algorithms are run; `record` is a file with the others' results
+only      if present, only these algorithms are run; the file `record` has the results of the others
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,8 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PLAIN, RAPID
 from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse
-from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size, not_allowed
+from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
+from rapid.settings import describe_invalid
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
 # completions, or accuracy after equal training time.
@@ -53,9 +54,8 @@ class Claim(Section):
     @model_validator(mode="after")
     def _check_expectation(self):
         if (self.by, self.expect) == ("seconds", "same"):
-            raise ValueError(
-                not_allowed("expect", self.expect, "better, as the claim is by seconds")
-            )
+            reason = "must be better in a claim by seconds"
+            raise ValueError(describe_invalid("expect", self.expect, reason))
         return self
 
 
@@ -85,9 +85,7 @@ class ArenaField(Section):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
         for name in [PLAIN.name, *named, *self.more_seeds]:
             if name not in self.rates:
-                raise ValueError(
-                    not_allowed("rates", list(self.rates), f"learning rates that include {name}")
-                )
+                raise ValueError(f"rates: no learning rate for {name}")
         return self
 
     def get_seeds(self, name: AlgorithmName) -> list[Seed]:
@@ -147,7 +145,7 @@ class Arena(Section):
     )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,
-        description="values of H that use the tuned learning rate of another H",
+        description="by H: the other H whose tuned learning rate is used for it",
     )
     rate_rule: RateRule = Field(
         "smoothed",
@@ -156,7 +154,7 @@ class Arena(Section):
     )
     only: list[AlgorithmName] = Field(
         default_factory=list,
-        description="run only these algorithms; the record has results of the others",
+        description="run only these algorithms; the file `record` has results of the others",
     )
     record: str = Field("", description="file with earlier results of all algorithms, by seed")
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
@@ -165,31 +163,28 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _check_record_and_tuning(self):
-        if self.only and not (PLAIN.name in self.only and self.record):
-            allowed = (
-                f"a list with {PLAIN.name}, and arena.record set to a file with the others' results"
+        if self.only and PLAIN.name not in self.only:
+            reason = f"must include {PLAIN.name}, which the others are compared with"
+            raise ValueError(describe_invalid("only", self.only, reason))
+        if self.only and not self.record:
+            raise ValueError(
+                "record: is missing; with arena.only, name a file with results of the other "
+                "algorithms"
             )
-            raise ValueError(not_allowed("only", self.only, allowed))
         for name in self.fields:
             if self.tuning and not self.tuning.rates.get(name):
-                tuned = list(self.tuning.rates)
-                raise ValueError(
-                    not_allowed("tuning.rates", tuned, f"learning rates that include {name}")
-                )
+                raise ValueError(f"tuning.rates: no learning rates for {name}")
         return self
 
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
-        """Set the learning rate of maps that have none to that of policy gradient in the field."""
+        """Give maps without a learning rate the one of policy gradient in the benchmark's field."""
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
                     raise ValueError(
-                        not_allowed(
-                            f"maps.{name}.rate",
-                            None,
-                            "a learning rate, unless arena.fields has this benchmark",
-                        )
+                        f"maps.{name}.rate: is missing; name a learning rate, or add {name} to "
+                        "arena.fields"
                     )
                 rate = self.fields[name].rates[PLAIN.name]
                 self.maps[name] = cells.model_copy(update={"rate": rate})

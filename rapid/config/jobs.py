@@ -7,10 +7,10 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
    runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
 2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
 3. If the default has the same job, a named experiment shares it: it uses the default's folder and
-   does not run the job again. Two jobs are the same if their specs are equal and all jobs whose
+   does not run the job again. Two jobs are the same if their specs are equal, and if all jobs whose
    files they read are shared.
 
-Runs begin in blocks, one for each seed, and in random order within a block, so that a machine that
+Runs begin in blocks, one block for each seed, and in random order within a block. So a machine that
 is slow for a while affects all algorithms alike. An evaluation has the priority of its run.
 """
 
@@ -38,9 +38,9 @@ from rapid.artifacts.layout import (
 )
 from rapid.config import specs
 from rapid.config.params import Params, load_files
-from rapid.config.sections import not_allowed
 from rapid.config.sources import BadParams
 from rapid.freshness import Job
+from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
 # Reports that are made only on request, each with the function that lists the runs in it.
@@ -96,8 +96,8 @@ class Plan:
     def priority(self, name: str) -> int:
         """Return the job's priority; Snakemake starts the ready job with the highest one.
 
-        An evaluation has the priority of its run, so that an interrupted pipeline has whole seeds,
-        trained and evaluated. Other jobs come before all runs.
+        An evaluation has the priority of its run. So if the pipeline is interrupted, most of the
+        seeds that it began are trained and evaluated. Other jobs come before all runs.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
@@ -136,7 +136,7 @@ class Plan:
         """Return the names of the jobs that the reports need, and the reports."""
         params = self.params
         models = [MODEL.format(model=model) for model in specs.needed_models(params)]
-        if any(specs.is_made(params, model) for model in specs.needed_models(params)):
+        if any(specs.is_embedded(params, model) for model in specs.needed_models(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
@@ -181,8 +181,8 @@ class Plan:
             return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
-            allowed = f"one of benchmarks: {', '.join(benchmarks)}"
-            raise BadParams(not_allowed(f"models.{model}.benchmarks", unknown[0], allowed))
+            reason = f"must be one of the benchmarks {', '.join(benchmarks)}"
+            raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
         tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))

@@ -1,11 +1,11 @@
 """Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
-`Params`. It is made of `rapid.config.sections` and of a section for each algorithm with parameters.
-`rapid.config.specs` selects what a single job depends on.
+`Params`. It consists of the sections in `rapid.config.sections` and one section for each algorithm
+that has parameters. `rapid.config.specs` selects the parameters that a single job depends on.
 
-An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
-completions that are sampled at once, of H optimizer steps with n_step completions each.
+An overlay is a YAML file whose values override those of params.yaml. An inference batch holds the
+completions that are sampled at once: those of H optimizer steps, with n_step completions each.
 """
 
 import re
@@ -31,7 +31,7 @@ from rapid.config.sections import (
     EvaluationParams,
     Logging,
     ModelName,
-    PlainName,
+    NameWithoutDots,
     Pretraining,
     ReportParams,
     Run,
@@ -41,25 +41,25 @@ from rapid.config.sections import (
     Tables,
     Training,
     check_source,
-    not_allowed,
 )
 from rapid.config.sources import BadParams, locate_key, read
 from rapid.grading.policy import STRICT, Grading
+from rapid.settings import describe_invalid
 from rapid.text import suggest_name
 
 S = TypeVar("S", bound=Section)
 CHECKPOINT_SECONDS = 600.0  # default seconds of training between two checkpoints
-# Environment variables for settings that change no result. They are not in a job's spec, so that a
-# change reruns no job.
+# Environment variables for settings that change no result. They are not in a job's spec, so no job
+# runs again if they change.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
-LIVE_VARIABLE = "RAPID_LIVE"  # folder of the runs (of all seeds) that `dvc exp show` compares
+LIVE_VARIABLE = "RAPID_LIVE"  # the folder that contains the runs that `dvc exp show` compares
 
 
 class General(Section):
     """The keys of params.yaml that come before the algorithms' sections."""
 
-    name: PlainName | None = Field(
+    name: NameWithoutDots | None = Field(
         None, description="name of an experiment; its results are in experiments/NAME/"
     )
     data_seed: Seed = Field(description="seed of the problems, their split and the embedded models")
@@ -69,9 +69,9 @@ class General(Section):
         ge=0,
         allow_inf_nan=False,
         exclude=True,
-        description="seconds of training between checkpoints; a change reruns nothing",
+        description="seconds of training between checkpoints; no job runs again if it changes",
     )
-    logging: Logging = Field(Logging(), exclude=True, description="a change reruns nothing")
+    logging: Logging = Field(Logging(), exclude=True, description="no job runs again if it changes")
     benchmarks: dict[BenchmarkName, BenchmarkParams] = Field(min_length=1)
     models: dict[ModelName, AnyModel] = Field(min_length=1)
     teacher: ModelName
@@ -80,7 +80,7 @@ class General(Section):
 
 
 class Params(General):
-    """All of params.yaml. What `load` returns also has a field for each algorithm's section."""
+    """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
 
     evaluation: EvaluationParams
     grading: Grading = STRICT
@@ -149,8 +149,10 @@ class Params(General):
         ):
             for key, name in references:
                 if name not in section:
-                    allowed = f"one of {kind}s: {', '.join(section)}{suggest_name(name, section)}"
-                    raise ValueError(not_allowed(key, name, allowed))
+                    names = f"{', '.join(section)}{suggest_name(name, section)}"
+                    raise ValueError(
+                        describe_invalid(key, name, f"must be one of the {kind}s {names}")
+                    )
         return self
 
     @model_validator(mode="after")
@@ -163,16 +165,17 @@ class Params(General):
     def _check_all_batches(self):
         for name, benchmark in self.benchmarks.items():
             if max(benchmark.pass_at) > self.evaluation.samples:
-                allowed = f"at most {self.evaluation.samples}, which is evaluation.samples"
+                reason = f"must be at most {self.evaluation.samples}, which is evaluation.samples"
                 raise ValueError(
-                    not_allowed(f"benchmarks.{name}.pass_at", benchmark.pass_at, allowed)
+                    describe_invalid(f"benchmarks.{name}.pass_at", benchmark.pass_at, reason)
                 )
             algorithms, start = self.algorithms(name), self.training.start
             if start in algorithms and not imitates(start):
-                allowed = (
-                    f"{BASE}, {IMITATING.name}, or an algorithm that is not run on {name} otherwise"
+                reason = (
+                    f"{start} is one of the algorithms that are compared on {name}; must be "
+                    f"{BASE}, {IMITATING.name} or an algorithm that is not compared"
                 )
-                raise ValueError(not_allowed("training.start", start, allowed))
+                raise ValueError(describe_invalid("training.start", start, reason))
             for algorithm in algorithms if start == BASE else [start, *algorithms]:
                 self._check_batches(name, algorithm)
         return self
@@ -182,7 +185,7 @@ class Params(General):
         tables = self.tables
         algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
-            algorithms.append(self.compared)
+            algorithms.append(self.dvc_algorithm)
         if benchmark == tables.families.benchmark:
             algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
@@ -192,9 +195,10 @@ class Params(General):
         return list(dict.fromkeys(algorithms))
 
     def get_start(self, algorithm: AlgorithmName) -> str:
-        """Return the algorithm from whose run another starts; `BASE` is the model before training.
+        """Return the algorithm from whose trained model another algorithm starts, or `BASE`.
 
-        Imitation starts from `BASE`, and so does the algorithm that the others start from.
+        `BASE` is the model before training. SFT starts from it, and so does the algorithm that the
+        others start from.
         """
         start = self.training.start
         return BASE if imitates(algorithm) or algorithm == start else start
@@ -211,13 +215,13 @@ class Params(General):
         return run.model_copy(update={"algorithm": settings["start"], "seed": seed})
 
     @property
-    def compared(self) -> AlgorithmName:
+    def dvc_algorithm(self) -> AlgorithmName:
         """Return the algorithm whose runs `dvc exp show` compares."""
         return RAPID.at(getattr(self, RAPID.key).H)
 
     @property
     def imitation(self) -> Parameters:
-        """Return the parameters of imitation, including the teacher's sampling."""
+        """Return the parameters of SFT, including those of the teacher's sampling."""
         return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
@@ -228,25 +232,28 @@ class Params(General):
         if algorithm.algorithm.imitates:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
-                allowed = f"0 with {benchmark}, for which no problems can be generated"
-                error = f"{IMITATING.key}.demonstrations", count, allowed
+                reason = f"must be 0, because no problems can be generated for {benchmark}"
+                error = f"{IMITATING.key}.demonstrations", count, reason
             if error:
-                raise ValueError(not_allowed(*error))
+                raise ValueError(describe_invalid(*error))
             return
         n_step = algorithm.changes.n_step or sizes.n_step
         if n_step % group:
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
-            allowed = f"a multiple of {group}, the group size of {name}"
-            raise ValueError(not_allowed(key, n_step, allowed))
+            reason = f"must be a multiple of {group}, the group size of {name}"
+            raise ValueError(describe_invalid(key, n_step, reason))
         largest = algorithm.H * n_step // group  # prompts of an inference batch
         key, count = f"benchmarks.{benchmark}.train", sizes.train
         if (problems := algorithm.changes.problems) and problems < count:
             key, count = "problems", problems
         if count < largest:
-            prompts = f"the prompts of an inference batch of {name} (H x n_step / group size)"
-            raise ValueError(not_allowed(key, count, f"at least {largest}, {prompts}"))
+            reason = (
+                f"must be at least {largest}, the number of prompts in an inference batch of "
+                f"{name} (H x n_step / group size)"
+            )
+            raise ValueError(describe_invalid(key, count, reason))
         if error:
-            raise ValueError(not_allowed(*error))
+            raise ValueError(describe_invalid(*error))
         self._check_processes(benchmark, name, algorithm.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
@@ -254,14 +261,17 @@ class Params(General):
         compute = self.compute
         if compute.uses_vllm_server(name):  # the number of training processes follows from n_step
             if compute.nodes > 1:
-                allowed = f"1 with {name}, whose vLLM server has to be on the trainer's machine"
-                raise ValueError(not_allowed("compute.nodes", compute.nodes, allowed))
+                reason = (
+                    f"must be 1, because the vLLM server of {name} has to be on the trainer's "
+                    "machine"
+                )
+                raise ValueError(describe_invalid("compute.nodes", compute.nodes, reason))
         elif completions % compute.processes:
-            allowed = (
-                f"a divisor of {completions}, the completions of an inference batch of {name} on "
-                f"{benchmark} (H x n_step)"
+            reason = (
+                f"must divide {completions}, the number of completions in an inference batch of "
+                f"{name} on {benchmark} (H x n_step)"
             )
-            raise ValueError(not_allowed("compute.processes", compute.processes, allowed))
+            raise ValueError(describe_invalid("compute.processes", compute.processes, reason))
 
 
 def _remove_benchmarks(removed: list[str], model: Any) -> Any:
@@ -277,9 +287,9 @@ def _remove_benchmarks(removed: list[str], model: Any) -> Any:
 
 @cache
 def _build_params_class(*algorithms: str) -> type[Params]:
-    """Build the subclass of `Params` with a section for each of these algorithms.
+    """Build a subclass of `Params` with a section for each of these algorithms.
 
-    When parameters are written, a section that has only default values is left out.
+    When parameters are written to a file, a section that has only default values is left out.
     """
     sections: dict[str, Any] = {}
     for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
@@ -287,22 +297,23 @@ def _build_params_class(*algorithms: str) -> type[Params]:
             required = any(field.is_required() for field in section.model_fields.values())
             default = ... if required else section()
             sections[algorithm.key] = (section, Field(default, exclude_if=partial(eq, default)))
-    between = create_model("Sections", __base__=General, **sections)
-    return create_model("Params", __base__=(Params, between))
+    # The order of base classes puts the algorithms' sections between those of General and Params.
+    general = create_model("Sections", __base__=General, **sections)
+    return create_model("Params", __base__=(Params, general))
 
 
 def load_files(*sources: Path | str) -> Params:
     """Read and validate YAML files, later over earlier, or JSON texts.
 
     Raises:
-        BadParams: with one line for each wrong value: its file and line, its key, the value, what
-            is allowed.
+        BadParams: with one line for each invalid value: its file and line, its key, the value, and
+            why it is invalid.
     """
     return load(read(*sources), *sources)
 
 
 def load(values: dict, *sources: Path | str) -> Params:
-    """Validate parameters that were read and merged from these files.
+    """Validate parameters that were read from these files and merged.
 
     Raises:
         BadParams: as `load_files`.
@@ -311,7 +322,7 @@ def load(values: dict, *sources: Path | str) -> Params:
 
 
 def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
-    """Return values that were read and merged from these files as a section of a schema.
+    """Validate values that were read from these files and merged, as a section of this class.
 
     Raises:
         BadParams: as `load_files`.
@@ -319,27 +330,30 @@ def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
     try:
         return schema.model_validate(values)
     except ValidationError as error:
-        wrong = dict.fromkeys(_describe_error(item, values) for item in error.errors())
-        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in wrong)
+        messages = dict.fromkeys(_describe_error(item, values) for item in error.errors())
+        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in messages)
         raise BadParams("\n".join(lines)) from None
 
 
 def _describe_error(item: dict, values: Any) -> str:
-    """Return the dotted key of a validation error, and the problem with its value."""
+    """Return the error message for an item of a ValidationError: dotted key, value and problem."""
     parts = []
     for part in item["loc"]:
-        if part in ("[key]", "made", "published"):  # added by pydantic; not keys of the file
+        if part in ("[key]", "embedded", "published"):  # added by pydantic; not keys of the file
             continue
         if not isinstance(values, dict if isinstance(part, str) else dict | list):
             break  # the user wrote one value in place of a section or list
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error" and isinstance(item["input"], dict):  # of a section
+    if item["type"] == "value_error" and isinstance(item["input"], dict):  # an error of a section
         return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
         return f"{key}: is missing"
-    allowed = message.removeprefix("Input should be ")
-    if item["type"] == "literal_error":
-        allowed += suggest_name(str(item["input"]), re.findall(r"'([^']*)'", allowed))
-    return not_allowed(key, item["input"], allowed)
+    # pydantic's messages begin as in "Input should be greater than 0".
+    reason = re.sub(r"^\w+ should ", "must ", message)
+    if item["type"] == "model_type":
+        reason = "must be a section, with keys and values"
+    elif item["type"] == "literal_error":
+        reason += suggest_name(str(item["input"]), re.findall(r"'([^']*)'", reason))
+    return describe_invalid(key, item["input"], reason)

@@ -24,7 +24,7 @@ from rapid.algorithms.variant_names import AlgorithmName, parse
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.benchmarks import BENCHMARKS
-from rapid.settings import LARGEST, Settings, not_allowed
+from rapid.settings import LARGEST, Settings, describe_invalid
 from rapid.text import join_words
 
 BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
@@ -34,12 +34,12 @@ def _check_start(name: str) -> str:
     try:
         return name if name == BASE else parse(name).name
     except ValueError as error:
-        raise ValueError(f"base, or {error}") from None
+        raise ValueError(f"{error}; or write {BASE} for the model before training") from None
 
 
 def _check_model_name(name: str) -> str:
     if name == "tokenizer":
-        raise ValueError("another name: models/tokenizer/ is taken")
+        raise ValueError("models/tokenizer/ is the folder of the tokenizer; choose another name")
     return name
 
 
@@ -49,7 +49,7 @@ FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Start = Annotated[str, AfterValidator(_check_start)]
 ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
 # Without dots, because experiments/NAME/ is beside experiments/NAME.yaml.
-PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+NameWithoutDots = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -62,11 +62,15 @@ class Section(Settings):
 
 def check_source(key: str, benchmark: str, source: str) -> None:
     """Raise ValueError if a benchmark does not have the kind of problems that a source names."""
-    available = {"embedded": BENCHMARKS[benchmark].draw, "hub": BENCHMARKS[benchmark].hub}
+    available = {
+        "embedded": bool(BENCHMARKS[benchmark].draw),
+        "hub": bool(BENCHMARKS[benchmark].hub),
+    }
     if source in available and not available[source]:
-        names = [name for name, maker in available.items() if maker]
-        allowed = join_words([*names, "a file", "a folder of problems"], "or")
-        raise ValueError(not_allowed(key, source, allowed))
+        names = [name for name, is_available in available.items() if is_available]
+        choices = join_words([*names, "a file", "a folder of problems"], "or")
+        reason = f"{benchmark} has no {source} problems; write {choices}"
+        raise ValueError(describe_invalid(key, source, reason))
 
 
 class BenchmarkParams(Section):
@@ -87,12 +91,13 @@ class BenchmarkParams(Section):
     @model_validator(mode="after")
     def _check_reserved(self):
         if self.reserved and self.source != "embedded":
-            raise ValueError(not_allowed("reserved", self.reserved, "0 unless source is embedded"))
+            reason = "must be 0 unless source is embedded"
+            raise ValueError(describe_invalid("reserved", self.reserved, reason))
         return self
 
 
 class EmbeddedModel(Section):
-    """A model that the pipeline makes: an architecture of transformers at a tiny size."""
+    """A model that the pipeline pre-trains: an architecture of transformers at a tiny size."""
 
     architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
     layers: PositiveInt
@@ -104,8 +109,8 @@ class EmbeddedModel(Section):
     )
     steps: PositiveInt = Field(description="optimizer steps of pre-training per benchmark")
     error_rate: dict[BenchmarkName, Probability] = Field(
-        description="share of later demonstrations with a deliberate mistake: one number, or one "
-        "for each benchmark"
+        description="share of demonstrations with a deliberate mistake, after a first part without "
+        "mistakes: one number, or one for each benchmark"
     )
 
     @model_validator(mode="before")
@@ -122,10 +127,11 @@ class EmbeddedModel(Section):
     @model_validator(mode="after")
     def _check_error_rates(self):
         if set(self.error_rate) != set(self.benchmarks):
-            allowed = (
-                f"one number, or a rate for each of its benchmarks: {', '.join(self.benchmarks)}"
+            reason = (
+                "must be one number, or have a number for each of the model's benchmarks: "
+                f"{', '.join(self.benchmarks)}"
             )
-            raise ValueError(not_allowed("error_rate", list(self.error_rate), allowed))
+            raise ValueError(describe_invalid("error_rate", list(self.error_rate), reason))
         return self
 
 
@@ -139,30 +145,30 @@ class PublishedModel(Section):
     revision: str = Field("main", description="branch, tag or commit on the hub")
     chat: bool = Field(False, description="use the model's own chat template")
     tensor_parallel: PositiveInt = Field(
-        1, description="GPUs over which vLLM shares it as the teacher"
+        1, description="number of GPUs over which vLLM splits the model, if it is the teacher"
     )
 
 
 def _tag_model(model: Any) -> str:
-    """Return the tag of the class of a model's section. Only published models have a source."""
+    """Return the tag of a model's class for pydantic. Only published models have a source."""
     is_published = (
         "source" in model if isinstance(model, dict) else isinstance(model, PublishedModel)
     )
-    return "published" if is_published else "made"
+    return "published" if is_published else "embedded"
 
 
 AnyModel = Annotated[
-    Annotated[EmbeddedModel, Tag("made")] | Annotated[PublishedModel, Tag("published")],
+    Annotated[EmbeddedModel, Tag("embedded")] | Annotated[PublishedModel, Tag("published")],
     Discriminator(_tag_model),
 ]
 
 
 class Pretraining(Section):
-    """Parameters of all models that the pipeline makes."""
+    """Parameters of all models that the pipeline pre-trains."""
 
     vocabulary: Annotated[int, Field(ge=300, description="size of the tokenizer's vocabulary")]
     demonstrations: PositiveInt = Field(
-        description="number of demonstrations made for each benchmark"
+        description="number of demonstrations generated for each benchmark"
     )
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     learning_rate: LearningRate
@@ -174,7 +180,7 @@ class Training(TrainingParameters):
     start: Start = Field(
         BASE,
         exclude_if=partial(eq, BASE),
-        description="whose model RL starts from: base, or that of a run such as sft",
+        description="model that RL starts from: base, or an algorithm whose run trains it, as sft",
     )
     start_seed: Seed | None = Field(
         None,
@@ -191,7 +197,10 @@ class Training(TrainingParameters):
 
 
 class DvcExperiment(Section):
-    """`dvc exp show` compares RAPID with rapid.H, with the model and seeds of the main table."""
+    """The runs that `dvc exp show` compares: of RAPID with H = `rapid.H` on this benchmark.
+
+    The model and the seeds are those of the main table.
+    """
 
     benchmark: BenchmarkName
 
@@ -203,7 +212,7 @@ class Logging(Section):
 
 
 class ReportParams(Section):
-    """The paper that tables and figures are made for. Lengths replace those of the style."""
+    """The layout of the paper for which tables and figures are made. Lengths override the style."""
 
     style: Literal["plain", "iclr", "neurips", "icml", "acl", "ieee"] = "plain"
     text_width: PositiveFloat | None = Field(None, description="inches")
@@ -217,6 +226,8 @@ class ReportParams(Section):
 
 
 class EvaluationParams(Section):
+    """How a model is evaluated on the test problems."""
+
     samples: PositiveInt = Field(description="n: completions per test problem")
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
@@ -235,23 +246,23 @@ class EvaluationParams(Section):
 
 
 class Compute(Section):
-    """Hardware and processes of jobs. They change results by rounding at most."""
+    """Hardware and processes of jobs. They can change results only by rounding."""
 
     device: Literal["cpu", "gpu"] = "cpu"
-    threads: PositiveInt = Field(1, description="CPU threads of each process, on cores of its own")
+    threads: PositiveInt = Field(1, description="CPU threads per process, each on its own core")
     processes: PositiveInt = Field(
-        1, description="processes of a training job, with ZeRO-2; on GPUs each has one"
+        1, description="processes of a training job, with ZeRO-2; on GPUs, one GPU for each"
     )
     nodes: PositiveInt = Field(
-        1, description="servers over which the processes are divided; SLURM only"
+        1, description="number of servers among which the processes are divided; only with SLURM"
     )
     sampler: Literal["transformers", "vllm"] = "transformers"
 
     @model_validator(mode="after")
     def _check_processes_per_node(self):
         if self.processes % self.nodes:
-            allowed = f"a multiple of {self.nodes}, which is compute.nodes"
-            raise ValueError(not_allowed("processes", self.processes, allowed))
+            reason = f"must be a multiple of {self.nodes}, which is compute.nodes"
+            raise ValueError(describe_invalid("processes", self.processes, reason))
         return self
 
     def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:
@@ -284,13 +295,15 @@ class StalenessTable(Section):
 
 
 class Tables(Section):
+    """The runs that are in the paper's tables."""
+
     main: MainTable
     families: FamilyTable
     staleness: StalenessTable
 
 
 class Study(Section):
-    """Variants of an algorithm on one benchmark, each with one change."""
+    """A comparison of variants on one benchmark; each differs from the first in one parameter."""
 
     benchmark: BenchmarkName
     model: ModelName | None = Field(
@@ -346,7 +359,7 @@ class Studies(Section):
     seeds: list[Seed] = Field(
         default_factory=list, min_length=1, description="by default those of the main table"
     )
-    compared: dict[PlainName, Study]
+    compared: dict[NameWithoutDots, Study]
     hypotheses: dict[PlainName, Hypothesis] = Field(default_factory=dict, exclude_if=not_)
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with thi
 
 
 class BadParams(BadInput):
-    """A value in params.yaml that cannot be used. The message says where, and what is allowed."""
+    """A value in params.yaml that cannot be used. The message says where it is, and why."""
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
@@ -27,7 +27,7 @@ class UniqueKeyLoader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor):
         node, seen = super().compose_mapping_node(anchor), set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            problem = "is given twice; remove one" if (key.tag, key.value) in seen else ""
+            problem = "is in the file twice; remove one" if (key.tag, key.value) in seen else ""
             if key.value == TEMPLATE_KEY:
                 problem = "templates are not supported; write the values themselves"
             if problem:
@@ -51,7 +51,7 @@ def read(*sources: Path | str) -> dict:
         values = _parse_file(source, yaml.load)
         if not isinstance(values, dict | None):
             raise BadParams(
-                f"{source}: has to contain keys with values, but contains a {type(values).__name__}"
+                f"{source}: must contain keys with values, but contains a {type(values).__name__}"
             )
         _merge_into(merged, values or {})
     return merged
@@ -91,7 +91,8 @@ def _merge_into(base: dict, over: dict) -> None:
 def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
     """Return FILE:LINE of a dotted key, in the last file that sets it.
 
-    If no file sets the key, its nearest parent is located; "params" if that is in no file either.
+    If no file sets the key, the line of its nearest parent is returned; "params" if no file has a
+    parent either.
     """
     files = [source for source in reversed(sources) if not is_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]

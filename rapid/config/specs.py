@@ -1,8 +1,8 @@
 """Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-These parameters are a job's spec. Each stage has a class, such as `TrainSpec`, and a function that
-fills it in, such as `train_spec`. A job receives only its spec and writes it into its manifest. If
-a value or the code changes, jobs whose specs have the value or the digest of the code run again.
+These parameters are a job's spec, with a digest of its code. Each stage has a class, such as
+`TrainSpec`, and a function that builds it, such as `train_spec`. A job receives only its spec, and
+writes it into its manifest. A job runs again if its spec has changed.
 """
 
 from collections.abc import Iterable
@@ -151,7 +151,7 @@ class TrainSpec(Spec):
         return self.H * (self.training.reuse if self.training else 1)
 
     @property
-    def passes(self) -> Any:  # the section with the micro-batch and the precision
+    def pass_settings(self) -> Any:  # the section with `micro_batch`, `precision`, ...
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ class ReportSpec(Spec):
         algorithms = {type(parse(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
         roots = ("reports", *sorted(algorithms), *benchmarks)
-        return hash_dependencies(*roots, through=("reports/",), with_report_attributes=True)
+        return hash_dependencies(*roots, follow=("reports/",), with_report_attributes=True)
 
 
 def table_runs(params: Params) -> list[Run]:
@@ -205,7 +205,7 @@ def table_runs(params: Params) -> list[Run]:
 
 def dvc_runs(params: Params) -> list[Run]:
     """List the runs that `dvc exp show` compares, one for each seed."""
-    main, name = params.tables.main, params.compared
+    main, name = params.tables.main, params.dvc_algorithm
     entries = [(params.experiment.benchmark, [name], main.seeds)]
     return [run for run in _build_runs(params, main.model, entries) if run.algorithm == name]
 
@@ -255,9 +255,9 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 def _count_lessons(params: Params, benchmark: str) -> int:
     """Return how many problems to generate for pre-training; 0 if no needed model learns them."""
-    models = [params.models[name] for name in needed_models(params) if is_made(params, name)]
-    is_learnt = any(benchmark in model.benchmarks for model in models)
-    return params.pretraining.demonstrations if is_learnt else 0
+    models = [params.models[name] for name in needed_models(params) if is_embedded(params, name)]
+    is_needed = any(benchmark in model.benchmarks for model in models)
+    return params.pretraining.demonstrations if is_needed else 0
 
 
 def needed_models(params: Params) -> list[ModelName]:
@@ -268,8 +268,8 @@ def needed_models(params: Params) -> list[ModelName]:
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
 
-def is_made(params: Params, model: ModelName) -> bool:
-    """Return whether the pipeline trains this model from scratch; other models are published."""
+def is_embedded(params: Params, model: ModelName) -> bool:
+    """Return whether the pipeline pre-trains this model; otherwise it is a published model."""
     return isinstance(params.models[model], EmbeddedModel)
 
 
@@ -290,7 +290,7 @@ def tokenizer_spec(params: Params) -> TokenizerSpec:
 
 
 def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
-    if not is_made(params, model):
+    if not is_embedded(params, model):
         published = params.models[model].model_dump(include={"source", "revision"})
         return FetchSpec(model=model, params=published).with_code()
     return PretrainSpec(
@@ -389,11 +389,11 @@ def _is_chat_model(params: Params, model: ModelName) -> bool:
 
 
 def _use_one_process(compute: Compute) -> Compute:
-    """Return the compute section for a job that only samples, which has one process."""
+    """Return the section `compute` of a job that only samples, which has one process."""
     return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 
 def _select_limits(params: Params, benchmark: BenchmarkName) -> dict:
     limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
-    grading = params.grading.model_dump(include=BENCHMARKS[benchmark].walls)
+    grading = params.grading.model_dump(include=BENCHMARKS[benchmark].unsafe_settings)
     return {**limits, "grading": Grading(**grading)}

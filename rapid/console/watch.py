@@ -1,8 +1,8 @@
 """`rapid watch`: show the state of the workflow in this folder, read from files only.
 
 The workflow's journal (`rapid.console.workflow.Journal`) says which jobs have started and ended.
-The step of a training run is in its progress.jsonl. Of any other job the last line of its log is
-shown.
+For a training run the present step is shown, from its progress.jsonl. For any other job the last
+line of its log is shown.
 """
 
 import json
@@ -24,7 +24,7 @@ from rapid.console.workflow import JOURNAL_FOLDER, JOURNAL_SUFFIX, JobFormatter,
 from rapid.resources.leases import WAITING
 from rapid.text import align_columns, format_duration, wrap_text
 
-LOOK_SECONDS = 1.0  # from one update of the display to the next
+UPDATE_SECONDS = 1.0  # interval between updates of the display
 QUEUED = "queued"  # state of a job that Snakemake has started and that does not run yet
 # Seconds by which the creation time of a process may seem to change, because Linux computes it from
 # the time of booting, which moves when the clock is corrected.
@@ -71,7 +71,7 @@ class WorkflowView:
         return bool(self._first_row) and not (self._jobs.jobs_left.total() or self._jobs.failed)
 
     def render_lines(self, height: int | None = None) -> list[str]:
-        """Return the state as lines, at most as many as `height`."""
+        """Return the state as lines: at most `height` lines."""
         jobs = self._jobs
         started = [
             (job.name, format_duration(self._now - job.start_time), _describe_state(job))
@@ -100,10 +100,10 @@ def _describe_state(job: RunningJob) -> str:
     """Return a training run's step, reward and time left; for other jobs the log's last line.
 
     The reward is the mean over the last tenth of the steps so far. A job truncates its log when it
-    starts to run. While the job is queued, for example by SLURM, there is no log, or the log is
-    older than the job's start by Snakemake.
+    starts to run. While the job is queued, for example by SLURM, there is no log, or the log was
+    last changed before Snakemake started the job.
     """
-    if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - LOOK_SECONDS:
+    if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - UPDATE_SECONDS:
         return QUEUED
     last_line = job.last_line
     steps = read_progress(Path(job.folder))
@@ -143,7 +143,7 @@ def watch_workflow(once: bool) -> int:
         JOURNAL_FOLDER.glob(f"*{JOURNAL_SUFFIX}"), key=lambda file: file.stat().st_mtime
     )
     if not journals:
-        raise BadInput("no workflow was started in this folder: start one in another terminal")
+        raise BadInput("no workflow was started in this folder; start one in another terminal")
     alive = [journal for journal in journals if _is_alive(_read_first_row(journal))]
     workflow = WorkflowView((alive or journals)[-1])
     workflow.read()
@@ -189,7 +189,7 @@ def _follow_workflow(workflow: WorkflowView) -> None:
             cleared_lines = (f"{line}{CLEAR_LINE}\n" for line in lines)
             print(CURSOR_HOME, *cleared_lines, CLEAR_BELOW, sep="", end="")
             sys.stdout.flush()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(UPDATE_SECONDS)
     except KeyboardInterrupt:
         pass
     finally:

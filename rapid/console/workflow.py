@@ -2,10 +2,10 @@
 
     [ 37/251] evaluate evaluations/math/tiny-qwen2/pg/seed1: pass@1 12.5% (8.4s, about 12.7m left)
 
-At the workflow's end each failed job gets at most ten lines. The result in a job's line ("pass@1
-12.5%") comes from the last line of the job's log that begins with the job's folder. Snakemake's own
-messages, which name all paths that a job reads and writes, are in its log file in .snakemake/log.
-With --verbose they are printed instead of these lines.
+At the workflow's end up to ten lines are printed about each failed job. The result in a job's line
+("pass@1 12.5%") comes from the last line of the job's log that begins with the job's folder.
+Snakemake's own messages, which name all paths that a job reads and writes, are in its log file in
+.snakemake/log. With --verbose they are printed instead of these lines.
 """
 
 import json
@@ -44,8 +44,8 @@ JOURNAL_FIELDS = {
 }
 # In Snakemake's message on a command that failed: its exit status, or the signal that killed it.
 EXIT_PATTERN = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
-# End of a job's command, with the path of its log. Snakemake's error message quotes the command, so
-# this shows to which job the message belongs.
+# The end of a job's command, with the path of its log. Snakemake's error message quotes the
+# command, so the path shows to which job the message belongs.
 LOG_REDIRECTION = "> {} 2>&1"
 # Messages with this path are about Snakemake's records of earlier executions, which the pipeline
 # does not use (see `rapid.freshness`). They are not printed.
@@ -56,7 +56,7 @@ FAILURE_LINES = 10  # lines on a failed job, at most
 TAIL_BYTES = 1 << 14  # how much of a log's end is read
 DEFAULT_WIDTH = 160  # characters of a line, if the console is not a terminal
 MAX_LINE_LENGTH = 1000  # characters; a job may print the whole content of a file in one line
-WAIT_SECONDS = 5.0  # from one check for waiting jobs to the next; shorter waits are not reported
+WAIT_SECONDS = 5.0  # interval between checks for waiting jobs; shorter waits are not reported
 # The time left is not estimated if more than this share of the jobs left belongs to rules of which
 # no job has ended, because nothing is known about their times.
 MAX_UNKNOWN_SHARE = 0.25
@@ -98,7 +98,7 @@ class RunningJob:
 
 
 class JobFormatter(logging.Formatter):
-    """Formats Snakemake's log records of jobs, and keeps track of the jobs for that.
+    """Formats Snakemake's log records of jobs. To do so, it keeps track of the jobs.
 
     Attributes:
         jobs_left: number of jobs that have not ended, by rule.
@@ -249,7 +249,7 @@ class JobFormatter(logging.Formatter):
 class WaitReporter(threading.Thread):
     """A thread that prints a line when jobs begin to wait for cores or GPUs.
 
-    The line is printed again only after a time in which no job waited.
+    If jobs wait again after a time without waiting jobs, another line is printed.
 
     Args:
         print_line: writes a line to the console.

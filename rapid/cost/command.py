@@ -17,14 +17,14 @@ from rapid.cost.estimates import (
     Estimator,
     JobCost,
     advise,
+    bound_wall_clock,
     estimate_jobs,
+    find_longest_chain,
     find_problems,
-    longest_chain,
-    wall_clock,
 )
 from rapid.cost.expected import Expected
-from rapid.cost.measured import fit, read_runs
-from rapid.cost.roofline import named_gpu
+from rapid.cost.measured import fit_rates, read_runs
+from rapid.cost.roofline import build_gpu_machine
 from rapid.cost.shapes import load_shapes
 from rapid.text import align_columns, format_duration, format_size
 
@@ -38,25 +38,25 @@ def plan(args: argparse.Namespace) -> str:
     params = load_files(*args.configfile)
     shapes, verdicts = load_shapes(params, dict(args.config)), dict(args.verdict_seconds)
     options = {field.name: getattr(args, field.name, None) for field in fields(Expected)}
-    user = {name: value for name, value in options.items() if value is not None}
+    user_values = {name: value for name, value in options.items() if value is not None}
     if unknown := [name for name in verdicts if name not in params.benchmarks]:
         raise BadInput(
-            f"--verdict-seconds {unknown[0]}=...: no such benchmark; benchmarks: "
+            f"--verdict-seconds {unknown[0]}=...: no such benchmark; the benchmarks are "
             f"{', '.join(params.benchmarks)}"
         )
     if args.report and getattr(params, args.report) is None:
         raise BadInput(f"--report {args.report}: the parameters have no section {args.report}")
     memory = args.memory * 1e9 if args.memory else inf
     if args.gpu:
-        machine = named_gpu(args.gpu, shapes)
+        machine = build_gpu_machine(args.gpu, shapes)
         memory = machine.rates.memory if memory == inf else memory
         compute = params.compute.model_copy(update={"device": "gpu"})
         params = params.model_copy(update={"compute": compute})
     else:
-        machine = fit(read_runs(args.calibrate, params), shapes, user)
-    machine = replace(machine, verdict={**machine.verdict, **verdicts})
-    estimator = Estimator(params, machine, user, memory, args.report)
-    return render_plan(estimator, args.gpus if estimator.on_gpus else args.cores)
+        machine = fit_rates(read_runs(args.calibrate, params), shapes, user_values)
+    machine = replace(machine, verdict_seconds={**machine.verdict_seconds, **verdicts})
+    estimator = Estimator(params, machine, user_values, memory, args.report)
+    return render_plan(estimator, args.gpus if estimator.uses_gpus else args.cores)
 
 
 def render_plan(estimator: Estimator, capacity: int) -> str:
@@ -66,16 +66,16 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
         capacity: number of GPUs, or of cores if jobs run on CPUs.
     """
     costs, machine = estimate_jobs(estimator), estimator.machine
-    unit = "GPU" if estimator.on_gpus else "core"
+    unit = "GPU" if estimator.uses_gpus else "core"
     work = sum(cost.unit_seconds for cost in costs)
     disk = format_size(sum(cost.disk for cost in costs))
-    total_time = format_duration(wall_clock(costs, capacity))
+    total_time = format_duration(bound_wall_clock(costs, capacity))
     stages = Counter()
     for cost in costs:
         stages[cost.job.stage] += cost.unit_seconds
     shares = ", ".join(f"{name} {seconds / work:.0%}" for name, seconds in stages.items())
     heads = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
-    verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict.items())
+    verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict_seconds.items())
     return "\n".join(
         [
             *align_columns([heads, *_rows(costs)], flush_left=3),
@@ -84,7 +84,7 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
             "(DVC's cache holds a copy), at most "
             f"{format_size(max(cost.memory for cost in costs))} of memory per process",
             f"on {capacity} {unit}(s): {total_time} of wall-clock time; "
-            f"the longest chain of jobs takes {format_duration(longest_chain(costs))}",
+            f"the longest chain of jobs takes {format_duration(find_longest_chain(costs))}",
             f"share of each phase: {shares}",
             *_section("Will not work as planned", find_problems(estimator, costs, capacity)),
             *_section("Suggested H and micro-batches", advise(estimator)),
@@ -115,7 +115,7 @@ def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
 
 
 def _assumptions(estimator: Estimator) -> Iterable[str]:
-    """Yield a line with the expectations for each benchmark and model, and one for the teacher."""
+    """Yield a line of expectations for each benchmark and model, and one about the teacher."""
     params = estimator.params
     pairs = dict.fromkeys((run.benchmark, run.model) for run in table_runs(params))
     for benchmark, model in sorted(pairs, key=lambda pair: list(params.benchmarks).index(pair[0])):

@@ -30,13 +30,19 @@ from rapid.cost.expected import Expected, expect
 from rapid.cost.memory import (
     USABLE,
     ProcessMemory,
-    job_memory,
-    largest_micro_batch,
-    with_passes,
+    estimate_job_memory,
+    max_micro_batch,
+    set_micro_batch,
 )
-from rapid.cost.roofline import Machine, unmeasured
+from rapid.cost.roofline import Machine, build_default_machine
 from rapid.cost.shapes import Shape, find_shape
-from rapid.cost.work import BYTES, Work, job_work, precision, subject
+from rapid.cost.work import (
+    BYTES_PER_NUMBER,
+    Work,
+    count_job_work,
+    get_benchmark_and_model,
+    get_precision,
+)
 from rapid.freshness import Job
 from rapid.resources.requests import count_cores, count_gpus
 from rapid.text import format_duration
@@ -44,8 +50,8 @@ from rapid.text import format_duration
 DOWNLOAD_BYTES_PER_SECOND = 50e6
 STAGE_SECONDS = {"data": 5.0, "models": 5.0, "report": 30.0}  # of jobs that run no model
 TOKENIZER_BYTES_PER_TOKEN = 50  # size of a saved tokenizer, per token of the vocabulary
-# Doubling H makes the data older (more off-policy). It is advised only if the runtime falls below
-# this share of the runtime before.
+# Doubling H makes the data older (more off-policy). It is advised only if the runtime with 2H is
+# below this share of the runtime with H.
 WORTHWHILE_RATIO = 0.9
 LARGEST_H = 16  # the largest H in the paper; larger ones are tried only if params.yaml has them
 
@@ -56,66 +62,69 @@ class Estimator:
 
     params: Params
     machine: Machine
-    user: Mapping[str, float] = field(default_factory=dict)  # see `rapid.cost.expected.expect`
+    # Fields of `Expected` that the user sets: see `rapid.cost.expected.expect`.
+    user_values: Mapping[str, float] = field(default_factory=dict)
     memory: float = inf  # bytes of a GPU, or of a process on a CPU; infinite if not known
     report: str = ""  # the report whose jobs are planned: "studies", "arena", or "" for the tables
 
     @property
-    def on_gpus(self) -> bool:
-        """Return whether jobs are counted by GPUs; otherwise they are by cores."""
+    def uses_gpus(self) -> bool:
+        """Return whether the unit of cost is a GPU; otherwise it is a CPU core."""
         return self.params.compute.device == "gpu"
 
     @property
-    def room(self) -> float:
+    def available_bytes(self) -> float:
         """The bytes that a job's model may take, in addition to the process's libraries."""
         return USABLE * self.memory - self.machine.base_memory
 
     def expect(self, benchmark: str, model: str) -> Expected:
-        """Return the expectations of a model's completions on a benchmark."""
-        limit, seen = self.params.benchmarks[benchmark].max_completion_length, self.machine.seen
-        of_model = seen.get((benchmark, model)) or seen.get((benchmark, ""), {})
-        return expect(limit, of_model, self.user)
+        """Return the expectations about a model's completions on a benchmark."""
+        limit = self.params.benchmarks[benchmark].max_completion_length
+        measured = self.machine.measured
+        measured_values = measured.get((benchmark, model)) or measured.get((benchmark, ""), {})
+        return expect(limit, measured_values, self.user_values)
 
-    def work(self, spec: BaseModel) -> Work:
-        """Return the counted work of a job that runs a model."""
-        return job_work(self.sized(spec), self.params, self.expect)
+    def count_work(self, spec: BaseModel) -> Work:
+        """Count the work of a job that runs a model."""
+        return count_job_work(self.resolve_micro_batch(spec), self.params, self.expect)
 
-    def sized(self, spec: BaseModel) -> BaseModel:
+    def resolve_micro_batch(self, spec: BaseModel) -> BaseModel:
         """Return a job's spec with `micro_batch: auto` replaced by a number of completions.
 
-        The number is that of the largest micro-batch that fits into memory, as in training.
+        As in training, this is the size of the largest micro-batch that fits into memory.
         """
-        if not (isinstance(spec, TrainSpec) and spec.passes.micro_batch == "auto"):
+        if not (isinstance(spec, TrainSpec) and spec.pass_settings.micro_batch == "auto"):
             return spec
-        completions = largest_micro_batch(spec)
-        if self.room < inf:
+        completions = max_micro_batch(spec)
+        if self.available_bytes < inf:
             completions = min(
-                completions, max(1, self._process_memory(spec).most_completions(self.room))
+                completions,
+                max(1, self._process_memory(spec).max_completions(self.available_bytes)),
             )
-        return with_passes(spec, completions)
+        return set_micro_batch(spec, completions)
 
-    def held(self, spec: BaseModel) -> ProcessMemory:
+    def estimate_memory(self, spec: BaseModel) -> ProcessMemory:
         """Return the memory of each process of a job that runs a model."""
-        return self._process_memory(self.sized(spec))
+        return self._process_memory(self.resolve_micro_batch(spec))
 
     def _process_memory(self, spec: BaseModel) -> ProcessMemory:
-        benchmark, model = subject(spec)
-        return job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
+        benchmark, model = get_benchmark_and_model(spec)
+        return estimate_job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
 
-    def lacks_memory(self, spec: BaseModel) -> str:
-        """Return why a job's model does not fit into memory, and advice; "" if it does."""
-        held = self.held(spec)
-        if held.total <= self.room:
+    def explain_lack_of_memory(self, spec: BaseModel) -> str:
+        """Return why a job's model does not fit into memory, and advice; "" if it fits."""
+        memory = self.estimate_memory(spec)
+        if memory.total <= self.available_bytes:
             return ""
-        needed = f"{(self.machine.base_memory + held.total) / 1e9:.0f} GB"
+        needed = f"{(self.machine.base_memory + memory.total) / 1e9:.0f} GB"
         problem = f"{needed} needed, more than {USABLE:.0%} of {self.memory / 1e9:.0f} GB"
         if not isinstance(spec, TrainSpec):
             return f"{problem}: raise the model's tensor_parallel, or use larger GPUs"
         section = "training" if spec.training else IMITATING.key
-        if held.completions > 1:
+        if memory.completions > 1:
             return f"{problem}: lower {section}.micro_batch, or set it to auto"
         remedy = "use more or larger GPUs"
-        if not spec.passes.checkpointing:
+        if not spec.pass_settings.checkpointing:
             remedy = f"set {section}.checkpointing to true"
         return f"{problem}: a micro-batch is one completion already, so {remedy}"
 
@@ -139,7 +148,7 @@ class JobCost:
     def key(self) -> tuple[str, str, str]:
         """The job's row in the plan: benchmark and model ("" for none), and algorithm or stage."""
         spec, stage = self.job.spec, self.job.stage
-        benchmark, model = subject(spec)
+        benchmark, model = get_benchmark_and_model(spec)
         if stage == "models":
             return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
         name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
@@ -148,39 +157,43 @@ class JobCost:
 
 def estimate_jobs(estimator: Estimator) -> list[JobCost]:
     """Return the cost of each job, in the order of `rapid.config.jobs` (each after its inputs)."""
-    planned, report = build_plan(estimator.params), estimator.report
-    jobs = planned.list_with_inputs(f"reports/{report}") if report else planned.jobs
+    plan, report = build_plan(estimator.params), estimator.report
+    jobs = plan.list_with_inputs(f"reports/{report}") if report else plan.jobs
     return [_estimate_job(estimator, job) for job in jobs]
 
 
 def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     spec, machine = job.spec, estimator.machine
     if isinstance(spec, FetchSpec):
-        disk = _saved_bytes(machine.shapes[spec.model], "bfloat16")
+        disk = _count_saved_bytes(machine.shapes[spec.model], "bfloat16")
         # Jobs that run no model use no GPU.
         return JobCost(
-            job, disk / DOWNLOAD_BYTES_PER_SECOND, 0 if estimator.on_gpus else 1, disk=disk
+            job, disk / DOWNLOAD_BYTES_PER_SECOND, 0 if estimator.uses_gpus else 1, disk=disk
         )
     if not isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
-        return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), 0 if estimator.on_gpus else 1)
+        return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), 0 if estimator.uses_gpus else 1)
     # Number of models that the job saves: 0 (False) for evaluation and distillation.
     models = 1 + spec.snapshots if isinstance(spec, TrainSpec) else isinstance(spec, PretrainSpec)
     return JobCost(
         job,
-        seconds=sum(machine.seconds(estimator.work(spec)).values()),
-        units=max(1, count_gpus(spec)) if estimator.on_gpus else count_cores(spec),
-        memory=machine.base_memory + estimator.held(spec).total,
-        disk=models * _saved_bytes(machine.shapes[subject(spec)[1]], precision(spec)),
+        seconds=sum(machine.estimate_seconds(estimator.count_work(spec)).values()),
+        units=max(1, count_gpus(spec)) if estimator.uses_gpus else count_cores(spec),
+        memory=machine.base_memory + estimator.estimate_memory(spec).total,
+        disk=models
+        * _count_saved_bytes(machine.shapes[get_benchmark_and_model(spec)[1]], get_precision(spec)),
     )
 
 
-def _saved_bytes(shape: Shape, precision: str) -> float:
+def _count_saved_bytes(shape: Shape, precision: str) -> float:
     """Return the bytes of a saved model: its weights, and a few MB of tokenizer."""
-    return shape.parameters * BYTES[precision] + TOKENIZER_BYTES_PER_TOKEN * shape.vocabulary
+    return (
+        shape.parameters * BYTES_PER_NUMBER[precision]
+        + TOKENIZER_BYTES_PER_TOKEN * shape.vocabulary
+    )
 
 
-def longest_chain(costs: list[JobCost]) -> float:
-    """Return the seconds until the last job ends, if no job waits for GPUs or cores.
+def find_longest_chain(costs: list[JobCost]) -> float:
+    """Return the seconds until the last job ends, if GPUs and cores are always free.
 
     Jobs then wait only for the jobs whose files they read.
     """
@@ -191,25 +204,27 @@ def longest_chain(costs: list[JobCost]) -> float:
     return max(ends.values(), default=0.0)
 
 
-def wall_clock(costs: list[JobCost], capacity: int) -> float:
+def bound_wall_clock(costs: list[JobCost], capacity: int) -> float:
     """Return a lower bound of the seconds until all jobs have ended.
 
-    The larger of two times: all jobs' work divided among the GPUs or cores, and the longest chain.
+    It is the larger of two times: the work of all jobs divided by the number of GPUs or cores, and
+    the time of the longest chain of jobs.
 
     Args:
         capacity: number of GPUs or cores.
     """
-    return max(sum(cost.unit_seconds for cost in costs) / capacity, longest_chain(costs))
+    return max(sum(cost.unit_seconds for cost in costs) / capacity, find_longest_chain(costs))
 
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
     """Return a line for each reason why jobs cannot run: too little memory, too few GPUs."""
+    # The names of the jobs (a dict used as an ordered set), by place and reason.
     names: dict[tuple[str, str], dict[str, None]] = {}
-    unit = "GPU" if estimator.on_gpus else "core"
+    unit = "GPU" if estimator.uses_gpus else "core"
     for cost in costs:
         benchmark, model, name = cost.key
         where = ", ".join(filter(None, (benchmark, model)))
-        reasons = [estimator.lacks_memory(cost.job.spec)] if cost.memory else []
+        reasons = [estimator.explain_lack_of_memory(cost.job.spec)] if cost.memory else []
         if cost.units > capacity:
             reasons.append(f"needs {cost.units} {unit}s, but there are {capacity}")
         for reason in filter(None, reasons):
@@ -217,8 +232,8 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
     return [f"{where}: {', '.join(jobs)}: {reason}" for (where, reason), jobs in names.items()]
 
 
-def too_large(params: Params, memory: float) -> dict[str, str]:
-    """Return, for each kind of training job that does not fit into memory, why and what helps.
+def find_runs_too_large(params: Params, memory: float) -> dict[str, str]:
+    """Return the training jobs that do not fit into memory, with the reason and advice for each.
 
     Jobs with models whose size is not known are left out.
 
@@ -226,17 +241,17 @@ def too_large(params: Params, memory: float) -> dict[str, str]:
         memory: bytes of a GPU.
 
     Returns:
-        "model, algorithm" -> the reason and advice, in words.
+        The reason and advice in words, by "model, algorithm".
     """
     shapes = {}
     for name in params.models:
         with suppress(BadInput):
             shapes[name] = find_shape(name, params)
-    estimator = Estimator(params, unmeasured("gpu", shapes), memory=memory)
+    estimator = Estimator(params, build_default_machine("gpu", shapes), memory=memory)
     problems: dict[str, str] = {}
     for spec in (job.spec for job in build_plan(params).jobs):
         is_known = isinstance(spec, TrainSpec) and spec.run.model in shapes
-        if is_known and (reason := estimator.lacks_memory(spec)):
+        if is_known and (reason := estimator.explain_lack_of_memory(spec)):
             problems.setdefault(f"{spec.run.model}, {spec.run.algorithm}", reason)
     return problems
 
@@ -249,18 +264,18 @@ def advise(estimator: Estimator) -> Iterator[str]:
         if RAPID.named(run.algorithm)
     )
     for benchmark, model in pairs:
-        runtimes = rapid_runtimes(estimator, benchmark, model)
+        runtimes = estimate_rapid_runtimes(estimator, benchmark, model)
         times = ", ".join(f"H={h} {format_duration(seconds)}" for h, seconds in runtimes.items())
         micro_batch = _advise_micro_batch(estimator, benchmark, model)
-        yield f"{benchmark}, {model}: H={best_ratio(runtimes)} ({times}); {micro_batch}"
+        yield f"{benchmark}, {model}: H={choose_H(runtimes)} ({times}); {micro_batch}"
 
 
-def _rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
+def _build_rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
     run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
     return train_spec(params, run)
 
 
-def rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int, float]:
+def estimate_rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int, float]:
     """Return the estimated seconds of a RAPID run for H = 1, 2, 4, ...
 
     An H is left out if its inference batch needs more prompts than the benchmark has, or more
@@ -268,25 +283,30 @@ def rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int
     """
     params = estimator.params
     largest = max(LARGEST_H, *params.tables.staleness.H)
-    specs = {2**n: _rapid_spec(params, benchmark, model, 2**n) for n in range(largest.bit_length())}
-    memory, prompts = estimator.held(specs[1]), specs[1].n_step // specs[1].training.group_size
+    specs = {
+        2**n: _build_rapid_spec(params, benchmark, model, 2**n) for n in range(largest.bit_length())
+    }
+    memory, prompts = (
+        estimator.estimate_memory(specs[1]),
+        specs[1].n_step // specs[1].training.group_size,
+    )
     # An inference batch of H steps needs H times the prompts and the memory of one with H = 1.
     limit = min(
         params.benchmarks[benchmark].train / prompts,
-        max(1.0, (estimator.room - memory.state) / max(memory.sampling, 1.0)),
+        max(1.0, (estimator.available_bytes - memory.state) / max(memory.sampling, 1.0)),
     )
     return {
-        h: estimator.machine.runtime(estimator.work(spec))
+        h: estimator.machine.estimate_runtime(estimator.count_work(spec))
         for h, spec in specs.items()
         if h <= limit
     }
 
 
-def best_ratio(runtimes: Mapping[int, float]) -> int:
-    """Return the H to advise: H is doubled as long as this saves at least a tenth of the runtime.
+def choose_H(runtimes: Mapping[int, float]) -> int:
+    """Return the H to advise: it is doubled as long as this saves at least a tenth of the runtime.
 
     Args:
-        runtimes: seconds by H, as `rapid_runtimes` returns them.
+        runtimes: seconds by H, as `estimate_rapid_runtimes` returns them.
     """
     best = 1
     while runtimes.get(2 * best, inf) < WORTHWHILE_RATIO * runtimes[best]:
@@ -296,10 +316,10 @@ def best_ratio(runtimes: Mapping[int, float]) -> int:
 
 def _advise_micro_batch(estimator: Estimator, benchmark: str, model: str) -> str:
     """Return the largest micro-batch that fits into memory, as text."""
-    if estimator.room == inf:
+    if estimator.available_bytes == inf:
         return "the largest micro-batch is unknown: set --memory"
-    spec = _rapid_spec(estimator.params, benchmark, model, 1)
-    completions = estimator.held(spec).most_completions(estimator.room)
+    spec = _build_rapid_spec(estimator.params, benchmark, model, 1)
+    completions = estimator.estimate_memory(spec).max_completions(estimator.available_bytes)
     if not completions:
         return "not one completion of full length fits in a micro-batch"
     tokens = estimator.expect(benchmark, model).prompt + spec.max_completion_length

@@ -1,7 +1,8 @@
 """Expectations about a run's completions: how long they are, and how many are rewarded.
 
 A group (the completions of one prompt) has a signal if its rewards differ; otherwise it has no
-gradient. Values come from the user's options, else from earlier runs, else from the defaults here.
+gradient. A value is taken from the user's options; if they do not set it, from earlier runs; if
+there are none, from the defaults here.
 """
 
 from collections.abc import Mapping
@@ -13,22 +14,25 @@ from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 
 MEAN_LENGTH = 0.25  # mean length of completions, as a share of the limit
-# Seconds of a verdict by benchmark.
-VERDICTS = {name: benchmark.verdict_seconds for name, benchmark in BENCHMARKS.items()}
+# Seconds of a verdict by benchmark, if none was measured.
+DEFAULT_VERDICT_SECONDS = {
+    name: benchmark.verdict_seconds for name, benchmark in BENCHMARKS.items()
+}
 
 
 @dataclass(frozen=True)
 class Expected:
     """Expectations about one model's completions on one benchmark. Lengths are in tokens.
 
-    A completion's length is modelled as (1 - spread) x mean plus an exponentially distributed part
-    of mean spread x mean, at most the limit. With a spread of 0 all completions have the same
-    length. With a spread of 1 every token is the last one with the same probability.
+    A completion's length is modelled as the sum of a constant, (1 - spread) x mean, and an
+    exponentially distributed part whose mean is spread x mean. The sum is cut off at the limit.
+    With a spread of 0 all completions have the same length. With a spread of 1 each token is the
+    last one with the same probability.
     """
 
     limit: int  # largest length of a completion
     length: float  # mean length of completions, at most the limit
-    spread: float = 1.0  # standard deviation of lengths over their mean
+    spread: float = 1.0  # standard deviation of lengths, divided by their mean
     prompt: float = 150.0  # mean length of prompts
     signal: float = 0.5  # share of groups whose rewards differ
     rewarded: float = 0.75  # share of groups with at least one reward; not less than `signal`
@@ -44,29 +48,32 @@ class Expected:
         return float(min(self.limit, self.length * (1 + self.spread * (harmonic - 1))))
 
 
-def expect(limit: int, seen: Mapping[str, float], user: Mapping[str, float]) -> Expected:
+def expect(
+    limit: int, measured_values: Mapping[str, float], user_values: Mapping[str, float]
+) -> Expected:
     """Return the expectations about completions of at most `limit` tokens.
 
-    Unless `rewarded` is given, it is assumed that in half of the groups without a signal all
+    Unless `rewarded` is set, it is assumed that in half of the groups without a signal all
     completions are rewarded, and in the other half none.
 
     Args:
-        seen: fields of `Expected` that were measured in runs.
-        user: fields of `Expected` that the user sets and that replace those in `seen`. Here
+        measured_values: fields of `Expected` that were measured in runs.
+        user_values: fields of `Expected` that the user sets. They replace measured ones. Here
             `length` is a share of the limit.
 
     Raises:
         BadInput: the share of groups with a reward is less than that of groups with a signal.
     """
-    values = {"length": MEAN_LENGTH * limit, "signal": Expected.signal} | seen | user
-    scale = limit if "length" in user else 1.0
+    defaults = {"length": MEAN_LENGTH * limit, "signal": Expected.signal}
+    values = defaults | measured_values | user_values
+    scale = limit if "length" in user_values else 1.0
     values["length"] = min(limit, values["length"] * scale)
     rewarded = values.setdefault("rewarded", (1 + values["signal"]) / 2)
-    if rewarded < user.get("signal", 0.0):
+    if rewarded < user_values.get("signal", 0.0):
         raise BadInput(
             f"--rewarded {rewarded:g} (share of groups with a reward) is less than --signal "
-            f"{user['signal']:g} (share of groups whose rewards differ), which is impossible, "
-            "because a group whose rewards differ has a reward: raise --rewarded"
+            f"{user_values['signal']:g} (share of groups whose rewards differ), which is "
+            "impossible, because a group whose rewards differ has a reward: raise --rewarded"
         )
     values["signal"] = min(values["signal"], rewarded)
     return Expected(limit, **values)

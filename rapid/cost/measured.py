@@ -1,8 +1,9 @@
 """Calibrates estimates with the finished training runs on this machine.
 
-For each phase of a run a factor is fitted: its measured seconds over the seconds that
+For each phase of a run a factor is fitted: its measured seconds divided by the seconds that
 `rapid.cost.roofline` computes. The factor is fitted to all runs of a model together, separately for
-RL and for imitation (SFT). A model without runs gets the factor of the runs of all models.
+RL and for SFT (imitation of demonstrations). A model without runs gets the factor that is fitted to
+the runs of all models.
 """
 
 from collections.abc import Mapping
@@ -20,15 +21,22 @@ from rapid.artifacts.runs import RunSummary, StepRecord
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import TrainSpec
-from rapid.cost.expected import VERDICTS, Expected, expect
-from rapid.cost.memory import job_memory, with_passes
-from rapid.cost.roofline import Machine, unmeasured
+from rapid.cost.expected import DEFAULT_VERDICT_SECONDS, Expected, expect
+from rapid.cost.memory import estimate_job_memory, set_micro_batch
+from rapid.cost.roofline import Machine, build_default_machine
 from rapid.cost.shapes import Shape
-from rapid.cost.work import Work, job_work, processes, subject, train_work
+from rapid.cost.work import (
+    Work,
+    count_job_work,
+    count_processes,
+    count_train_work,
+    get_benchmark_and_model,
+)
 
 # The phases that get a factor. Grading does not: seconds of a verdict are measured instead.
 SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
-FAR_RATIO = 2  # a model with this many times the weights of the largest measured one gets a warning
+# A model with more than this many times the weights of the largest measured one gets a warning.
+MAX_SIZE_RATIO = 2
 # Fields of `Expected` that can be computed from a run's result files, and those that cannot.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
 
@@ -52,8 +60,8 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
         BadInput: there is no such run, the runs are from more than one machine, or the parameters
             in a manifest do not match today's schema.
     """
-    of_experiment = Path(build_plan(params).root) / "runs"
-    folder = folder or (of_experiment if of_experiment.is_dir() else Path("runs"))
+    experiment_runs = Path(build_plan(params).root) / "runs"
+    folder = folder or (experiment_runs if experiment_runs.is_dir() else Path("runs"))
     rows = [
         _read_run(path.parent, summary, params)
         for path in sorted(folder.rglob("summary.json"))
@@ -62,15 +70,14 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     ]
     if not rows:
         raise BadInput(
-            f"--calibrate {folder}: there is no run, with a runtime, of the models and "
-            "benchmarks in params.yaml. Train them (snakemake all_train), or name a GPU, "
-            "such as --gpu a6000"
+            f"--calibrate {folder}: no run of the models and benchmarks in params.yaml has a "
+            "runtime. Train them (snakemake all_train), or name a GPU, such as --gpu a6000"
         )
     runs = pd.DataFrame(rows)
     if len(machines := sorted(runs.hardware.unique())) > 1:
         raise BadInput(
-            f"--calibrate {folder}: it has runs of {len(machines)} machines "
-            f"({'; '.join(machines)}); give a folder with runs of one machine"
+            f"--calibrate {folder}: has runs of {len(machines)} machines "
+            f"({'; '.join(machines)}); name a folder with runs of one machine"
         )
     return runs
 
@@ -78,19 +85,19 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
 def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, object]:
     """Return a row of `read_runs`."""
     spec = RunManifest.read(folder).spec
-    if spec.passes.micro_batch == "auto":
-        spec = with_passes(spec, max(1, summary.pass_completions))
+    if spec.pass_settings.micro_batch == "auto":
+        spec = set_micro_batch(spec, max(1, summary.pass_completions))
     algorithm = parse(summary.algorithm).algorithm
     # `signal` is the share of groups whose rewards differ. Dynamic sampling (DAPO) replaces all
     # other groups, so the share in its steps does not show how many of the sampled groups had a
     # signal.
     kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
-    # For SFT, the share of kept demonstrations follows from the number of steps: with all
-    # demonstrations there would be `all_kept.steps`.
+    # For SFT, the share of the teacher's completions that were kept as demonstrations follows from
+    # the number of optimizer steps: if all were kept, there would be `max_work.steps`.
     if algorithm.imitates:
-        all_kept = job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
-        kept_share = min(1.0, summary.optimizer_steps / all_kept.steps)
+        max_work = count_job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
+        kept_share = min(1.0, summary.optimizer_steps / max_work.steps)
     return {
         **summary.model_dump(exclude={"runtime"}),
         **summary.runtime.model_dump(),
@@ -102,13 +109,15 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     }
 
 
-def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, float]) -> Machine:
+def fit_rates(
+    runs: pd.DataFrame, shapes: Mapping[str, Shape], user_values: Mapping[str, float]
+) -> Machine:
     """Return the machine on which the runs were made, with rates fitted to the runs.
 
     Args:
         runs: rows of `read_runs`.
         shapes: sizes of models, by name.
-        user: see `rapid.cost.expected.expect`; only its `UNMEASURED_FIELDS` are used.
+        user_values: see `rapid.cost.expected.expect`; only the `UNMEASURED_FIELDS` are used.
 
     Raises:
         BadInput: there is no RL run.
@@ -119,42 +128,47 @@ def fit(runs: pd.DataFrame, shapes: Mapping[str, Shape], user: Mapping[str, floa
             "Add one, or name a GPU, such as --gpu a6000"
         )
     means = _with_overall_rows(runs).groupby(["benchmark", "model"])[MEASURED_FIELDS].mean()
-    seen = {pair: row.dropna().to_dict() for pair, row in means.iterrows()}
-    runs = runs.assign(work=[_count_work(run, seen, user) for run in runs.itertuples()])
-    base = unmeasured(runs.spec.iloc[0].compute.device, shapes)
+    measured = {pair: row.dropna().to_dict() for pair, row in means.iterrows()}
+    runs = runs.assign(work=[_count_work(run, measured, user_values) for run in runs.itertuples()])
+    base = build_default_machine(runs.spec.iloc[0].compute.device, shapes)
     machine = replace(
         base,
-        verdict=VERDICTS | _measure_verdict_seconds(runs),
+        verdict_seconds=DEFAULT_VERDICT_SECONDS | _measure_verdict_seconds(runs),
         base_memory=_measure_base_memory(runs, shapes),
-        scale=_fit_factors(base, _with_overall_rows(runs)),
-        seen=seen,
+        factors=_fit_factors(base, _with_overall_rows(runs)),
+        measured=measured,
     )
-    ratios = runs.work.map(machine.runtime) / runs.total
+    ratios = runs.work.map(machine.estimate_runtime) / runs.total
     not_run = [model for model in shapes if model not in set(runs.model)]
     largest = max(shapes[model].parameters for model in set(runs.model))
-    far = [model for model in not_run if shapes[model].parameters > FAR_RATIO * largest]
+    much_larger = [
+        model for model in not_run if shapes[model].parameters > MAX_SIZE_RATIO * largest
+    ]
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
         f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
         *([f"no runs of {', '.join(not_run)}: planned by size"] if not_run else []),
         *(
             [
-                f"much larger than the models that were run: {', '.join(far)}; make short runs of "
-                "them, or plan with --gpu"
+                f"much larger than the models that were run: {', '.join(much_larger)}; make short "
+                "runs of them, or plan with --gpu"
             ]
-            if far
+            if much_larger
             else []
         ),
     ]
     return replace(machine, notes=tuple(notes))
 
 
-def _count_work(run: Any, seen: Mapping[tuple, Mapping], user: Mapping[str, float]) -> Work:
-    """Return the work of a finished run, with the recorded share of groups that it trained on."""
-    unseen = {name: value for name, value in user.items() if name in UNMEASURED_FIELDS}
-    expected = expect(run.spec.max_completion_length, seen[run.benchmark, run.model], unseen)
-    share = None if pd.isna(run.run) else run.run
-    return train_work(run.spec, run.optimizer_steps, expected, share)
+def _count_work(
+    run: Any, measured: Mapping[tuple, Mapping], user_values: Mapping[str, float]
+) -> Work:
+    """Count the work of a finished run, with the recorded share of groups that it trained on."""
+    unmeasured = {name: value for name, value in user_values.items() if name in UNMEASURED_FIELDS}
+    measured_values = measured[run.benchmark, run.model]
+    expected = expect(run.spec.max_completion_length, measured_values, unmeasured)
+    trained_share = None if pd.isna(run.run) else run.run  # `run` is the column in summary.json
+    return count_train_work(run.spec, run.optimizer_steps, expected, trained_share)
 
 
 def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
@@ -163,7 +177,7 @@ def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool],
     The keys are (model, whether the runs imitate demonstrations).
     """
     keys = [runs.model, runs.imitates]
-    computed = pd.DataFrame(map(machine.seconds, runs.work))[SCALED_PHASES]
+    computed = pd.DataFrame(map(machine.estimate_seconds, runs.work))[SCALED_PHASES]
     factors = runs[SCALED_PHASES].groupby(keys).sum() / computed.groupby(keys).sum()
     return {key: row.fillna(1.0).to_dict() for key, row in factors.iterrows()}
 
@@ -171,21 +185,24 @@ def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool],
 def _measure_verdict_seconds(runs: pd.DataFrame) -> dict[str, float]:
     """Return the mean seconds of a verdict by benchmark.
 
-    Runs that grade while they sample are left out: their grading time is only the time of waiting.
+    Runs that grade while they sample are left out, because their recorded time of grading is only
+    the time that they waited for verdicts after sampling.
     """
-    runs = runs[[not (work.streams or work.imitates) for work in runs.work]]
-    graded = (runs.completions / runs.spec.map(processes)).groupby(runs.benchmark).sum()
+    runs = runs[[not (work.grades_while_sampling or work.imitates) for work in runs.work]]
+    graded = (runs.completions / runs.spec.map(count_processes)).groupby(runs.benchmark).sum()
     return (runs.grading.groupby(runs.benchmark).sum() / graded).to_dict()
 
 
 def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> float:
-    """Return the bytes of a process that `job_memory` does not count, such as its libraries.
+    """Return the bytes of a process that `estimate_job_memory` does not count: its libraries.
 
-    The median, over runs, of the measured peak minus the computed bytes; 0 if no run measured its
-    memory.
+    This is the median, over runs, of the measured peak minus the computed bytes; 0 if no run
+    measured its memory.
     """
     explained = [
-        job_memory(work.spec, shapes[subject(work.spec)[1]], work.expected).total
+        estimate_job_memory(
+            work.spec, shapes[get_benchmark_and_model(work.spec)[1]], work.expected
+        ).total
         for work in runs.work
     ]
     unexplained = (runs.peak_memory_mb * 1e6 - explained)[runs.peak_memory_mb > 0].median()
@@ -193,8 +210,8 @@ def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> flo
 
 
 def _with_overall_rows(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs, and a copy of all of them under the model name "".
+    """Return the runs, followed by a copy of all of them with the model name "".
 
-    Grouping by model then also gives a group of all runs, "".
+    If the result is grouped by model, the group "" has all runs.
     """
     return pd.concat([runs, runs.assign(model="")], ignore_index=True)

@@ -1,4 +1,4 @@
-"""Computes the memory of a job: bytes on a GPU, or of a process on a CPU.
+"""Estimates the memory of a job: bytes on a GPU, or of a process on a CPU.
 
 Training holds the weights, their gradients and Adam's state (with several processes, ZeRO-2 divides
 gradients and state between them), the weights of the reference policy if there is a KL term, the
@@ -17,14 +17,20 @@ from pydantic import BaseModel
 from rapid.config.specs import PretrainSpec, TrainSpec
 from rapid.cost.expected import Expected
 from rapid.cost.shapes import Shape
-from rapid.cost.work import AT_A_TIME, BYTES, IN_FLIGHT, precision, processes
+from rapid.cost.work import (
+    BYTES_PER_NUMBER,
+    TRANSFORMERS_BATCH,
+    VLLM_CONCURRENCY,
+    count_processes,
+    get_precision,
+)
 
 ADAM_STATE = 8  # bytes per parameter: two float32 moments
-MASTER = 4  # bytes per parameter of float32 weights, which bfloat16 training keeps too
+MASTER_WEIGHTS = 4  # bytes per parameter of float32 weights, which training in bfloat16 keeps too
 # Bytes of a chunk of logits and of the tensors computed from it. Training computes logits in chunks
 # of completions' tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
-BUCKET = 5e8  # number of gradients that DeepSpeed collects before it exchanges them (its default)
+BUCKET = 5e8  # numbers that DeepSpeed collects before it exchanges gradients (its default)
 USABLE = 0.92  # usable share of a GPU's memory; fragmentation and other processes take the rest
 
 
@@ -44,29 +50,25 @@ class ProcessMemory:
         training = self.head + self.completions * self.completion
         return self.state + max(training, self.sampling)
 
-    def most_completions(self, room: float) -> int:
-        """Return how many completions of the greatest length fit in a micro-batch.
-
-        Args:
-            room: available bytes.
-        """
-        room -= self.state
-        return max(0, int((room - self.head) / self.completion)) if room >= self.sampling else 0
+    def max_completions(self, available_bytes: float) -> int:
+        """Return how many completions of the greatest length fit in a micro-batch."""
+        rest = available_bytes - self.state
+        return max(0, int((rest - self.head) / self.completion)) if rest >= self.sampling else 0
 
 
-def job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> ProcessMemory:
+def estimate_job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> ProcessMemory:
     """Return the memory of one process of a job that runs a model."""
-    size = BYTES[precision(spec)]
+    size = BYTES_PER_NUMBER[get_precision(spec)]
     if isinstance(spec, PretrainSpec):
         return ProcessMemory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
     if isinstance(spec, TrainSpec):
-        return _train_job_memory(spec, shape, expected)
-    batch = IN_FLIGHT if spec.compute.sampler == "vllm" else AT_A_TIME
-    sampling, split = _sampling_bytes(spec, shape, expected, batch), processes(spec)
+        return _estimate_run_memory(spec, shape, expected)
+    batch = VLLM_CONCURRENCY if spec.compute.sampler == "vllm" else TRANSFORMERS_BATCH
+    sampling, split = _count_sampling_bytes(spec, shape, expected, batch), count_processes(spec)
     return ProcessMemory(shape.parameters * size / split, sampling=sampling / split)
 
 
-def training_memory(
+def estimate_training_memory(
     shape: Shape,
     *,
     precision: str,
@@ -92,63 +94,68 @@ def training_memory(
         processes: number of processes that divide gradients and Adam's state between them.
         sampling: see `ProcessMemory`.
     """
-    size = BYTES[precision]
-    # Bytes per parameter: `shared` (gradients, Adam's state, float32 weights) are divided among the
-    # processes, `held` (weights) are not. `copied`: bytes of the buckets in which gradients are
-    # exchanged, or of the bfloat16 copies of float32 weights.
-    shared = size + ADAM_STATE + (MASTER if size < MASTER else 0)
-    held = size
-    copied = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
-    if processes == 1 and size < MASTER:
-        held, shared = MASTER, MASTER + ADAM_STATE
-        copied = size * shape.multiplied
-    weights = held * (1 + reference) + size * engine + shared / processes
+    size = BYTES_PER_NUMBER[precision]
+    # Bytes per parameter that each process holds whole: the weights.
+    replicated = size
+    # Bytes per parameter that are divided among the processes (ZeRO-2): gradients, Adam's state,
+    # float32 weights.
+    sharded = size + ADAM_STATE + (MASTER_WEIGHTS if size < MASTER_WEIGHTS else 0)
+    # Bytes of the buckets in which gradients are exchanged.
+    buffers = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
+    if processes == 1 and size < MASTER_WEIGHTS:
+        replicated, sharded = MASTER_WEIGHTS, MASTER_WEIGHTS + ADAM_STATE
+        buffers = size * shape.matmul_weights  # the bfloat16 copies of the float32 weights
+    state = replicated * (1 + reference) + size * engine + sharded / processes
     layers = 1 if checkpointing else shape.layers
     # In float32 on a GPU, PyTorch's attention has no fused kernel and stores the attention weights
     # of all pairs of tokens.
-    pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER else 0.0
+    pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER_WEIGHTS else 0.0
     return ProcessMemory(
-        state=shape.parameters * weights,
-        head=HEAD_CHUNK + copied + MASTER * shape.vocabulary * shape.hidden,
-        completion=tokens * _activations(shape, size, checkpointing) + pairs,
+        state=shape.parameters * state,
+        head=HEAD_CHUNK + buffers + MASTER_WEIGHTS * shape.vocabulary * shape.hidden,
+        completion=tokens * _count_activation_bytes(shape, size, checkpointing) + pairs,
         completions=completions,
         sampling=sampling,
     )
 
 
-def with_passes(spec: TrainSpec, completions: int) -> TrainSpec:
+def set_micro_batch(spec: TrainSpec, completions: int) -> TrainSpec:
     """Return a run's spec with micro-batches of at most `completions` completions."""
     section = "training" if spec.training else "objective"
-    passes = spec.passes.model_copy(update={"micro_batch": completions})
-    return spec.model_copy(update={section: passes})
+    settings = spec.pass_settings.model_copy(update={"micro_batch": completions})
+    return spec.model_copy(update={section: settings})
 
 
-def largest_micro_batch(spec: TrainSpec) -> int:
-    """Return the most completions (in SFT demonstrations) of an optimizer step in one process."""
-    count = processes(spec)
+def max_micro_batch(spec: TrainSpec) -> int:
+    """Return the size of a micro-batch with all of a process's completions of an optimizer step.
+
+    In SFT these are demonstrations.
+    """
+    count = count_processes(spec)
     if spec.training is None:
         return max(1, spec.objective.batch // count)
-    # Whole groups are divided among the processes. Fewer groups than processes are split.
+    # Whole groups are divided among the processes. If there are fewer groups than processes, the
+    # completions of a group are divided too.
     group = spec.training.group_size
     groups = spec.n_step // group
     return ceil(groups / count) * group if groups >= count else ceil(spec.n_step / count)
 
 
-def _train_job_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> ProcessMemory:
-    count, passes = processes(spec), spec.passes
+def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> ProcessMemory:
+    count, settings = count_processes(spec), spec.pass_settings
     sampling = 0.0
     if spec.training is not None:
         share = spec.H * spec.n_step / count
         batch = min(share, spec.sampling_batch or share)
-        sampling = _sampling_bytes(spec, shape, expected, batch)
-    micro_batch = 1 if passes.micro_batch == "auto" else passes.micro_batch
-    return training_memory(
+        sampling = _count_sampling_bytes(spec, shape, expected, batch)
+    micro_batch = 1 if settings.micro_batch == "auto" else settings.micro_batch
+    return estimate_training_memory(
         shape,
-        precision=precision(spec),
+        precision=get_precision(spec),
         tokens=expected.prompt + expected.limit,
-        completions=min(micro_batch, largest_micro_batch(spec)),
+        completions=min(micro_batch, max_micro_batch(spec)),
         on_gpu=spec.compute.device == "gpu",
-        checkpointing=passes.checkpointing,
+        checkpointing=settings.checkpointing,
         reference=bool(getattr(spec.objective, "beta", 0)),
         engine=spec.training is not None and spec.compute.sampler == "vllm",
         processes=count,
@@ -156,14 +163,14 @@ def _train_job_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> Proc
     )
 
 
-def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
+def _count_activation_bytes(shape: Shape, size: int, checkpointing: bool = False) -> float:
     """Return the bytes per token of activations that are kept for the backward pass.
 
     A layer keeps, in float32, its input and normed input, and the same two tensors of its
     feed-forward part. In the precision of the computation it keeps the operands of its matrix
     products: 2 hidden widths; queries, keys and values, and keys and values repeated for each head;
-    the output of attention twice; and 4 feed-forward widths. With checkpointing, only each layer's
-    input is kept, and all this for one layer at a time. Logits are not included.
+    the output of attention twice; and 4 feed-forward widths. With checkpointing, each layer keeps
+    only its input, and one layer at a time also has the other tensors. Logits are not included.
 
     Args:
         size: bytes of a number in the precision of the computation.
@@ -176,7 +183,9 @@ def _activations(shape: Shape, size: int, checkpointing: bool = False) -> float:
     return shape.layers * layer
 
 
-def _sampling_bytes(spec: BaseModel, shape: Shape, expected: Expected, completions: float) -> float:
+def _count_sampling_bytes(
+    spec: BaseModel, shape: Shape, expected: Expected, completions: float
+) -> float:
     """Return the bytes of keys and values, and of float32 logits, while sampling a batch.
 
     transformers pads all sequences of a batch to the longest. vLLM stores only the tokens that
@@ -187,6 +196,6 @@ def _sampling_bytes(spec: BaseModel, shape: Shape, expected: Expected, completio
     """
     vllm = spec.compute.sampler == "vllm"
     tokens = expected.prompt + (expected.length if vllm else expected.longest(completions))
-    cached = completions * tokens * shape.key_value_bytes(BYTES[precision(spec)])
+    cached = completions * tokens * shape.key_value_bytes(BYTES_PER_NUMBER[get_precision(spec)])
     # Three float32 tensors with a logit for each sequence and token of the vocabulary.
     return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary

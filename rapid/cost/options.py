@@ -14,17 +14,16 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     """Add the options of `rapid plan`.
 
     Args:
-        positive: given int or float, returns a converter for arguments above 0.
+        positive: takes int or float, and returns a function that parses a number above 0.
     """
     add = command.add_argument
     rates = command.add_mutually_exclusive_group()
     rates.add_argument(
         "--calibrate", type=Path, metavar="RUNS",
-        help="folder of the runs to take rates from (default: experiments/NAME/runs, or runs)",
+        help="folder of runs whose measured rates are used (default: experiments/NAME/runs, or "
+        "runs)",
     )  # fmt: skip
-    rates.add_argument(
-        "--gpu", help="take rates from the published data of a GPU, such as a6000 or h100"
-    )
+    rates.add_argument("--gpu", help="use the published rates of a GPU, such as a6000 or h100")
     add(
         "--report", choices=["studies", "arena"], default="",
         help="plan the jobs of this report (default: those of the paper's tables)",
@@ -40,47 +39,47 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
     # Expectations about completions: each option sets a field of `rapid.cost.expected.Expected`.
     shares = {
         "--completion-length": ("length", "mean length of completions, as a share of the limit"),
-        "--length-spread": ("spread", "standard deviation of lengths over their mean"),
+        "--length-spread": ("spread", "standard deviation of lengths, divided by their mean"),
         "--signal": ("signal", "share of groups whose rewards differ"),
-        "--rewarded": ("rewarded", "share of groups with any reward"),
+        "--rewarded": ("rewarded", "share of groups with at least one reward"),
         "--kept": ("kept", "share of the teacher's completions that are correct"),
     }
-    for option, (dest, help) in shares.items():
-        kind = _share_or_none if dest == "spread" else _share
-        add(option, dest=dest, type=kind, metavar="SHARE", help=help)
+    for option, (field, description) in shares.items():
+        parse = _parse_share_or_zero if field == "spread" else _parse_share
+        add(option, dest=field, type=parse, metavar="SHARE", help=description)
     add(
         "--prompt-length", dest="prompt", type=positive(float), metavar="TOKENS",
         help="mean length of prompts",
     )  # fmt: skip
     add(
-        "--verdict-seconds", type=_pair(positive(float)), action="append", default=[],
+        "--verdict-seconds", type=_build_pair_parser(positive(float)), action="append", default=[],
         metavar="BENCHMARK=S", help="seconds per verdict of a benchmark",
     )  # fmt: skip
     add(
-        "--config", type=_pair(Path), action="append", default=[], metavar="MODEL=FILE",
-        help="config.json of a model whose size is not known",
+        "--config", type=_build_pair_parser(Path), action="append", default=[],
+        metavar="MODEL=FILE", help="config.json of a model whose size is not known",
     )  # fmt: skip
 
 
-def _share(text: str) -> float:
-    """Convert an argument above 0 and at most 1."""
+def _parse_share(text: str) -> float:
+    """Parse a number above 0 and at most 1."""
     if not 0 < float(text) <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not in (0, 1]")
     return float(text)
 
 
-def _share_or_none(text: str) -> float:
-    """Convert an argument from 0 to 1."""
-    return 0.0 if float(text) == 0 else _share(text)
+def _parse_share_or_zero(text: str) -> float:
+    """Parse a number from 0 to 1."""
+    return 0.0 if float(text) == 0 else _parse_share(text)
 
 
-def _pair(kind: Callable) -> Callable:
-    """Return a converter of NAME=VALUE into the name and the value converted by `kind`."""
+def _build_pair_parser(kind: Callable) -> Callable:
+    """Return a function that parses NAME=VALUE to the name, and the value converted by `kind`."""
 
-    def pair(text: str):
+    def parse_pair(text: str):
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
         return name, kind(value)
 
-    return pair
+    return parse_pair

@@ -2,15 +2,16 @@
 
 In a roofline model the slowest resource decides how long a part of the work takes.
 1. A decoding step reads all weights and the keys and values of every sequence from memory, and
-   multiplies every sequence with all weights. It takes the longer of the two times, and the time of
-   launching kernels. The prompts' forward passes are not counted.
-2. A forward pass takes 2 operations per weight and token, the backward pass twice as many. The pass
-   takes the longer of the time of these operations and the time of launching the layers' kernels.
+   multiplies every sequence with all weights. It takes the longer of these two times, plus the time
+   of launching kernels. The prompts' forward passes are not counted.
+2. A forward pass takes 2 FLOPs per weight and token, and the backward pass twice as many. A pass
+   takes the longer of the time of its FLOPs and the time of launching the layers' kernels.
 3. The optimizer reads and writes its state. Processes exchange gradients and weights over the link.
 
-For a GPU by name the rates are published ones. The share of these rates that is reached, and the
-time of launching, are assumptions in efficiency.yaml. With earlier runs of this machine, the
-seconds of each phase are multiplied by a factor fitted to the runs (`rapid.cost.measured`).
+For a GPU that the user names, the rates are published ones. The share of these rates that is
+reached, and the time of launching, are assumptions in efficiency.yaml. If there are earlier runs of
+this machine, the seconds of each phase are multiplied by a factor that is fitted to the runs
+(`rapid.cost.measured`).
 """
 
 from collections.abc import Mapping
@@ -21,16 +22,23 @@ from typing import Any
 import yaml
 
 from rapid.artifacts.files import BadInput
-from rapid.cost.expected import VERDICTS
+from rapid.cost.expected import DEFAULT_VERDICT_SECONDS
 from rapid.cost.shapes import Shape
-from rapid.cost.work import BYTES, FORWARD_SHARE, Work, precision, processes, subject
+from rapid.cost.work import (
+    BYTES_PER_NUMBER,
+    FORWARD_SHARE,
+    Work,
+    count_processes,
+    get_benchmark_and_model,
+    get_precision,
+)
 from rapid.text import suggest_name
 
 # Bytes per parameter that Adam reads and writes: gradient, float32 weight, two moments, weight.
 ADAM_BYTES = 28
 CUDA_CONTEXT = 1.5e9  # bytes of GPU memory of a process with CUDA's libraries and no model
-# The GPU that is assumed where rates do not matter: if only memory is computed, or if a factor is
-# fitted to runs.
+# The GPU that is assumed where rates do not matter: when only memory is estimated, or when a factor
+# is fitted to runs.
 DEFAULT_GPU = "a6000"
 
 
@@ -41,8 +49,8 @@ class DeviceRates:
     name: str
     memory: float  # bytes
     bandwidth: float  # of memory, bytes per second
-    bf16: float  # operations per second in bfloat16
-    fp32: float  # operations per second in float32
+    bf16: float  # FLOP/s in bfloat16
+    fp32: float  # FLOP/s in float32
     link: float  # to another GPU of the server, bytes per second
 
 
@@ -50,25 +58,25 @@ class DeviceRates:
 CORE = DeviceRates("a CPU core", 0.0, 20e9, 1e11, 1e11, 1e10)
 
 
-def gpu(name: str) -> DeviceRates:
+def get_gpu_rates(name: str) -> DeviceRates:
     """Return the rates of a GPU by its short name in gpus.yaml.
 
     Raises:
-        BadInput: the name is unknown; the message lists the known ones.
+        BadInput: gpus.yaml does not have the name; the message lists the names in it.
     """
     gpus = _read("gpus.yaml")
     if name.lower() not in gpus:
         raise BadInput(
-            f"--gpu {name}: its rates are not known; known: "
-            f"{', '.join(gpus)}{suggest_name(name, gpus)}. For another GPU, run a job on "
-            "it and pass its folder to --calibrate"
+            f"--gpu {name}: its rates are not known; the known GPUs are "
+            f"{', '.join(gpus)}{suggest_name(name, gpus)}. For another GPU, make runs on it and "
+            "pass their folder to --calibrate"
         )
     title, *rates = gpus[name.lower()]
     units = 1e9, 1e9, 1e12, 1e12, 1e9  # memory, bandwidth, bf16, fp32, link
     return DeviceRates(title, *(rate * unit for rate, unit in zip(rates, units, strict=True)))
 
 
-def efficiency(device: str) -> dict[str, float]:
+def load_efficiency(device: str) -> dict[str, float]:
     """Return the assumptions in efficiency.yaml about a device, "gpu" or "cpu"."""
     return _read("efficiency.yaml")[device]
 
@@ -83,23 +91,28 @@ class Machine:
     """The rates of a device, and values measured in runs on it."""
 
     rates: DeviceRates
-    efficiency: Mapping[str, float]  # of efficiency.yaml
+    efficiency: Mapping[str, float]  # a section of efficiency.yaml
     shapes: Mapping[str, Shape]  # sizes of models, by name
-    verdict: Mapping[str, float] = field(default_factory=lambda: VERDICTS)  # seconds by benchmark
-    base_memory: float = CUDA_CONTEXT  # bytes of a process besides its model, such as libraries
-    # (model, whether the run imitates demonstrations) -> phase -> ratio of measured to computed
-    # seconds. "" as the model stands for all models.
-    scale: Mapping[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
+    # By benchmark.
+    verdict_seconds: Mapping[str, float] = field(default_factory=lambda: DEFAULT_VERDICT_SECONDS)
+    base_memory: float = CUDA_CONTEXT  # bytes of a process without its model, such as libraries
+    # (model, whether the algorithm is SFT) -> phase -> ratio of measured to computed seconds. "" as
+    # the model stands for all models.
+    factors: Mapping[tuple[str, bool], Mapping[str, float]] = field(default_factory=dict)
     # (benchmark, model) -> fields of `Expected` measured in runs; "" stands for all models.
-    seen: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
+    measured: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # sentences on where the rates come from, for the plan
 
-    def seconds(self, work: Work) -> dict[str, float]:
+    def estimate_seconds(self, work: Work) -> dict[str, float]:
         """Return the seconds of one job by phase, as in a run's summary.json."""
         spec, assumed = work.spec, self.efficiency
-        benchmark, model = subject(spec)
-        shape, size, count = self.shapes[model], BYTES[precision(spec)], processes(spec)
-        peak = self.rates.bf16 if precision(spec) == "bfloat16" else self.rates.fp32
+        benchmark, model = get_benchmark_and_model(spec)
+        shape, size, count = (
+            self.shapes[model],
+            BYTES_PER_NUMBER[get_precision(spec)],
+            count_processes(spec),
+        )
+        peak = self.rates.bf16 if get_precision(spec) == "bfloat16" else self.rates.fp32
         flops, bandwidth = peak * assumed["arithmetic"], self.rates.bandwidth * assumed["bandwidth"]
         launch_seconds = shape.layers * assumed["layer"]  # of a forward pass from Python
         vllm = work.completions > 0 and spec.compute.sampler == "vllm"
@@ -110,19 +123,20 @@ class Machine:
         if work.decoding_steps:
             rows = work.rows / work.decoding_steps  # mean number of sequences in a step
             cached_bytes = rows * context * shape.key_value_bytes(size)
-            read_seconds = (shape.multiplied * size + cached_bytes) / bandwidth
-            device_seconds = max(read_seconds, 2 * shape.multiplied * rows / flops)
+            read_seconds = (shape.matmul_weights * size + cached_bytes) / bandwidth
+            device_seconds = max(read_seconds, 2 * shape.matmul_weights * rows / flops)
             split = 1 if work.steps else count  # GPUs that share a teacher's weights and its work
             step_launch_seconds = assumed["graph_step"] if vllm else launch_seconds
             sampling = work.decoding_steps * (device_seconds / split + step_launch_seconds)
         attention = 2 * shape.layers * shape.query_width * context  # multiply-adds of a token
         forward_seconds = max(
-            2 * (shape.multiplied + attention) * work.tokens / flops, work.passes * launch_seconds
+            2 * (shape.matmul_weights + attention) * work.tokens / flops,
+            work.passes * launch_seconds,
         )
-        share = shape.parameters / count  # parameters whose optimizer state a process holds
-        sent_bytes = 2 * size * (shape.parameters - share)  # gradients, then weights
+        own_parameters = shape.parameters / count  # whose optimizer state a process holds
+        sent_bytes = 2 * size * (shape.parameters - own_parameters)  # gradients, then weights
         link = self.rates.link * assumed["link"]
-        optimizer_seconds = ADAM_BYTES * share / bandwidth + sent_bytes / link
+        optimizer_seconds = ADAM_BYTES * own_parameters / bandwidth + sent_bytes / link
         computed = {
             "sampling": sampling,
             "backpropagation": forward_seconds / FORWARD_SHARE + work.steps * optimizer_seconds,
@@ -130,28 +144,29 @@ class Machine:
             "other": work.steps * assumed["step"] + work.batches * assumed["batch"],
             "startup": work.loads * (assumed["startup"] + assumed["startup_vllm"] * vllm),
         }
-        # The factors of this model's runs, else those of all models' runs of this kind, else of RL.
+        # The factors measured with this model; else with all models, for supervised fine-tuning or
+        # for RL, whichever this run is; else with all models, for RL.
         keys = (model, work.imitates), ("", work.imitates), ("", False)
-        scale = next((self.scale[key] for key in keys if key in self.scale), {})
-        seconds = {phase: value * scale.get(phase, 1.0) for phase, value in computed.items()}
-        grading = self.verdict[benchmark] * work.completions
-        if work.streams:  # grades while it samples: only the time of waiting afterwards counts
+        factors = next((self.factors[key] for key in keys if key in self.factors), {})
+        seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}
+        grading = self.verdict_seconds[benchmark] * work.completions
+        if work.grades_while_sampling:  # only the time of waiting afterwards counts
             grading = max(0.0, grading - seconds["sampling"])
         return seconds | {"grading": grading}
 
-    def runtime(self, work: Work) -> float:
+    def estimate_runtime(self, work: Work) -> float:
         """Return the seconds of one job without start-up, like `runtime.total` in summary.json."""
-        seconds = self.seconds(work)
+        seconds = self.estimate_seconds(work)
         return sum(seconds.values()) - seconds["startup"]
 
 
-def named_gpu(name: str, shapes: Mapping[str, Shape]) -> Machine:
+def build_gpu_machine(name: str, shapes: Mapping[str, Shape]) -> Machine:
     """Return a machine with the published rates of a GPU in gpus.yaml.
 
     Raises:
         BadInput: the name is unknown.
     """
-    rates, assumed = gpu(name), efficiency("gpu")
+    rates, assumed = get_gpu_rates(name), load_efficiency("gpu")
     reached = ", ".join(f"{key} {value:g}" for key, value in assumed.items())
     notes = (
         f"{rates.name}: published {rates.bandwidth / 1e9:g} GB/s, "
@@ -162,8 +177,8 @@ def named_gpu(name: str, shapes: Mapping[str, Shape]) -> Machine:
     return Machine(rates, assumed, shapes, notes=notes)
 
 
-def unmeasured(device: str, shapes: Mapping[str, Shape]) -> Machine:
+def build_default_machine(device: str, shapes: Mapping[str, Shape]) -> Machine:
     """Return a machine with default rates for a device, "gpu" or "cpu", before any calibration."""
     if device == "gpu":
-        return named_gpu(DEFAULT_GPU, shapes)
-    return Machine(CORE, efficiency("cpu"), shapes)
+        return build_gpu_machine(DEFAULT_GPU, shapes)
+    return Machine(CORE, load_efficiency("cpu"), shapes)

@@ -14,9 +14,9 @@ from rapid.config.params import Params
 from rapid.config.sections import EmbeddedModel
 
 FILE = Path(__file__).with_name("model_sizes.yaml")
-# Models that the pipeline makes: width of a head, and ratio of a feed-forward layer's width to the
-# model's.
-HEAD_DIM, WIDENING = 64, 3
+# Of the embedded models, which the pipeline pre-trains: width of an attention head, and width of a
+# feed-forward layer divided by the width of the model.
+HEAD_DIM, FEED_FORWARD_RATIO = 64, 3
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Shape:
     kv_heads: int
     head_dim: int
     vocabulary: int
-    tied: bool  # whether input embedding and output head are one matrix
+    tied_embeddings: bool  # whether input embedding and output head are one matrix
 
     @property
     def query_width(self) -> int:
@@ -43,8 +43,8 @@ class Shape:
         return self.kv_heads * self.head_dim
 
     @property
-    def multiplied(self) -> int:
-        """The number of weights that every token is multiplied with.
+    def matmul_weights(self) -> int:
+        """The number of weights in matrix products: those that every token is multiplied with.
 
         The input embedding is not counted, because it is only looked up.
         """
@@ -55,8 +55,8 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """The number of weights, without norms and biases, which are below a thousandth of all."""
-        return self.multiplied + (0 if self.tied else self.vocabulary * self.hidden)
+        """The number of weights. Norms and biases, less than a thousandth of all, are left out."""
+        return self.matmul_weights + (0 if self.tied_embeddings else self.vocabulary * self.hidden)
 
     def key_value_bytes(self, size: int) -> int:
         """Return the bytes of a token's keys and values in all layers, with `size` per number."""
@@ -64,13 +64,13 @@ class Shape:
 
 
 @cache
-def published() -> dict[str, Shape]:
+def load_published_shapes() -> dict[str, Shape]:
     """Return the shapes of the published models in model_sizes.yaml, by name without owner."""
     models = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    return {name: from_values(config, FILE) for name, config in models.items()}
+    return {name: parse_shape(config, FILE) for name, config in models.items()}
 
 
-def from_config(path: Path) -> Shape:
+def read_shape(path: Path) -> Shape:
     """Return the shape in a config.json of transformers.
 
     Raises:
@@ -80,10 +80,10 @@ def from_config(path: Path) -> Shape:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BadInput(f"{path}: not JSON: {error}") from None
-    return from_values(values, path)
+    return parse_shape(values, path)
 
 
-def from_values(values: dict[str, Any], source: Path | str) -> Shape:
+def parse_shape(values: dict[str, Any], source: Path | str) -> Shape:
     """Return the shape in the values of a config.json.
 
     Args:
@@ -103,11 +103,12 @@ def from_values(values: dict[str, Any], source: Path | str) -> Shape:
             kv_heads=values.get("num_key_value_heads") or heads,
             head_dim=values.get("head_dim") or hidden // heads,
             vocabulary=values["vocab_size"],
-            tied=values.get("tie_word_embeddings", True),
+            tied_embeddings=values.get("tie_word_embeddings", True),
         )
     except KeyError as missing:
         raise BadInput(
-            f"{source}: {missing.args[0]} is missing: not the config.json of a text model"
+            f"{source}: {missing.args[0]} is missing, so this is not the config.json of a text "
+            "model"
         ) from None
 
 
@@ -122,10 +123,10 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
     """
     if unknown := [name for name in configs if name not in params.models]:
         raise BadInput(
-            f"--config {unknown[0]}=...: no such model; models: {', '.join(params.models)}"
+            f"--config {unknown[0]}=...: no such model; the models are {', '.join(params.models)}"
         )
     return {
-        name: from_config(configs[name]) if name in configs else find_shape(name, params)
+        name: read_shape(configs[name]) if name in configs else find_shape(name, params)
         for name in params.models
     }
 
@@ -133,26 +134,34 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
 def find_shape(name: str, params: Params) -> Shape:
     """Return the shape of a model in params.yaml.
 
-    It follows from the parameters of a model that the pipeline makes. For a published model it is
-    in the config.json of its folder, or in model_sizes.yaml.
+    For an embedded model it follows from the section in params.yaml. For a published model it is in
+    the config.json of its folder, or in model_sizes.yaml.
 
     Raises:
-        BadInput: the shape is not known; the message says how to give it.
+        BadInput: the shape is not known; the message says which option takes a config.json.
     """
     model, vocabulary = params.models[name], params.pretraining.vocabulary
     if isinstance(model, EmbeddedModel):
         hidden, heads = model.hidden, model.hidden // HEAD_DIM
-        sizes = (model.layers, hidden, WIDENING * hidden, heads, heads, HEAD_DIM, vocabulary)
-        return Shape(*sizes, tied=True)
+        return Shape(
+            layers=model.layers,
+            hidden=hidden,
+            intermediate=FEED_FORWARD_RATIO * hidden,
+            heads=heads,
+            kv_heads=heads,
+            head_dim=HEAD_DIM,
+            vocabulary=vocabulary,
+            tied_embeddings=True,
+        )
     config = Path(model.source) / "config.json"
     if config.is_file():
-        return from_config(config)
+        return read_shape(config)
     repository = model.source.rstrip("/").split("/")[-1].lower()
-    for published_name, shape in published().items():
+    for published_name, shape in load_published_shapes().items():
         if published_name.lower() in repository:
             return shape
     raise BadInput(
-        f"models.{name}: the size of {model.source!r} is not known; known: "
-        f"{', '.join(published())}, and folders with a config.json. Give its config.json: "
-        f"--config {name}=FILE"
+        f"models.{name}: the size of {model.source!r} is not known. Known are "
+        f"{', '.join(load_published_shapes())}, and folders with a config.json. Name the model's "
+        f"config.json: --config {name}=FILE"
     )

@@ -20,10 +20,10 @@ from rapid.config.params import Params
 from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
 from rapid.cost.expected import Expected
 
-BYTES = {"bfloat16": 2, "float32": 4}  # of a number, by precision
-AT_A_TIME = 256  # completions that `rapid.sampling` samples in one batch with transformers
-IN_FLIGHT = 256  # sequences that vLLM processes at the same time
-FORWARD_SHARE = 1 / 3  # a forward pass's share of the time of a forward and backward pass
+BYTES_PER_NUMBER = {"bfloat16": 2, "float32": 4}  # of a number, by precision
+TRANSFORMERS_BATCH = 256  # completions that `rapid.sampling` samples at a time with transformers
+VLLM_CONCURRENCY = 256  # sequences that vLLM processes at the same time
+FORWARD_SHARE = 1 / 3  # the forward pass's share of the time of a forward and a backward pass
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class Work:
     batches: float = 0.0  # sampled batches: inference batches times their sampling rounds
     # Training. A forward pass without a backward pass counts `FORWARD_SHARE`.
     steps: float = 0.0  # optimizer steps
-    # Forward and backward passes of micro-batches. (`passes` of a spec is something else: the
-    # section with the settings of these passes, such as `micro_batch`.)
-    passes: float = 0.0
+    passes: float = 0.0  # forward and backward passes of micro-batches
     tokens: float = 0.0  # tokens in all passes, with prompts and padding
 
     @property
@@ -51,14 +49,14 @@ class Work:
         return self.steps > 0 and not self.completions
 
     @property
-    def streams(self) -> bool:
+    def grades_while_sampling(self) -> bool:
         """Return whether the job grades while it samples: RL by transformers on several cores."""
         if not (self.steps and self.completions):
             return False
         return self.spec.compute.threads > 1 and self.spec.compute.sampler == "transformers"
 
 
-def subject(spec: BaseModel) -> tuple[str, str]:
+def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
     """Return the benchmark and the model of a job; "" if it has no benchmark, or no model."""
     match spec:
         case DistillSpec():
@@ -69,78 +67,81 @@ def subject(spec: BaseModel) -> tuple[str, str]:
     return getattr(run, "benchmark", ""), getattr(run, "model", "")
 
 
-def precision(spec: BaseModel) -> str:
+def get_precision(spec: BaseModel) -> str:
     """Return the precision of a job's model; float32, which is the larger, for auto."""
     # In the section of the micro-batch (training), of evaluation, or in the spec itself (distill).
-    section = getattr(spec, "passes", getattr(spec, "evaluation", spec))
+    section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
     chosen = getattr(section, "precision", "float32")
     return "float32" if chosen == "auto" else chosen
 
 
-def processes(spec: BaseModel) -> int:
-    """Return the number of a training run's processes, or of the GPUs that share a teacher."""
+def count_processes(spec: BaseModel) -> int:
+    """Return the number of a run's training processes, or of the GPUs that share a teacher."""
     if isinstance(spec, TrainSpec):
         return spec.compute.processes
     return getattr(spec, "tensor_parallel", 1)
 
 
-def job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expected]) -> Work:
+def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str], Expected]) -> Work:
     """Return the work of a job that runs a model.
 
     Args:
         expect: returns the expectations for a benchmark and a model.
     """
-    benchmark, model = subject(spec)
+    benchmark, model = get_benchmark_and_model(spec)
     expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
     match spec:
         case PretrainSpec():  # demonstrations in a batch have similar lengths: no padding
-            learned = [expect(name, model) for name in spec.params.benchmarks]
-            batch, steps = spec.pretraining.batch, spec.params.steps * len(learned)
-            tokens = spec.params.steps * batch * sum(e.prompt + e.length for e in learned)
+            by_benchmark = [expect(name, model) for name in spec.params.benchmarks]
+            batch, steps = spec.pretraining.batch, spec.params.steps * len(by_benchmark)
+            tokens = spec.params.steps * batch * sum(e.prompt + e.length for e in by_benchmark)
             return Work(spec, expected, steps=steps, passes=steps, tokens=tokens)
-        case TrainSpec(training=None):  # imitation (SFT), which has no RL settings
+        case TrainSpec(training=None):  # SFT, which has no RL settings
             # Of the teacher's completions, only the correct ones are kept as demonstrations.
-            sampled = sizes.train * spec.objective.samples * expected.kept
-            demonstrations = spec.objective.demonstrations or sampled
+            kept = sizes.train * spec.objective.samples * expected.kept
+            demonstrations = spec.objective.demonstrations or kept
             steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
-            return train_work(spec, steps, expected)
+            return count_train_work(spec, steps, expected)
         case TrainSpec():
             problems = spec.problems or sizes.train
             # Whole inference batches of an epoch; the completions left over are not sampled.
             batches = problems * spec.training.group_size // (spec.H * spec.n_step)
             steps = spec.training.epochs * batches * spec.steps_per_batch
-            return train_work(spec, steps, expected)
+            return count_train_work(spec, steps, expected)
         case EvaluateSpec():
             models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
         case _:
             models, completions = 1, sizes.train * spec.samples
-    calls = 1 if spec.compute.sampler == "vllm" else ceil(completions / AT_A_TIME)
-    counts = _sampling(spec, models * completions, completions / calls, expected)
+    calls = 1 if spec.compute.sampler == "vllm" else ceil(completions / TRANSFORMERS_BATCH)
+    counts = _count_sampling(spec, models * completions, completions / calls, expected)
     return Work(spec, expected, loads=models, **counts)
 
 
-def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | None = None) -> Work:
+def count_train_work(
+    spec: TrainSpec, steps: float, expected: Expected, trained_share: float | None = None
+) -> Work:
     """Return the work of a training run.
 
     Args:
         steps: number of optimizer steps.
-        run: share of completions that were trained on, if it was measured. By default it is
-            estimated by `run_share`.
+        trained_share: share of completions that were trained on, if it was measured. By default it
+            is estimated by `estimate_trained_share`.
     """
-    count, micro_batch = processes(spec), spec.passes.micro_batch
+    count, micro_batch = count_processes(spec), spec.pass_settings.micro_batch
     if spec.training is None:
         demonstrations = spec.objective.batch / count  # of a step, in one process
         passes = steps * max(1.0, demonstrations / micro_batch)
         tokens = steps * demonstrations * (expected.prompt + expected.longest(micro_batch))
         return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
-    trained_share = run_share(spec, expected) if run is None else run
+    if trained_share is None:
+        trained_share = estimate_trained_share(spec, expected)
     trained = trained_share * spec.n_step / count  # completions of a step, in one process
     padded = min(group, micro_batch)  # completions that are padded to the longest of them
     # The prompt is computed once for the completions of a group in a micro-batch.
     prompts = trained / min(padded, spec.n_step / count)
     tokens = prompts * expected.prompt + trained * expected.longest(padded)
-    rounds, drawn = sampling_rounds(spec, expected)
+    rounds, drawn = estimate_sampling_rounds(spec, expected)
     sampled = steps / spec.steps_per_batch  # inference batches
     batches, completions = sampled * rounds, sampled * drawn * group / count
     # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
@@ -150,7 +151,7 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
     return Work(
         spec,
         expected,
-        **_sampling(spec, completions, batch, expected, count),
+        **_count_sampling(spec, completions, batch, expected, count),
         batches=batches,
         steps=steps,
         passes=trained / min(micro_batch, spec.n_step / count) * scale,
@@ -159,7 +160,7 @@ def train_work(spec: TrainSpec, steps: float, expected: Expected, run: float | N
 
 
 def _count_extra_forwards(spec: TrainSpec) -> float:
-    """Return the mean number of forward passes without a backward pass over an RL step's tokens.
+    """Return how many forward passes without a backward pass an RL step takes on average.
 
     1. A KL term needs the log-probs under the reference policy of every completion, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
@@ -171,7 +172,7 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
     """
     training, objective = spec.training, spec.objective
     compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
-    is_split = training.micro_batch < min(training.group_size, spec.n_step / processes(spec))
+    is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = spec.steps_per_batch
     computes_log_mu = training.precision != "float32"
     once = (getattr(objective, "beta", 0) > 0) * spec.H
@@ -179,8 +180,8 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
     return (once + (compares_weights and is_split) * (steps - 1)) / steps
 
 
-def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
-    """Return the mean numbers of sampling rounds and of groups drawn for an inference batch.
+def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
+    """Estimate the numbers of sampling rounds and of sampled groups for an inference batch.
 
     Only dynamic sampling (DAPO) has more than one round. Each further round replaces the groups
     without a signal (all rewards are equal), until all groups have a signal or the rounds are used
@@ -195,8 +196,8 @@ def sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
     return sum(1 - (1 - share) ** groups for share in missing_shares), groups * sum(missing_shares)
 
 
-def run_share(spec: TrainSpec, expected: Expected) -> float:
-    """Return the mean share of groups trained on. Groups without a gradient are skipped."""
+def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
+    """Estimate the share of groups that are trained on; groups without a gradient are skipped."""
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
@@ -205,7 +206,7 @@ def run_share(spec: TrainSpec, expected: Expected) -> float:
     return (first + (spec.steps_per_batch - 1) * later) / spec.steps_per_batch
 
 
-def _sampling(
+def _count_sampling(
     spec: BaseModel, completions: float, batch: float, expected: Expected, waiting: int = 1
 ) -> dict[str, float]:
     """Return the fields of `Work` that count sampling.
@@ -219,7 +220,7 @@ def _sampling(
         waiting: number of processes that sample at once and wait for the slowest after each call.
     """
     vllm = spec.compute.sampler == "vllm"
-    in_flight = min(batch, IN_FLIGHT) if vllm else batch
+    in_flight = min(batch, VLLM_CONCURRENCY) if vllm else batch
     # A call has two parts. As long as completions wait to be started, all `in_flight` places are
     # taken (`refilled` decoding steps). Then the last `in_flight` completions run until the longest
     # ends.

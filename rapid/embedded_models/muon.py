@@ -2,7 +2,7 @@
 
 Muon (K. Jordan, 2024) replaces the singular values of a matrix's momentum by values near 1, and
 moves the matrix in that direction. `torch.optim.Muon` computes this in bfloat16, which is so slow
-on a CPU that only has AVX2 that it took four fifths of pretraining. Here it is float32.
+on a CPU that only has AVX2 that it took four fifths of pretraining. Here it is computed in float32.
 """
 
 import torch
@@ -13,8 +13,8 @@ MOMENTUM = 0.95  # decay of Muon's momentum per step
 # steps are scaled to it, so that both can have the same learning rate.
 ADAMW_STEP_SIZE = 0.2
 BETAS = 0.9, 0.98  # decay of AdamW's first and second moments
-# Coefficients a, b, c of x -> ax + bx^3 + cx^5, and how often it is applied to singular values in
-# (0, 1]. It brings them near 1, and small ones quickly.
+# Coefficients a, b, c of x -> ax + bx^3 + cx^5, and how many times this function is applied to
+# singular values in (0, 1]. It brings them near 1, even small ones after few times.
 NEWTON_SCHULZ_COEFFICIENTS, NEWTON_SCHULZ_STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
@@ -35,7 +35,7 @@ class MuonAndAdamW(torch.optim.AdamW):
             for weight in group["params"] if group["muon"] else ():
                 momentum = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
                 momentum.lerp_(weight.grad, 1 - MOMENTUM)
-                direction = orthogonal(weight.grad.lerp(momentum, MOMENTUM))
+                direction = orthogonalize(weight.grad.lerp(momentum, MOMENTUM))
                 # The entries of `direction` have a root mean square of 1 / sqrt(max(A, B)).
                 size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5
                 weight.sub_(direction, alpha=size)
@@ -43,10 +43,11 @@ class MuonAndAdamW(torch.optim.AdamW):
         return super().step(closure)
 
 
-def orthogonal(matrix: Tensor) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """Return a matrix, (A, B), with the same singular vectors, and singular values near 1.
 
-    They are between 0.68 and 1.21, or smaller if the original one is below 1/500 of the norm.
+    The new singular values are between 0.68 and 1.21. One that was below 1/500 of the matrix's norm
+    may be smaller.
     """
     wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.T
     wide = wide / wide.norm().clamp(min=1e-7)

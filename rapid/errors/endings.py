@@ -28,7 +28,7 @@ def run_command(command: str, action: Callable[[], int | None], out: Path | None
             shortages.
 
     Raises:
-        Exception: any other exception, which is a mistake in this program.
+        Exception: any other exception, which is a bug of this program.
     """
     try:
         return action() or OK

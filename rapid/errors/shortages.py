@@ -96,8 +96,8 @@ def find_extra(module: str) -> str | None:
         for line in requires("rapid-rl") or ():  # requirements without an extra come first
             if name == re.match(r"[\w-]+", line)[0] and "extra ==" not in line:
                 break
-            # A module may be installed by the requirement of its name, or by an extra of its name:
-            # vllm comes with the requirement trl[vllm] of the extra "vllm".
+            # A module belongs to an extra if the extra has a requirement of the module's name, or
+            # has this name itself: the extra "vllm" installs vllm by its requirement trl[vllm].
             match = re.match(r"([\w-]+).*extra == .(\w+)", line)
             if match and name in match.groups():
                 return match[2]

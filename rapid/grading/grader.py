@@ -26,7 +26,7 @@ AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
 
 
 class BadProblem(BadInput):
-    """The problem has a fault, so none of its completions can be graded."""
+    """The problem has a fault, so its completions cannot be graded. The message says which."""
 
 
 class GraderDied(RuntimeError):
@@ -34,11 +34,11 @@ class GraderDied(RuntimeError):
 
 
 class GradingFailed(RuntimeError):
-    """Graders die so often that the verdicts that are left would be a biased sample."""
+    """Graders die so often that the remaining verdicts would be a biased sample."""
 
 
 class GradersClosed(RuntimeError):
-    """The graders were closed, by another thread, while a completion was graded."""
+    """Another thread closed the graders while a completion was graded."""
 
 
 class Grader(Protocol[AProblem]):
@@ -51,10 +51,10 @@ class Grader(Protocol[AProblem]):
 
     def __exit__(self, *_: object) -> None: ...
 
-    def walls(self) -> str:
-        """Describe the walls: what separates a completion's code from the rest of the machine.
+    def describe_isolation(self) -> str:
+        """Describe what isolates a completion's code from the rest of the machine.
 
-        Returns "" if no code is run, as in the math grader. The grader must have started.
+        Returns "" if no code is run, as in the math grader. The grader must have been started.
         """
         ...
 

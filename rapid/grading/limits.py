@@ -1,14 +1,14 @@
-"""Every limit of grading, with its unit. A megabyte (MB) is 1e6 bytes.
+"""The limits of grading, with their units. A megabyte (MB) is 1e6 bytes.
 
 The time limit of a verdict is not here: it is the benchmark's `timeout` in params.yaml. Processes
-that run beside hostile code import nothing from `rapid`; they get their limits when they start.
+that run beside hostile code import nothing from `rapid`, and get their limits when they start.
 
 Two kinds of limits are defined where they are enforced: what Lean's constructors can hold
 (`Export.lean` and `wasm/replay.js` in `grading/lean`), and the size of the WebAssembly Lean's
 memory (`wasm/runtime.js`).
 """
 
-MAX_CACHED_VERDICTS = 100_000  # in a pool of graders; each takes half a kilobyte
+MAX_CACHED_VERDICTS = 100_000  # verdicts in the cache of a pool of graders; each takes 0.5 kB
 
 # --- Python code ---
 
@@ -16,32 +16,33 @@ MAX_CACHED_VERDICTS = 100_000  # in a pool of graders; each takes half a kilobyt
 # solutions need.
 CODE_MB = 4295
 CODE_RUNNER_MB = 256  # memory of the runner, the process that forks one child per completion
-CODE_RESOURCES = {  # of the child, by the name of the RLIMIT_ that enforces each
+CODE_RESOURCES = {  # limits of the child, by the names of RLIMITs
     "NPROC": 0,  # further processes and threads
     "NOFILE": 32,  # open files
     "FSIZE": 0,  # bytes written to a file
     "CORE": 0,  # bytes of a core dump
 }
-# Where the reference solution is slow, a completion may run longer than the benchmark's timeout:
-# this many times as long as the reference solution, as in EvalPlus, but at most CODE_SLOW_SECONDS.
+# If the reference solution is slow, a completion may run longer than the benchmark's timeout:
+# CODE_SLOWNESS times as long as the reference solution, as in EvalPlus, but at most
+# CODE_SLOW_SECONDS.
 CODE_SLOWNESS = 4.0
 CODE_SLOW_SECONDS = 60.0
 # Maximum size of one output of a completion, in bytes and in values (numbers, strings, containers).
 # A multiple of the longest expected output is added (code/reference.py).
 CODE_LINE_BYTES = 65_536
 CODE_VALUES = 10_000
-MAX_REFERENCES = 4096  # problems whose expected outputs are kept, in a pool of graders
+MAX_REFERENCES = 4096  # problems whose expected outputs a pool of graders keeps
 REFERENCE_SECONDS = 300.0  # a reference solution is trusted to end, but may be slow
 REFERENCE_LINE_BYTES = 256_000_000  # of one output of a reference solution
 # Time for the runner to send its first message. If it were too short, the grader would fall back
 # to a weaker layer of the sandbox on a busy machine.
 CODE_START_SECONDS = 60.0
-CODE_GRACE_SECONDS = 2.0  # beyond a job's time limit, for the runner to end the child
+CODE_GRACE_SECONDS = 2.0  # after a job's time limit, for the runner to end the child
 CODE_REPLY_SECONDS = 30.0  # for the runner to report a child's end; after that it counts as dead
 
 # --- Mathematical answers ---
 
-MATH_CHARACTERS = 1000  # of an answer; a longer one is unparsable. MATH's are far shorter
+MATH_CHARACTERS = 1000  # length of an answer; a longer one is unparsable, and MATH has none
 MATH_BYTES = 4_000_000_000  # address space of the process that compares; 9^{9^9} needs more
 MATH_MB = 5000  # memory of that process and of the worker that forks it, together
 MATH_START_SECONDS = 120.0  # to import sympy, from a cold disk on a busy machine
@@ -50,16 +51,16 @@ MATH_REPLY_SECONDS = 30.0  # beyond the timeout, for a worker's reply; then it c
 
 # --- Lean; a header is the code before a theorem, such as imports ---
 
-LEAN_PROOF_BYTES = 8192  # of a proof's text, in UTF-8; a longer one is forbidden
-LEAN_EXPORT_BYTES = 1 << 26  # of an elaborated proof as data; usually some ten thousand
-LEAN_LINE_BYTES = 1 << 20  # of a Lean process's answer, without the export; usually some thousand
-LEAN_WORN_MB = 1500  # a process with more memory is replaced after its answer
-LEAN_LENT_MB = 1000  # a process with more memory is not lent to another job; an unused one has 600
-LEAN_WASM_MB = 3000  # memory of node, the WebAssembly Lean's included (bounded in runtime.js too)
+LEAN_PROOF_BYTES = 8192  # length of a proof in UTF-8; a longer one is forbidden
+LEAN_EXPORT_BYTES = 1 << 26  # size of an elaborated proof as data; usually some ten thousand bytes
+LEAN_LINE_BYTES = 1 << 20  # length of a Lean process's answer; usually some thousand bytes
+LEAN_REPLACE_MB = 1500  # a process with more memory is replaced after its answer
+LEAN_LEND_MB = 1000  # a process with more memory is not lent to another job; a new one has 600
+LEAN_WASM_MB = 3000  # memory of node, with the WebAssembly Lean's (which runtime.js limits too)
 LEAN_NODE_HEAP_MEBIBYTES = 1024  # node's JavaScript heap; Lean's memory is not in it
 LEAN_NODE_STACK_KIBIBYTES = 16_000  # V8's stack
 LEAN_NATIVE_MB = 16_000  # memory of a native Lean; Mathlib's memory-mapped files take 5000 of it
 LEAN_STACK_KIBIBYTES = 65_536  # a Lean process's stack, for deep recursion; 8192 is usual
 LEAN_START_SECONDS = 300.0  # to import the header: seconds for core Lean, a minute for Mathlib
-LEAN_STARTS = 3  # attempts to start a process that is killed from outside before it is ready
-LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps, of 1 GB; one pair per header
+LEAN_STARTS = 3  # attempts to start a process, if it is killed from outside before it is ready
+LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps: 1 GB each, one per header

@@ -1,8 +1,8 @@
 """Limits the memory of graders: every grader process is started with `limit_memory`.
 
 - If the machine runs out of memory, Linux kills a grader and not the trainer (`oom_score_adj`).
-- A grader and its child processes share one memory limit. It is a cgroup v2 ("group" below) if this
-  user may make one. Otherwise each process has a limit on its address space.
+- A grader and its child processes share one memory limit, that of a cgroup v2 (below: "group"), if
+  this user may make one. Otherwise the address space of each process is limited.
 """
 
 import atexit
@@ -15,8 +15,8 @@ import subprocess
 from pathlib import Path
 
 # The folder of all groups, and the file that says in which group this process is.
-_MOUNT, _MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_MEMBERS = "cgroup.procs"  # file in a group's folder: a process that writes its id there joins
+_MOUNT, _OWN_GROUP_FILE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_JOIN_FILE = "cgroup.procs"  # in a group's folder; a process joins by writing its PID to the file
 _numbers = itertools.count()  # numbers the groups that this process makes
 
 # A shell that limits itself and then becomes the command. Its arguments: the address space in KiB
@@ -43,17 +43,17 @@ def limit_memory(
 
     Args:
         memory_mb: the limit in 1e6 bytes; None for no limit.
-        address_space: whether to limit the address space if there are no cgroups. Not for programs
-            that reserve far more address space than they use, as V8 does for WebAssembly; without
-            cgroups their memory is not limited.
+        address_space: whether to limit the address space if there are no cgroups. False for
+            programs that reserve far more address space than they use, as V8 does for WebAssembly;
+            without cgroups their memory is then not limited.
     """
-    members, kibibytes = "", ""
+    join_file, kibibytes = "", ""
     if memory_mb is not None:
         if folder := _find_groups_folder():
-            members = str(_make_group(folder, memory_mb) / _MEMBERS)
+            join_file = str(_make_group(folder, memory_mb) / _JOIN_FILE)
         elif address_space:
             kibibytes = str(memory_mb * 1000 * 1000 // 1024)
-    return LimitedCommand(["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, members, *command])
+    return LimitedCommand(["/bin/sh", "-c", _SCRIPT, "sh", kibibytes, join_file, *command])
 
 
 def remove_group(command: list[str]) -> None:
@@ -62,7 +62,7 @@ def remove_group(command: list[str]) -> None:
     If one of its processes still runs, the group stays until this process ends.
     """
     for argument in command:  # one argument is the path of the group's `cgroup.procs`
-        if argument.endswith(f"/{_MEMBERS}"):
+        if argument.endswith(f"/{_JOIN_FILE}"):
             with contextlib.suppress(OSError):
                 Path(argument).parent.rmdir()
 
@@ -71,19 +71,19 @@ def remove_group(command: list[str]) -> None:
 def _find_groups_folder() -> Path | None:
     """Return a folder in which this process may make groups that limit memory; None without one."""
     try:
-        lines = _MEMBERSHIP.read_text().splitlines()
+        lines = _OWN_GROUP_FILE.read_text().splitlines()
     except OSError:
         return None
-    # The line of cgroup v2 is 0::/ and the path of the group; those of cgroup v1 begin otherwise.
+    # The line of cgroup v2 is "0::/" and the path of the group. Lines of cgroup v1 have no "0::/".
     current = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), None)
     if current is None:
         return None
     # An ordinary user may write to the parent groups that were delegated to the user. Root may
     # write to all groups, but should not write to those of other programs.
-    above = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(current).parents]
-    for folder in [_MOUNT / current, *above]:
-        if _limits_memory(folder):
-            _remove_groups(folder, of_the_dead=True)
+    parents = [] if os.geteuid() == 0 else [_MOUNT / parent for parent in Path(current).parents]
+    for folder in [_MOUNT / current, *parents]:
+        if _can_limit_memory(folder):
+            _remove_groups(folder, of_ended_processes=True)
             atexit.register(_remove_groups, folder)
             return folder
     return None
@@ -92,17 +92,17 @@ def _find_groups_folder() -> Path | None:
 os.register_at_fork(after_in_child=_find_groups_folder.cache_clear)  # a child makes its own groups
 
 
-def _limits_memory(folder: Path) -> bool:
+def _can_limit_memory(folder: Path) -> bool:
     """Return whether groups in this folder limit memory and this user's processes may join them."""
     try:
         controllers = (folder / "cgroup.subtree_control").read_text().split()
         if "memory" not in controllers or not os.access(folder, os.W_OK):
             return False
-        members = _make_group(folder, 100) / _MEMBERS  # a trial, with enough memory for a shell
+        join_file = _make_group(folder, 100) / _JOIN_FILE  # a trial, with memory for a shell
     except OSError:
         return False
-    enter = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(members)]
-    return subprocess.run(enter, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    join = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(join_file)]
+    return subprocess.run(join, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
 def _make_group(folder: Path, memory_mb: int) -> Path:
@@ -115,11 +115,14 @@ def _make_group(folder: Path, memory_mb: int) -> Path:
     return group
 
 
-def _remove_groups(folder: Path, of_the_dead: bool = False) -> None:
-    """Remove the empty groups of this process, or of processes that have ended (`of_the_dead`)."""
+def _remove_groups(folder: Path, of_ended_processes: bool = False) -> None:
+    """Remove the empty groups that this process made, or those that ended processes made."""
     for group in folder.glob("rapid-*-*"):
         match = re.fullmatch(r"rapid-(\d+)-\d+", group.name)  # other programs may use such names
         owner = int(match[1]) if match else None
-        if owner and (not Path(f"/proc/{owner}").exists() if of_the_dead else owner == os.getpid()):
+        if owner is None:
+            continue
+        has_ended = not Path(f"/proc/{owner}").exists()
+        if has_ended if of_ended_processes else owner == os.getpid():
             with contextlib.suppress(OSError):
                 group.rmdir()

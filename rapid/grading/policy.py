@@ -1,4 +1,4 @@
-"""Settings with which a user gives up walls, the isolation of completions from the machine."""
+"""Settings with which a user allows grading without a sandbox."""
 
 from pydantic import Field
 
@@ -6,9 +6,10 @@ from rapid.settings import Settings
 
 
 class Grading(Settings):
-    """Permission to grade without walls on a machine that offers none. Reports say so.
+    """Permission to grade without a sandbox on a machine where no sandbox works.
 
-    By default a grader that needs walls refuses to start without them.
+    By default a grader that needs a sandbox refuses to start without one. Reports name the settings
+    that are on.
     """
 
     unsafe_sandbox: bool = Field(
@@ -17,8 +18,8 @@ class Grading(Settings):
     unsafe_lean: bool = Field(False, description="run a native Lean even if it cannot be sandboxed")
 
     @property
-    def given_up(self) -> list[str]:
-        """Return the names of the settings that are on: each gives up the walls of one grader."""
+    def unsafe_settings(self) -> list[str]:
+        """Return the names of the settings that are on. Each is about one grader's sandbox."""
         return [name for name, value in self if value]
 
 

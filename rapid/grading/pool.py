@@ -17,51 +17,51 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-# At most this share of the verdicts may have the reason `infrastructure` (the grader died twice
-# over the completion). One such verdict is always allowed.
-MOST_UNGRADED = 0.01
+# Largest share of verdicts with the reason `infrastructure` (the grader died twice on the
+# completion). One such verdict is always allowed.
+MAX_UNGRADED_SHARE = 0.01
 
 
-class RememberedVerdict:
-    """The verdict on a completion, None until it is graded. `lock` is held while it is graded."""
+class CachedVerdict:
+    """The verdict on a completion; None until it is graded. `lock` is held while it is graded."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.verdict: Verdict | None = None
 
 
-class SteadyGrader:
+class GraderPool:
     """A pool of graders for one benchmark, with a cache of verdicts and a retry when one dies.
 
     Each grader has its own processes. A call uses a free grader, or waits until one is free.
 
     A model in training often repeats a completion, and within a run a verdict depends only on the
     problem and the completion. So each completion is graded once; concurrent calls with the same
-    completion wait for its verdict. The cache keeps the last `limits.MAX_CACHED_VERDICTS`, in
-    memory only. If it were written to disk, a run could be faster because of an earlier run, or get
-    verdicts of another version of the code.
+    completion wait for its verdict. The cache keeps the last `limits.MAX_CACHED_VERDICTS` verdicts,
+    in memory only. If it were written to disk, a run could be faster because of an earlier run, or
+    get verdicts of another version of the code.
 
-    If a grader dies twice over a completion, the verdict is `infrastructure`, without reward, and
-    is not cached. `reasons` counts all verdicts by reason. Safe to share between threads.
+    If a grader dies twice on a completion, the verdict is `infrastructure`, without reward, and is
+    not cached. `reasons` counts all verdicts by reason. Safe to share between threads.
 
     Args:
         name: the benchmark's name, for messages.
-        make: returns a new grader.
+        build_grader: returns a new grader.
         workers: number of graders.
     """
 
-    def __init__(self, name: str, make: Callable[[], Grader], workers: int = 1):
+    def __init__(self, name: str, build_grader: Callable[[], Grader], workers: int = 1):
         self.name = name
         self.hits = 0  # verdicts from the cache
         self.reasons: Counter[str] = Counter()
-        self._graders = [make() for _ in range(workers)]
+        self._graders = [build_grader() for _ in range(workers)]
         self._free: SimpleQueue[Grader] = SimpleQueue()
         for grader in self._graders:
             self._free.put(grader)
         self._open = ExitStack()
         self._is_closed = False
-        # The cache. Its keys are the problem's digest and the completion.
-        self._remembered: OrderedDict[tuple[str, bytes], RememberedVerdict] = OrderedDict()
+        # By the problem's digest and the completion's digest.
+        self._cache: OrderedDict[tuple[str, bytes], CachedVerdict] = OrderedDict()
         self._last_death = ""
         self._lock = threading.Lock()
 
@@ -77,9 +77,9 @@ class SteadyGrader:
         self._is_closed = True
         self._open.__exit__(*error)
 
-    def walls(self) -> str:
-        """Describe what separates a completion from the machine (`Grader.walls`)."""
-        return self._graders[0].walls()
+    def describe_isolation(self) -> str:
+        """Describe what separates a completion from the machine (`Grader.describe_isolation`)."""
+        return self._graders[0].describe_isolation()
 
     def prepare(self, problem: Problem) -> None:
         """Do the slow work for a problem before its first verdict, in one of the graders."""
@@ -88,7 +88,7 @@ class SteadyGrader:
     def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
         """Warm up each grader with these completions. Their verdicts are not counted or cached.
 
-        For graders with a method `rehearse` only (Lean).
+        Only graders with a method `rehearse` can be warmed up: those of Lean.
         """
         for grader in self._graders:
             self._retry_once(lambda grader=grader: grader.rehearse(exercises))
@@ -104,15 +104,15 @@ class SteadyGrader:
         try:
             verdict = self._retry_once(lambda: self._grade_cached(problem, completion))
         except GraderDied as error:
-            verdict = verdicts.verdict(verdicts.INFRASTRUCTURE)
+            verdict = verdicts.build_verdict(verdicts.INFRASTRUCTURE)
             self._last_death = str(error)
         with self._lock:
             self.reasons[verdict.reason] += 1
             ungraded, total = self.reasons[verdicts.INFRASTRUCTURE], self.reasons.total()
-        if ungraded > max(1, MOST_UNGRADED * total):
+        if ungraded > max(1, MAX_UNGRADED_SHARE * total):
             raise GradingFailed(
                 f"the grader of {self.name} died twice on each of {ungraded} of {total} "
-                f"completions, which is more than {MOST_UNGRADED:.0%}; the last death: "
+                f"completions, which is more than {MAX_UNGRADED_SHARE:.0%}. Its last error: "
                 f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), "
                 "check the free memory, and find out whether something ends processes on "
                 "this machine"
@@ -124,11 +124,11 @@ class SteadyGrader:
         try:
             key = problem.digest, hashlib.sha256(completion.encode()).digest()
         except UnicodeEncodeError:  # half a surrogate pair, which is not text
-            return verdicts.verdict(verdicts.UNPARSABLE)
+            return verdicts.build_verdict(verdicts.UNPARSABLE)
         with self._lock:
-            cached = self._remembered.setdefault(key, RememberedVerdict())
-            if len(self._remembered) > limits.MAX_CACHED_VERDICTS:
-                self._remembered.popitem(last=False)
+            cached = self._cache.setdefault(key, CachedVerdict())
+            if len(self._cache) > limits.MAX_CACHED_VERDICTS:
+                self._cache.popitem(last=False)
         with cached.lock:
             if cached.verdict is None:
                 cached.verdict = self._with_free_grader(
@@ -151,10 +151,10 @@ class SteadyGrader:
             self._free.put(grader)
         raise GradersClosed(f"the graders of {self.name} were closed while a completion was graded")
 
-    def _retry_once(self, ask: Callable[[], Result]) -> Result:
-        """Return the result of `ask`, called a second time if a grader dies in the first call."""
+    def _retry_once(self, use: Callable[[], Result]) -> Result:
+        """Return the result of `use`, which is called again if a grader dies in the first call."""
         try:
-            return ask()
+            return use()
         except GraderDied as error:
             log.warning("the grader of %s died, and is started again: %s", self.name, error)
-        return ask()
+        return use()

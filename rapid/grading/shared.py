@@ -1,6 +1,6 @@
-"""Graders that all callers in a process share: started by the first call, ended at exit.
+"""Graders that all callers in a process share. The first call starts them; they end at exit.
 
-A process that is forked starts its own, and leaves those of its parent alone.
+A forked process starts graders of its own, and does not use those of its parent.
 """
 
 import atexit
@@ -12,11 +12,11 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 
 from rapid.grading.grader import BadProblem, GradersClosed, Problem
-from rapid.grading.pool import SteadyGrader
-from rapid.grading.verdicts import BAD_PROBLEM, Verdict, verdict
+from rapid.grading.pool import GraderPool
+from rapid.grading.verdicts import BAD_PROBLEM, Verdict, build_verdict
 from rapid.grading.worker import Worker
 
-MAX_LOGGED_PROBLEMS = 20  # bad problems that the log names; it says that there are more
+MAX_LOGGED_PROBLEMS = 20  # bad problems that the log names; then it says that there are more
 
 Job = tuple[Problem | BadProblem | None, str]  # a problem and a completion
 
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 
 class SharedGraders:
-    """A pool of graders, and threads that ask it.
+    """A pool of graders, and threads that use it.
 
-    The threads are daemons, so a process that ends does not wait for verdicts, as it would for the
-    threads of an executor.
+    The threads are daemons. So a process does not wait for verdicts when it ends, as it would wait
+    for the threads of an executor.
 
     Args:
-        pool: not started yet.
-        workers: number of its graders.
+        pool: a pool that has not been started.
+        workers: number of graders in the pool.
     """
 
-    def __init__(self, pool: SteadyGrader, workers: int):
+    def __init__(self, pool: GraderPool, workers: int):
         self._pool = pool.__enter__()
         self._logged_problems: set[str] = set()  # the reasons of bad problems in the log
         self._log_lock = threading.Lock()
@@ -59,7 +59,7 @@ class SharedGraders:
             LeanUnavailable: Lean does not start.
         """
         jobs = list(zip(problems, completions, strict=True))
-        if len(jobs) == 1:  # for callers with threads of their own
+        if len(jobs) == 1:  # not queued: the caller may have threads of its own
             return [self._grade_completion(*jobs[0])]
         futures: list[Future[Verdict | None]] = [Future() for _ in jobs]
         try:
@@ -102,7 +102,7 @@ class SharedGraders:
             return self._pool.grade(problem, completion)
         except BadProblem as error:
             self._log_bad_problem(str(error))
-            return verdict(BAD_PROBLEM)
+            return build_verdict(BAD_PROBLEM)
 
     def _log_bad_problem(self, reason: str) -> None:
         with self._log_lock:
@@ -124,7 +124,7 @@ _lock = threading.Lock()
 
 
 def share_graders(
-    name: str, timeout: float, workers: int, build_pool: Callable[[float, int], SteadyGrader]
+    name: str, timeout: float, workers: int, build_pool: Callable[[float, int], GraderPool]
 ) -> SharedGraders:
     """Return this process's graders with these settings, which the first call builds and starts.
 

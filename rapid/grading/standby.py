@@ -1,9 +1,9 @@
 """Grader processes that outlive a job, so that the next job need not start them.
 
-The fork server (`rapid.processes.fork_server`) is a process with warm imports that forks one
+The fork server (`rapid.processes.fork_server`) is a process that has imported torch, and forks one
 process per job. It also keeps grader processes and lends them to its jobs: a forked job inherits
-the sockets to them. A grader process serves one job at a time. After a job that succeeded it is
-lent again; after a job that failed or was killed it is ended.
+the sockets to them. A grader process serves one job at a time. After a job that succeeded, it is
+lent again; after a job that failed or was killed, it is ended.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ class Standby(Generic[AWorker]):
     Args:
         start: starts a process for a role. The process does no work until its borrower asks for
             it, so that the work is done on the CPU cores of the borrowing job.
-        roles: the roles of a set, one process each, such as "author" and "judge" for Lean.
+        roles: the roles of the processes in a set, such as "author" and "judge" for Lean.
     """
 
     def __init__(self, start: Callable[[Any], AWorker], roles: Sequence[str]):
@@ -43,7 +43,7 @@ class Standby(Generic[AWorker]):
         workers = self._idle.pop() if self._idle else {}
         try:
             for role in self._roles:
-                if role in workers and not workers[role].lives:
+                if role in workers and not workers[role].is_alive:
                     workers.pop(role).end()
                 if role not in workers:
                     workers[role] = self._start(role)
@@ -58,7 +58,7 @@ class Standby(Generic[AWorker]):
     def _take_back(self, workers: dict[str, AWorker], ended_well: bool) -> None:
         """Keep the processes of a job that has ended for the next job; end them if it failed."""
         for role, worker in list(workers.items()):
-            if not (ended_well and worker.lives):
+            if not (ended_well and worker.is_alive):
                 workers.pop(role).end()
         if workers:
             self._idle.append(workers)

@@ -1,4 +1,4 @@
-"""The reasons of verdicts: a closed set, declared once.
+"""The reasons of verdicts. Each is declared here, once.
 
 All graders use the reasons of this list, so that the counts in evaluation.json mean the same for
 code, mathematics and Lean. The processes of graders, some of which are in JavaScript or Lean, send
@@ -60,7 +60,7 @@ UNPARSABLE = _declare(
 NO_ANSWER = _declare("no_answer", "has no answer: no such function, no `\\boxed{}`", "code math")
 INFRASTRUCTURE = _declare(
     "infrastructure",
-    "not graded: the grader died twice over it; no reward",
+    "not graded: the grader died twice on it; no reward",
     "code math lean",
     is_of_completion=False,
 )
@@ -72,19 +72,19 @@ BAD_PROBLEM = _declare(
 )
 
 
-def select_reasons(grader: str, but: Iterable[str] = ()) -> set[str]:
+def select_reasons(grader: str, excluded: Iterable[str] = ()) -> set[str]:
     """Return the names of the reasons that a completion can cause in a grader.
 
     Args:
         grader: "code", "math" or "lean".
-        but: names to leave out.
+        excluded: names to leave out.
     """
     names = {
         name
         for name, reason in REASONS.items()
         if reason.is_of_completion and grader in reason.graders
     }
-    return names - set(but)
+    return names - set(excluded)
 
 
 class Verdict(Record):
@@ -98,7 +98,7 @@ class Verdict(Record):
     reason: str
 
 
-def verdict(reason: str) -> Verdict:
+def build_verdict(reason: str) -> Verdict:
     """Return the verdict with this reason; raise ValueError if `REASONS` does not have it."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")

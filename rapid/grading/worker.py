@@ -30,13 +30,14 @@ class Worker(subprocess.Popen):
         TypeError: `command` is not from `limit_memory`.
     """
 
-    # All that run and were started by this process, or by one that it was forked from.
+    # The running workers that this process started, or a process that it was forked from.
     started: ClassVar[WeakSet["Worker"]] = WeakSet()
-    is_lent_to_forks = False  # whether forks of its owner use it: see `rapid.grading.standby`
+    # Whether it is lent to processes that its owner forks: see `rapid.grading.standby`.
+    is_lent_to_forks = False
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
         if not isinstance(command, LimitedCommand):
-            raise TypeError(f"not from limit_memory, so memory cannot be limited: {command}")
+            raise TypeError(f"the command is not from limit_memory: {command}")
         self._owner = os.getpid()
         self.connection, far_end = socket.socketpair()
         with far_end:
@@ -64,7 +65,7 @@ class Worker(subprocess.Popen):
             return b""
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Return whether the process runs. Call this between requests only.
 
         Between requests the process sends nothing, so a readable socket means that it has ended.
@@ -129,7 +130,7 @@ class LineReader:
             self._receive(deadline)
         if end < 0 or end > self._limit:
             raise LineTooLong(f"a line of over {self._limit} bytes")
-        # Checked for lines that have arrived already, too: the other end could send lines forever.
+        # Checked also if the line had arrived before: the other end could send lines for ever.
         if time.monotonic() > deadline:
             raise TimeoutError
         line = bytes(self._unread[:end])

@@ -40,13 +40,14 @@ MAX_ATTEMPTS = 3
 RETRY_STATUS = os.EX_TEMPFAIL  # exit status of a run with a right result and a disturbed runtime
 MAX_RETRY_SHARE = 0.1  # reruns as a share of all commands so far
 STREAM_COUNT = 3  # file descriptors sent with a request: standard input, output and error
-MESSAGE_BYTES = 1 << 20  # bytes of a request, at most
-POLL_SECONDS = 0.05  # from one look at connections and children to the next
+MESSAGE_BYTES = 1 << 20  # largest size of a request
+POLL_SECONDS = 0.05  # interval between checks of connections and children
 END_SIGNALS = signal.SIGTERM, signal.SIGINT
 GRACE_SECONDS = 60  # for jobs to save a checkpoint when the fork server ends
 
-# A Lender is called before the fork with a command's arguments. If it lends processes to the child,
-# it returns a TakeBack, which is called after the child's end with whether the child ended well.
+# A Lender is called before the fork, with a command's arguments. If it lends processes to the
+# child, it returns a TakeBack. This function is called after the child's end; its argument says
+# whether the child ended well.
 TakeBack = Callable[[bool], None]
 Lender = Callable[[list[str]], TakeBack | None]
 
@@ -106,8 +107,8 @@ def serve_requests(
     """Import what jobs need, then fork a child for each request until the parent process ends.
 
     Args:
-        path: of the socket to listen on.
-        parent: process id of the parent, which may end while this process imports.
+        path: path of the socket to listen on.
+        parent: PID of the parent, which may end while this process imports packages.
         prepare: imports the packages that jobs need, and does the work that all jobs begin with.
         run: called in the child with the command's arguments; returns the exit status.
         lend: called before each fork; see `Lender`.
@@ -155,8 +156,8 @@ class _ForkServer:
     def __init__(self, listener: socket.socket, run: Callable, lend: Lender, handlers: dict):
         self._listener, self._run, self._lend, self._handlers = listener, run, lend, handlers
         self._children: dict[socket.socket, _Child] = {}
-        self._pending: set[socket.socket] = set()  # no request has arrived yet
-        self._abandoned: set[socket.socket] = set()  # the command ended before its child
+        self._pending: set[socket.socket] = set()  # connections without a request so far
+        self._abandoned: set[socket.socket] = set()  # of commands that ended before their children
         self._commands = self._retries = 0
 
     def handle_connections(self) -> None:

@@ -33,7 +33,7 @@ def launch_processes(
 
     Args:
         paths: the model's folder, the data, the run's folder.
-        address, port: of the first server; not needed if there is only one.
+        address, port: address and port of the first server; not needed if there is only one.
         rank: index of this server.
 
     Raises:

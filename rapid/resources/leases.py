@@ -31,14 +31,14 @@ from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
 
 # Kept until the process ends, because a FileLock releases its lock when it is garbage-collected.
 _held_locks: list[FileLock] = []
-POLL_SECONDS = 0.2  # from one try to get a lock to the next
+POLL_SECONDS = 0.2  # interval between attempts to get a lock
 # How long a run waits for the lock on its folder before it is refused. It waits because the
 # processes of a killed job hold the lock for a moment longer.
 REFUSE_AFTER_SECONDS = 2.0
-WAITING = "waiting for "  # a waiting job writes a line to its log that begins so
-# How long a job silently waits for another job that collects its locks (`_lease_locks`). Collecting
-# takes less, unless that job has to wait for free cores or GPUs.
-GATHERING_SECONDS = 1.0
+WAITING = "waiting for "  # the beginning of the line that a waiting job writes to its log
+# Only one job at a time collects locks (`_lease_locks`). Another job waits for its turn; after this
+# time it prints that it waits. Collecting takes less, unless no core or GPU is free.
+COLLECTING_SECONDS = 1.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
@@ -55,7 +55,7 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
     Also sets the number of torch's threads to `threads`, by default `count`.
 
     Args:
-        folder: of the lock files; by default one of this user's in the temporary folder.
+        folder: folder of the lock files; by default one of this user in the temporary folder.
 
     Returns:
         The numbers of the leased cores.
@@ -66,8 +66,8 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
     cores = list_usable_cores()
     if count > len(cores):
         raise BadInput(
-            f"compute.threads x compute.processes: {count} is not allowed; allowed: at most "
-            f"{len(cores)}, the cores of this machine (or of this SLURM job)"
+            f"compute.threads x compute.processes: {count} cores are needed, but this machine (or "
+            f"this SLURM job) has {len(cores)}"
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count, folder)
     return bind_to_cores([cores[index] for index in leased], threads or count)
@@ -183,8 +183,8 @@ def _secure_lease_folder(folder: Path) -> None:
 def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
     """Wait until `count` of the named locks are free, and hold them until the process ends.
 
-    Only one job at a time collects locks, which it does while it holds the lock `gathering`: if two
-    jobs collected at once, each could hold one of two locks and wait for the other for ever. Cores
+    A job collects locks while it holds the lock `turn`, so only one job at a time does. If two jobs
+    collected locks at once, each could hold one of two locks and wait for the other for ever. Cores
     are leased before GPUs, so that no job holds GPUs while it waits for cores.
 
     Args:
@@ -200,13 +200,13 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
     _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
     message = f"{WAITING}{count} free {kind}(s) of {len(names)}: other jobs hold them"
-    gathering, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
+    turn, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
     try:
-        gathering.acquire(timeout=GATHERING_SECONDS)
+        turn.acquire(timeout=COLLECTING_SECONDS)
     except Timeout:  # another job waits for free cores or GPUs while it holds this lock
         print(message, file=sys.stderr)
         has_printed = True
-        gathering.acquire()
+        turn.acquire()
     try:
         while len(leased) < count:
             for index, name in enumerate(names):
@@ -221,6 +221,6 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
                     has_printed = True
                 time.sleep(POLL_SECONDS)
     finally:
-        gathering.release()
+        turn.release()
     _held_locks.extend(leased.values())
     return sorted(leased)

@@ -48,7 +48,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
                     precision=spec.precision,
                     tensor_parallel=spec.tensor_parallel,
                 )
-                walls = grader.walls()
+                walls = grader.describe_isolation()
             reasons.update(verdict.reason for _, _, verdict in graded)
             rows = [
                 Demonstration(

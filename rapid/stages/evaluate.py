@@ -80,7 +80,7 @@ def _sample_and_grade(
             scores = _count_correct(_grade_completions(spec, snapshot, problems, grader))
             pass_at = _pass_at(spec, scores)
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
-        walls = grader.walls()
+        walls = grader.describe_isolation()
     scores = _count_correct(graded)
     result = {
         "pass_at": _pass_at(spec, scores),

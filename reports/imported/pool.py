@@ -13,7 +13,6 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.problem_source import ProblemSource, declared_source, read_source
 from rapid.config.params import Params
 from rapid.config.sections import BASE, Run
-from rapid.settings import not_allowed
 from reports.collect import collect_rows, of_evaluation
 from reports.contents import path
 from reports.imported.scope import name_run
@@ -116,8 +115,10 @@ class RunPool:
         first = self.problems.setdefault(problems.benchmark, problems)
         where = self.stated_in.setdefault(problems.benchmark, place)
         if not is_same_source(problems, first):
-            allowed = f"{first.label!r}, the problems in {where}, or a report for each"
-            self.errors.append(f"{place}: {not_allowed('source', problems.label, allowed)}")
+            self.errors.append(
+                f"{place}: source: the problems are {problems.label!r}, but {where} has "
+                f"{first.label!r}; make a report for each"
+            )
         if problems.prepared and not first.prepared:
             self.problems[problems.benchmark] = problems
 

@@ -14,7 +14,7 @@ from rapid.config.sections import (
     BenchmarkParams,
     FamilyTable,
     MainTable,
-    PlainName,
+    NameWithoutDots,
     ReportParams,
     Run,
     Section,
@@ -30,7 +30,7 @@ Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `c
 class PaperParams(Section):
     """The keys of params.yaml that cannot be derived from runs."""
 
-    name: PlainName | None = None
+    name: NameWithoutDots | None = None
     report: ReportParams = ReportParams()
 
 

@@ -18,7 +18,7 @@ from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadFile
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.sections import BASE
-from rapid.settings import LARGEST, not_allowed
+from rapid.settings import LARGEST, describe_invalid
 from rapid.text import suggest_name
 from reports.render.tex import list_unprintable
 
@@ -27,45 +27,47 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 ERRORS = 20  # number of errors that a message lists at most
 
 
-class Refused(ValueError):
-    """A column may not have this value. The message says what is allowed."""
+class InvalidValue(ValueError):
+    """A column may not have this value. The message says why."""
 
 
 def _parse_number(
     text: str, low: float = 0, high: float = math.inf, above: bool = False, is_integer: bool = False
 ) -> float:
-    """Return a finite number from `low` to `high`; `above` leaves out `low`."""
+    """Return a finite number from `low` to `high`; with `above`, it must be greater than `low`."""
     value = float(text) if NUMBER.fullmatch(text) else math.nan
     is_within = low < value <= high if above else low <= value <= high
     if not is_within or math.isinf(value) or (is_integer and value % 1):
-        kind = "a whole number" if is_integer else "a number with a point as decimal mark"
+        kind = "whole number" if is_integer else "number"
         upper = f" to {high:g}" if high < LARGEST else ""
-        raise Refused(f"{kind} {'above' if above else 'from'} {low:g}{upper}")
+        point = "" if is_integer else ", with a decimal point"
+        raise InvalidValue(f"must be a {kind} {'above' if above else 'from'} {low:g}{upper}{point}")
     return int(value) if is_integer else value
 
 
 def _parse_share(text: str) -> float:
     try:
         return _parse_number(text, high=1)
-    except Refused as error:
+    except InvalidValue as error:
         percent = text.removesuffix("%").strip()
         if NUMBER.fullmatch(percent) and 1 < float(percent) <= 100:
-            raise Refused(f"{error}; did you mean {float(percent) / 100:.12g}?") from None
+            raise InvalidValue(f"{error}; did you mean {float(percent) / 100:.12g}?") from None
         raise
 
 
 def _parse_text(text: str, longest: int = 100) -> str:
     """Return a text that all formats of a report can print."""
     if unprintable := list_unprintable(text):
-        raise Refused(f"a text without {' '.join(unprintable)}, which TeX's fonts lack")
+        raise InvalidValue(f"has characters that TeX's fonts lack: {' '.join(unprintable)}")
     if len(text) > longest:
-        raise Refused(f"at most {longest} characters")
+        raise InvalidValue(f"has {len(text)} characters; write at most {longest}")
     return text
 
 
 def _parse_benchmark(text: str) -> str:
     if text not in BENCHMARKS:
-        raise Refused(f"{', '.join(BENCHMARKS)}{suggest_name(text, BENCHMARKS)}")
+        names = f"{', '.join(BENCHMARKS)}{suggest_name(text, BENCHMARKS)}"
+        raise InvalidValue(f"must be one of {names}")
     return text
 
 
@@ -83,7 +85,8 @@ def _parse_algorithm(text: str) -> str:
         try:
             return text if text == BASE else parse(text).name
         except ValueError as error:
-            raise Refused(f"{BASE}, {error}; or a name unlike these") from None
+            reason = f"{error}; or {BASE}, or a name that resembles none of these"
+            raise InvalidValue(reason) from None
     return _parse_text(text)
 
 
@@ -113,7 +116,7 @@ COLUMNS = {
     "hardware": CsvColumn("GPUs and their number", _parse_text),
     "commit": CsvColumn("of the code", _parse_text),
     "source": CsvColumn(
-        "what the problems are, in a word or two: made, hub, published",
+        "where the problems come from, in a word or two: made, hub, published",
         partial(_parse_text, longest=40),
     ),
     "problems": CsvColumn("test problems", _count),
@@ -147,7 +150,7 @@ def read_table(file: Path) -> list[CsvRun]:
     """Return the runs in a CSV file.
 
     Raises:
-        BadFile: with a line for each wrong value: file, line, column, value, and what is allowed.
+        BadFile: with a line for each invalid value: file, line, column, value, and the reason.
     """
     lines = _split_lines(file)
     number, header = next(lines, (1, [""]))
@@ -191,19 +194,21 @@ def _split_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
 def _check_header(header: list[str]) -> Iterator[str]:
     """Yield what is wrong with the names of the columns."""
     if header == [""]:
-        yield "is empty; allowed: a line with the names of columns, and a line for each run"
+        yield "is empty; write a line with the names of columns, and a line for each run"
     elif len(header) == 1 and re.search(r"[;\t]", header[0]):
-        yield "columns are not separated by commas; allowed: commas, and points as decimal marks"
+        yield "columns are not separated by commas; use commas, and decimal points in numbers"
     else:
         for position, name in enumerate(header):
             if name not in COLUMNS and not PASS_AT.fullmatch(name):
-                allowed = f"{', '.join(COLUMNS)}, pass@8, ...{suggest_name(name, COLUMNS)}"
-                yield not_allowed("name of a column", name, allowed)
+                yield (
+                    f"{name}: is not a column; the columns are {', '.join(COLUMNS)}, pass@8, ..."
+                    f"{suggest_name(name, COLUMNS)}"
+                )
             elif name in header[:position]:
-                yield not_allowed("name of a column", name, "each once")
+                yield f"{name}: two columns have this name; remove one"
         yield from (f"{name}: is missing" for name in REQUIRED if name not in header)
         if not any(map(PASS_AT.fullmatch, header)):
-            yield "pass@1: is missing, or another pass@k"
+            yield "pass@1: is missing; write this column, or pass@k with another k"
 
 
 def _read_values(header: list[str], cells: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -214,12 +219,12 @@ def _read_values(header: list[str], cells: list[str]) -> tuple[dict[str, Any], l
     for name, text in zip(header, cells, strict=True):
         column = COLUMNS.get(name, ACCURACY)
         if not text:
-            problems += [f"{name}: is empty; allowed: {column.about}"] if name in NAMES else []
+            problems += [f"{name}: is empty; write {column.about}"] if name in NAMES else []
             continue
         try:
             values[name] = column.parse(text)
-        except Refused as error:
-            problems.append(not_allowed(name, text, str(error)))
+        except InvalidValue as error:
+            problems.append(describe_invalid(name, text, str(error)))
     return values, problems or list(_check_together(values))
 
 
@@ -227,11 +232,13 @@ def _check_together(values: Mapping[str, Any]) -> Iterator[str]:
     """Yield what is wrong with the combination of the values in a line."""
     ks = [int(match[1]) for match in map(PASS_AT.fullmatch, values) if match]
     if values["algorithm"] == BASE and "runtime" in values:
-        yield not_allowed("runtime", values["runtime"], f"nothing: {BASE} is not trained")
+        reason = f"must be empty, because {BASE} is not trained"
+        yield describe_invalid("runtime", values["runtime"], reason)
     if not ks and "runtime" not in values:
-        yield "runtime: is empty, and so is pass@k; allowed: a value in one of them"
+        yield "runtime: is empty, and so is pass@k; write a value in one of them"
     unset = [name for name in SETTINGS if name not in values]
     if 0 < len(unset) < len(SETTINGS):
-        yield f"{unset[0]}: is empty; allowed: {', '.join(SETTINGS)}, all or none of them"
+        yield f"{unset[0]}: is empty; write all of {', '.join(SETTINGS)}, or none of them"
     if not unset and ks and max(ks) > values["samples"]:
-        yield not_allowed("samples", values["samples"], f"at least {max(ks)} with pass@{max(ks)}")
+        reason = f"must be at least {max(ks)}, as there is a pass@{max(ks)}"
+        yield describe_invalid("samples", values["samples"], reason)

@@ -51,23 +51,26 @@ def test_every_rl_algorithm_can_reuse_completions(values, name):
     [
         ("rapid-H4,reuse=0", "reuse as greater than 0"),
         ("sft,reuse=2", "no variants"),
-        ("ppo", "one of sft, grpo"),
+        ("ppo", "must be one of sft, grpo"),
         ("rapid", "one of sft"),
         ("rapid-H0", "one of sft"),
         ("rapid-H4,", "one of sft"),
         ("rapid-H4,../x=1", "one of sft"),
-        ("rapid-H4,etta=1", "etta"),
-        ("rapid-H4,eta=0", "greater than 0"),
-        ("rapid-H4,eta=inf", "eta as a finite number"),
-        ("rapid-H4,eta=1,eta=2", "each change once"),
-        ("pg,learning_rate=2.5e-4,epochs=2", "pg,learning_rate=0.00025,epochs=2, without an exp"),
-        ("pg,learning_rate=1e4", "pg,learning_rate=10000, without an exponent"),
-        ("rapid-H4,eta=-1", "eta as greater than 0"),
-        ("rapid-H4,clip=often", "clip as 'advantage'"),
-        ("rapid-H4,group_size=1", "group_size as greater than or equal to 2"),
-        ("pg,eta=1", "pg without eta, which only RAPID has"),
-        ("pg,epsilon=1", "epsilon, which only GRPO and naive GRPO and Dr. GRPO have"),
-        ("sft,epochs=2", "no variants"),
+        ("rapid-H4,etta=1", "rapid-H4 has no parameter etta; variants of it may change eta, "),
+        ("rapid-H4,eta=0", "eta must be greater than 0"),
+        ("rapid-H4,eta=inf", "eta must be a finite number"),
+        ("rapid-H4,eta=1,eta=2", "change given twice: eta"),
+        (
+            "pg,learning_rate=2.5e-4,epochs=2",
+            "numbers have no exponent; write pg,learning_rate=0.00025,epochs=2",
+        ),
+        ("pg,learning_rate=1e4", "write pg,learning_rate=10000"),
+        ("rapid-H4,eta=-1", "eta must be greater than 0"),
+        ("rapid-H4,clip=often", "clip must be 'advantage'"),
+        ("rapid-H4,group_size=1", "group_size must be greater than or equal to 2"),
+        ("pg,eta=1", "eta is a parameter of RAPID only"),
+        ("pg,epsilon=1", "epsilon is a parameter of GRPO, naive GRPO and Dr. GRPO only"),
+        ("sft,epochs=2", "sft has no variants"),
     ],
 )
 def test_invalid_names_are_refused(name, message):
@@ -78,7 +81,9 @@ def test_invalid_names_are_refused(name, message):
 def test_suggested_names_are_valid():
     with pytest.raises(ValueError, match="one of") as error:
         parse("ppo")
-    match = re.fullmatch(r"one of (.*) \(any H from 1; (.*) take one too\); .*", str(error.value))
+    match = re.fullmatch(
+        r"must be one of (.*) \(any H from 1; (.*) take one too\); .*", str(error.value)
+    )
     offered, names_with_h = (re.split(r", | or ", names) for names in match.groups())
     assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
     assert {parse(f"{name}-H2").algorithm.name for name in [*names_with_h, "rapid"]} == {
@@ -96,7 +101,7 @@ def test_error_names_place_of_bad_variant_in_params(values):
 
 def test_batches_of_variants_are_checked(values):
     values["studies"]["compared"]["eta"]["algorithms"][1] = "rapid-H16,group_size=8"
-    with pytest.raises(BadParams, match=r"n_step: 4 is not allowed.*group size of rapid-H16,gr"):
+    with pytest.raises(BadParams, match=r"n_step: 4 is invalid.*group size of rapid-H16,gr"):
         load(values)
 
 

@@ -1,4 +1,7 @@
-"""Digests of code: an edit, made in a copy, changes the specs of the jobs that depend on it."""
+"""Digests of code: an edit changes the specs of exactly the jobs that depend on the edited file.
+
+Tests edit a copy of the code. They say that an edit reaches a job if it changes the job's spec.
+"""
 
 import ast
 import hashlib
@@ -36,7 +39,7 @@ def clear_caches() -> None:
 
 @pytest.fixture
 def list_reached_jobs(code_copy, values) -> Callable:
-    """Return a function that edits a file and returns the folders of jobs with changed specs."""
+    """Return a function that edits a file (`rewrite`) and returns the folders of jobs that it reaches."""
 
     def edit_file(path: str, *edit: str) -> set[str]:
         before = {job.folder: job.spec for job in list_jobs(load(values))}
@@ -48,6 +51,7 @@ def list_reached_jobs(code_copy, values) -> Callable:
 
 
 def rewrite(path: Path, old: str = "", new: str = "") -> None:
+    """Replace the first `old` in a file by `new`; without arguments, append a line of code."""
     text = path.read_text(encoding="utf-8")
     assert old in text
     text = text.replace(old, new, 1) if old else f"{text}\nMORE = 1\n"
@@ -64,10 +68,10 @@ def list_dependent_jobs(values: dict, *parts: str, stages=STAGES) -> set[str]:
 
 
 @pytest.mark.parametrize("lesson", ["pretrain.txt.j2", "prompt.txt.j2"])
-def test_edited_lesson_template_reaches_the_data_too(
+def test_an_edited_template_of_lessons_reaches_the_data_too(
     code_copy, values, monkeypatch, list_reached_jobs, lesson
 ):
-    """A benchmark may have its own template for lessons."""
+    """A benchmark without a template of its own for lessons uses the one for prompts."""
     if lesson == "prompt.txt.j2":
         monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
     reached_jobs = list_reached_jobs(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
@@ -77,7 +81,8 @@ def test_edited_lesson_template_reaches_the_data_too(
 def test_prose_and_code_that_decides_no_result_reach_no_job(code_copy, values):
     before = [job.spec for job in list_jobs(load(values))]
     rewrite(code_copy / "rapid/stages/train.py")
-    assert [job.spec for job in list_jobs(load(values))] == before  # a job runs what was read first
+    # The digest is of the code that this process has read, so a later edit does not change it.
+    assert [job.spec for job in list_jobs(load(values))] == before
     rewrite(code_copy / "rapid/stages/train.py", "\nMORE = 1\n")
     for path in [*code_copy.rglob("*.py"), *code_copy.rglob("*.txt.j2")]:
         add_prose(path)
@@ -89,7 +94,7 @@ def test_prose_and_code_that_decides_no_result_reach_no_job(code_copy, values):
 
 
 def test_digest_is_the_same_in_all_python_versions():
-    """Versions differ in quotes and empty ends of f-strings, and in new fields."""
+    """Versions differ in the quotes and empty parts of f-strings, and add fields to syntax trees."""
     source = '''def f(a, b=1, *, c: int = 2):
     """Doc."""
     return f"{a['x']!r:>{b}} {a=} {'.' * 5}" "tail\\u0378" + u"x" + str(...)
@@ -165,7 +170,7 @@ def test_new_plug_in_reaches_no_job(code_copy, list_reached_jobs):
 
 
 @pytest.mark.parametrize("line", ["from .ratios import clipped", "from . import ratios"])
-def test_relative_imports_count(code_copy, line):
+def test_relative_imports_are_followed(code_copy, line):
     rewrite(
         code_copy / "rapid/algorithms/pg.py",
         "from rapid.algorithms.ratios import log_weights",
@@ -174,7 +179,7 @@ def test_relative_imports_count(code_copy, line):
     assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
 
 
-def test_all_files_of_a_plug_in_folder_count_except_caches_and_backups(code_copy):
+def test_all_files_of_a_plug_in_s_folder_are_hashed_except_caches_and_backups(code_copy):
     folder = code_copy / "rapid/benchmarks/math"
     (folder / "__pycache__").mkdir()
     for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):
@@ -185,8 +190,8 @@ def test_all_files_of_a_plug_in_folder_count_except_caches_and_backups(code_copy
     assert not any("~" in file or "/." in file or "pycache" in file for file in files)
 
 
-def test_every_package_that_stages_import_counts_for_some_job(values):
-    """Every package that decides results is covered; a new one would be counted automatically."""
+def test_the_packages_that_jobs_hash_are_those_that_decide_results(values):
+    """If a job imports another package, this test fails, so that someone decides whether to exclude it."""
     code_files = {file for job in list_jobs(load(values)) for file in job.spec.hash_code_files()}
     packages = {"/".join(file.split("/")[:2]) for file in code_files if file.startswith("rapid/")}
     deciding = {"algorithms", "artifacts", "benchmarks", "embedded_models", "grading", "stages"}

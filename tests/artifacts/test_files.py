@@ -20,7 +20,7 @@ def test_rows_are_read_as_they_were_written(tmp_path):
         ("{", "the line: Invalid JSON"),
     ],
 )
-def test_invalid_line_is_named_with_the_reason(tmp_path, line, reason):
+def test_the_error_for_an_invalid_line_has_its_number_and_the_reason(tmp_path, line, reason):
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{ROW.model_dump_json()}\n\n{line}\n")
     with pytest.raises(BadFile, match=rf"rows\.jsonl:3: {reason}"):

@@ -1,4 +1,4 @@
-"""Folders of stages: Snakemake's rules, `make clean` and .gitignore have those of `layout`."""
+"""Snakemake's rules, `make clean` and .gitignore use the folders that `rapid.artifacts.layout` declares."""
 
 import re
 
@@ -43,7 +43,7 @@ def test_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
     options = re.findall(r"--(\w+) \{params\.(\w+)\}", shell)
     assert options == [*((option, option) for option in STAGES[rule].options), ("out", "folder")]
     for option in STAGES[rule].options:
-        assert f'{option}=manifests_behind("{rule}", "{option}"),' in RULES[rule]
+        assert f'{option}=input_manifests_of("{rule}", "{option}"),' in RULES[rule]
         assert f'{option}=path_of("{rule}", "{option}"),' in RULES[rule]
 
 
@@ -88,6 +88,6 @@ def test_folder_is_parsed_into_the_names_of_its_job(folder, names):
     assert parsed == names and template.format(**parsed) == folder
 
 
-def test_folder_of_no_job_is_an_error():
+def test_a_folder_that_is_not_a_job_s_is_an_error():
     with pytest.raises(ValueError, match="is not the folder of a job"):
         parse_folder("runs/math/m/pg")

@@ -1,4 +1,4 @@
-"""Made problems follow from the seed, are distinct, and are solved by their correct answers only."""
+"""Generated problems follow from the seed and are distinct; only correct completions solve them."""
 
 import random
 from collections import Counter
@@ -13,8 +13,8 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.minif2f.record import LeanProblem
 from tests.benchmarks.universal_proofs import EASY_THEOREMS, UNIVERSAL_PROOFS
 
-BENCHMARKS_WITH_MADE_PROBLEMS = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
-SLOW_BENCHMARKS = {"minif2f": pytest.mark.slow}  # to grade with Lean
+GENERATED_BENCHMARKS = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
+SLOW_BENCHMARKS = {"minif2f": pytest.mark.slow}  # grading with Lean is slow
 
 
 def contents_by_part(parts: dict) -> dict[str, set[str]]:
@@ -24,8 +24,8 @@ def contents_by_part(parts: dict) -> dict[str, set[str]]:
     }
 
 
-@pytest.mark.parametrize("name", BENCHMARKS_WITH_MADE_PROBLEMS)
-class TestMake:
+@pytest.mark.parametrize("name", GENERATED_BENCHMARKS)
+class TestDrawExercises:
     def test_another_seed_gives_other_problems(self, name):
         first, second = (draw_exercises(BENCHMARKS[name], seed, {"a": 20}) for seed in (1, 2))
         assert contents_by_part(first) != contents_by_part(second)
@@ -50,17 +50,14 @@ class TestMake:
         same_exercise = BENCHMARKS[name].draw(random.Random(0), "made")
         monkeypatch.setattr(type(BENCHMARKS[name]), "draw", lambda *_: same_exercise)
         with pytest.raises(
-            BadInput, match=r"2 problems are needed .* only 1 different ones could be made"
+            BadInput, match=r"2 problems are needed .* only 1 different ones could be generated"
         ):
             draw_exercises(BENCHMARKS[name], 0, {"train": 2})
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=SLOW_BENCHMARKS.get(name, ()))
-        for name in BENCHMARKS_WITH_MADE_PROBLEMS
-    ],
+    [pytest.param(name, marks=SLOW_BENCHMARKS.get(name, ())) for name in GENERATED_BENCHMARKS],
 )
 def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
     exercises = draw_exercises(BENCHMARKS[name], 5, {"a": 40})["a"]
@@ -73,7 +70,7 @@ def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNIVERSAL_PROOFS)
-def test_no_universal_proof_proves_a_made_theorem(name):
+def test_no_universal_proof_proves_a_generated_theorem(name):
     """The 12 theorems are of all four families. The 80 of the default would take 20 minutes."""
     exercises = draw_exercises(BENCHMARKS["minif2f"], 0, {"test": 12})["test"]
     with BENCHMARKS["minif2f"].grader(10) as grader:
@@ -93,7 +90,7 @@ def test_each_universal_proof_proves_an_easy_theorem(name):
 
 
 def test_plus_inputs_catch_more_than_base_inputs():
-    """Otherwise the made MBPP+ would be no harder than MBPP."""
+    """Otherwise the generated MBPP+ would be no harder than MBPP."""
     exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 3, {"a": 40})["a"]
     caught_by_plus_only = 0
     with BENCHMARKS["mbpp_plus"].grader(5) as grader:

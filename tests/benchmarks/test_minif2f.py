@@ -1,4 +1,4 @@
-"""Conditions of MiniF2F: an installed Lean, and Mathlib for the problems of the hub."""
+"""What MiniF2F needs: an installed Lean, and Mathlib for the hub's problems."""
 
 import shutil
 

@@ -17,7 +17,7 @@ from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, distill_spec
 from rapid.stages.prepare import prepare
 
-MADE_SENTENCE = "Made problems in the format of {}, not the published ones."
+GENERATED_SENTENCE = "Made problems in the format of {}, not the published ones."
 
 
 def make_spec(source: str = "embedded", **other_fields) -> PrepareSpec:
@@ -36,14 +36,14 @@ def folder(tmp_path, monkeypatch) -> Path:
     return Path("data/math")
 
 
-def test_made_problems_are_described_as_made(folder):
+def test_generated_problems_are_described_as_made(folder):
     prepare(make_spec(), folder)
     source = read_source("math", folder, "embedded")
     assert (source.label, source.name) == ("MATH (made)", "data_seed 7")
     assert source.digest == make_spec().code
     document = json.loads((folder / "manifest.json").read_text())
     assert source.revision == document["commit"]
-    assert describe_sources([source]) == MADE_SENTENCE.format("MATH")
+    assert describe_sources([source]) == GENERATED_SENTENCE.format("MATH")
     for part, count in (("train", 4), ("test", 3)):
         file = folder / f"{part}.jsonl"
         assert source.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())

@@ -34,7 +34,7 @@ PROBLEMS = {
 
 
 def get_problem(name):
-    """Return a problem of any benchmark: a problem from above, or a made one."""
+    """Return a problem of any benchmark: one of `PROBLEMS`, or a generated one."""
     return PROBLEMS.get(name) or BENCHMARKS[name].draw(Random(0), "made").problem
 
 

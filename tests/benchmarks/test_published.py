@@ -220,7 +220,7 @@ class TestSelection:
         assert after["train"] == before["train"][1:]
         assert published.dropped == {weak_ids[0]: "not trained on: its tests accept True"}
         with pytest.raises(
-            BadInput, match=r"6 problems are asked for, but there are 5; left out: Mbpp/90"
+            BadInput, match=r"6 problems are needed, but there are 5; left out: Mbpp/90"
         ):
             select_problems(published, MBPP_PLUS, counts, 0)
 
@@ -237,6 +237,8 @@ class TestSelection:
     def test_a_request_for_too_many_problems_names_the_number_and_those_left_out(self, tmp_path):
         write_rows(tmp_path / "train.jsonl", [make_question(0), make_question(1, answer="")])
         write_rows(tmp_path / "test.jsonl", [make_question(2)])
-        message = r"math\.train: 2 problems are asked for, but there are 1; left out: test/1\.json \(empty"
+        message = (
+            r"math\.train: 2 problems are needed, but there are 1; left out: test/1\.json \(empty"
+        )
         with pytest.raises(BadInput, match=message):
             select_problems(load_source(MATH, str(tmp_path)), MATH, {"train": 2, "test": 1}, 0)

@@ -59,7 +59,7 @@ def test_the_command_names_weak_tasks_and_fails_unless_all_are_recorded(
     assert main([str(path)]) == 0
 
 
-def test_no_made_problem_accepts_a_constant_or_an_argument():
+def test_no_generated_problem_accepts_a_constant_or_an_argument():
     exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 0, {"a": 20})["a"]
     assert not find_weak_tasks([exercise.problem for exercise in exercises], TIMEOUT, 2)
 

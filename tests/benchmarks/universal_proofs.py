@@ -1,7 +1,7 @@
-"""Fixed texts that prove many theorems without reading them. None of them may prove a made theorem.
+"""Fixed texts that prove many theorems. None of them may prove a generated theorem.
 
-Each text tries Lean's automation, or as many witnesses as fit into a proof. It uses the names of the
-made theorems: their variables, f, h₀ and h₁.
+Each text tries Lean's automation, or as many witnesses as fit into a proof. It uses the names in the
+generated theorems: their variables, f, h₀ and h₁.
 """
 
 from rapid.grading.limits import LEAN_PROOF_BYTES

@@ -57,15 +57,17 @@ def test_tuning_tries_all_rates_except_for_borrowed_h(values):
     names = ("pg", "pg,n_step=8")
     tuned_rates = ("0.00001", "0.01")
     assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in names for r in tuned_rates}
-    with pytest.raises(BadParams, match="learning rates that include math"):
+    with pytest.raises(BadParams, match=r"tuning\.rates: no learning rates for math"):
         arena_seeds(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
 
 
 def test_comparison_with_a_record_runs_selected_algorithms_with_pg_and_no_map(values):
     seeds = arena_seeds(values, only=["pg", "grpo-H2"], record="results.csv")
     assert [*seeds.values()] == [[1, 2], [1, 2]]
-    with pytest.raises(BadParams, match="a list with pg"):
+    with pytest.raises(BadParams, match=r"only: .* must include pg"):
         arena_seeds(values, only=["grpo-H2"], record="results.csv")
+    with pytest.raises(BadParams, match="record: is missing"):
+        arena_seeds(values, only=["pg", "grpo-H2"])
 
 
 def test_report_depends_on_runs_whose_specs_have_problems_and_rates(values):
@@ -83,7 +85,7 @@ def test_map_without_a_rate_takes_that_of_pg(values):
     cells = {name: value for name, value in MAP.items() if name != "rate"}
     arena = {"fields": {"math": FIELD}, "maps": {"math": cells}}
     assert load(values | {"arena": arena}).arena.maps["math"].rate == FIELD["rates"]["pg"]
-    with pytest.raises(BadParams, match="a learning rate, unless arena"):
+    with pytest.raises(BadParams, match=r"maps\.math\.rate: is missing"):
         load(values | {"arena": {"maps": {"math": cells}}})
 
 
@@ -97,14 +99,14 @@ def test_variant_is_parsed_as_it_was_formatted(rate):
     [
         (
             {"claims": [{"ours": "dapo", "theirs": "pg", "by": "seconds"}]},
-            "learning rates that include dapo",
+            "rates: no learning rate for dapo",
         ),
-        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "learning rates that include pg"),
+        ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "rates: no learning rate for pg"),
         (
             {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
-            "expect: 'same' is not allowed; allowed: better, as the claim is by seconds",
+            "expect: 'same' is invalid: must be better in a claim by seconds",
         ),
-        ({"problems": 1}, "problems: 1 is not allowed; allowed: at least 2, the prompts"),
+        ({"problems": 1}, "problems: 1 is invalid: must be at least 2, the number of prompts"),
     ],
 )
 def test_invalid_fields_are_refused(values, change, message):

@@ -40,7 +40,7 @@ def list_folders(jobs: list[Job], stage: str = "") -> set[str]:
 
 
 def own_folders(plan: Plan) -> set[str]:
-    """Return the folders of the experiment's own jobs, in the default's layout."""
+    """Return the folders of jobs that the experiment does not share, without its prefix."""
     return {
         name.removeprefix(OWN_FOLDER)
         for name in list_folders(plan.jobs)
@@ -157,7 +157,7 @@ def test_demonstrations_for_a_study_alone_are_planned_as_optional(values):
     assert list_folders(planned.optional_jobs, "distill") == {"distilled/math"}
 
 
-def test_made_demonstrations_need_no_teacher(values):
+def test_generated_demonstrations_need_no_teacher(values):
     values["sft"] |= {"demonstrations": 8, "error_rate": 0.5}
     planned = Plan(load(values))
     assert "models/teacher" not in list_folders(planned.jobs)
@@ -167,7 +167,7 @@ def test_made_demonstrations_need_no_teacher(values):
 
 
 def test_specs_leave_out_default_start_and_error_rate(default):
-    """Jobs from before these parameters existed are not stale."""
+    """Otherwise jobs from before these parameters existed would be stale."""
     for job in default.jobs:
         text = job.spec.model_dump_json()
         assert list_differences(json.loads(text), job.spec.model_dump(mode="json")) == []
@@ -184,13 +184,13 @@ def test_reporters_and_checkpoint_intervals_do_not_change_specs(values, default)
         assert specs[0].model_dump_json() == specs[1].model_dump_json()
 
 
-def test_waived_wall_changes_the_specs_of_jobs_inside_it(values):
+def test_unsafe_settings_change_the_specs_of_the_jobs_that_grade_with_them(values):
     def specs(values: dict) -> dict[str, object]:
         return {job.folder: job.spec for job in list_jobs(load(values))}
 
     before = specs(values)
-    for wall, benchmark in (("unsafe_sandbox", "mbpp_plus"), ("unsafe_lean", "minif2f")):
-        after = specs(values | {"grading": {wall: True}})
+    for setting, benchmark in (("unsafe_sandbox", "mbpp_plus"), ("unsafe_lean", "minif2f")):
+        after = specs(values | {"grading": {setting: True}})
         reached = {folder for folder in before if after[folder] != before[folder]}
         assert reached - REPORTED == {
             folder

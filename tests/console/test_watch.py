@@ -53,7 +53,7 @@ def write_progress(*rewards: float | None) -> None:
     file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
 
 
-def test_a_note_about_made_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
+def test_a_note_about_generated_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     note = "Made problems in the format of MATH, not the published ones."
     journal = console.Journal(problems=note)

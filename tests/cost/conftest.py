@@ -1,4 +1,4 @@
-"""Parameters of params.yaml and of the paper, and runs on disk with times by a known law."""
+"""Parameters of params.yaml and of the paper, and runs on disk whose times follow a law."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,24 +12,25 @@ from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load, read
 from rapid.config.specs import Run, TrainSpec, train_spec
 from rapid.cost.expected import Expected
-from rapid.cost.work import job_work, processes, run_share
+from rapid.cost.work import count_job_work, count_processes, estimate_trained_share
 from tests.conftest import ROOT
 
 EXPECTED = Expected(
     limit=2048, length=30, spread=0.0, prompt=40, signal=0.6, rewarded=0.8, kept=1.0
 )
-USER = {"spread": EXPECTED.spread, "prompt": EXPECTED.prompt}  # which runs do not show
+# Expectations that cannot be measured in runs, so the user sets them.
+USER = {"spread": EXPECTED.spread, "prompt": EXPECTED.prompt}
 
 
 @pytest.fixture
 def params(values) -> Params:
-    """The embedded default."""
+    """The parameters in params.yaml."""
     return load(values)
 
 
 @pytest.fixture
 def paper_values() -> dict:
-    """The paper's sizes on 4 GPUs."""
+    """The parameters of the paper's experiments, on 4 GPUs."""
     return read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml") | {"name": None}
 
 
@@ -73,9 +74,9 @@ def write_run(
     noise: np.random.Generator | None = None,
     **changes,
 ) -> RunSummary:
-    """Write the folder of a run with times by the law; `noise` changes them by up to 10 %."""
+    """Write the folder of a run whose times follow the law; `noise` changes them by up to 10 %."""
     law = law or TimeLaw()
-    run, work = spec.run, job_work(spec, params, lambda *pair: EXPECTED)
+    run, work = spec.run, count_job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
     observed = {}
     if work.imitates:
@@ -93,9 +94,9 @@ def write_run(
         **run.model_dump(),
         runtime=runtime,
         **observed,
-        run=None if work.imitates else run_share(spec, EXPECTED),
+        run=None if work.imitates else estimate_trained_share(spec, EXPECTED),
         optimizer_steps=work.steps,
-        completions=round(work.completions * processes(spec)),
+        completions=round(work.completions * count_processes(spec)),
         hardware="a machine",
     ).model_copy(update=changes)
     folder = root / run.folder

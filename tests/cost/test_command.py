@@ -54,7 +54,10 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--calibrate", "nowhere"], "no run, with a runtime"),
+        (
+            ["--calibrate", "nowhere"],
+            "no run of the models and benchmarks in params.yaml has a runtime",
+        ),
         (["--gpu", "abacus"], "its rates are not known"),
         (["--gpu", "a6000", "--report", "arena"], "the parameters have no section arena"),
         (["--gpu", "a6000", "--config", "nobody=x.json"], "no such model"),

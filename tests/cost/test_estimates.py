@@ -1,4 +1,4 @@
-"""Costs of all jobs of an experiment, problems with memory, and advice."""
+"""Estimated costs of all jobs of an experiment, problems with memory, and advice on H."""
 
 from dataclasses import replace
 
@@ -9,20 +9,20 @@ from rapid.config.params import load
 from rapid.cost.estimates import (
     Estimator,
     advise,
-    best_ratio,
+    bound_wall_clock,
+    choose_H,
     estimate_jobs,
+    estimate_rapid_runtimes,
+    find_longest_chain,
     find_problems,
-    longest_chain,
-    rapid_runtimes,
-    wall_clock,
 )
-from rapid.cost.roofline import named_gpu, unmeasured
-from rapid.cost.shapes import load_shapes, published
+from rapid.cost.roofline import build_default_machine, build_gpu_machine
+from rapid.cost.shapes import load_published_shapes, load_shapes
 from tests.cost.conftest import change_compute
 
 
 def make_estimator(params, memory=48e9, gpu="a6000", **user):
-    return Estimator(params, named_gpu(gpu, load_shapes(params, {})), user, memory)
+    return Estimator(params, build_gpu_machine(gpu, load_shapes(params, {})), user, memory)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_every_job_has_a_cost(experiment, request):
     assert all(cost.memory for cost in costs if cost.job.stage in ("distill", "train", "evaluate"))
 
 
-def test_rl_takes_all_gpus_and_the_teacher_its_configured_number(costs):
+def test_rl_uses_all_gpus_and_the_teacher_its_configured_number(costs):
     units = {(cost.job.stage, getattr(cost.job.spec, "H", None)): cost.units for cost in costs}
     assert units["train", 8] == 4
     assert units["distill", None] == 4
@@ -47,9 +47,9 @@ def test_rl_takes_all_gpus_and_the_teacher_its_configured_number(costs):
     assert units["data", None] == 0
 
 
-def test_job_without_gpus_takes_its_threads(params):
+def test_job_on_cpus_uses_a_core_for_each_thread(params):
     params = change_compute(params, threads=2)
-    costs = estimate_jobs(Estimator(params, unmeasured("cpu", load_shapes(params, {}))))
+    costs = estimate_jobs(Estimator(params, build_default_machine("cpu", load_shapes(params, {}))))
     assert {cost.units for cost in costs if cost.job.stage == "train"} == {2}
 
 
@@ -64,14 +64,14 @@ def test_job_without_gpus_takes_its_threads(params):
     ],
 )
 def test_longest_chain_follows_the_inputs_of_jobs(costs, seconds, length):
-    timed = [replace(cost, seconds=seconds.get(cost.job.folder, 0.0)) for cost in costs]
-    assert longest_chain(timed) == length
+    costs = [replace(cost, seconds=seconds.get(cost.job.folder, 0.0)) for cost in costs]
+    assert find_longest_chain(costs) == length
 
 
 def test_wall_clock_is_bounded_by_total_work_and_by_the_longest_chain(costs):
-    work, chain = sum(cost.unit_seconds for cost in costs), longest_chain(costs)
-    assert chain < wall_clock(costs, 4) == pytest.approx(work / 4)
-    assert wall_clock(costs, 10**6) == chain
+    work, chain = sum(cost.unit_seconds for cost in costs), find_longest_chain(costs)
+    assert chain < bound_wall_clock(costs, 4) == pytest.approx(work / 4)
+    assert bound_wall_clock(costs, 10**6) == chain
 
 
 def test_snapshots_add_disk_space_and_evaluations(paper_values):
@@ -124,30 +124,33 @@ def test_auto_is_the_largest_micro_batch_that_fits(paper):
     sizes = []
     for memory in (24e9, 48e9, 80e9, float("inf")):
         estimator = make_estimator(paper, memory)
-        sizes.append(estimator.sized(sft).objective.micro_batch)
-        assert estimator.machine.base_memory + estimator.held(sft).total <= 0.92 * memory
+        sizes.append(estimator.resolve_micro_batch(sft).objective.micro_batch)
+        assert estimator.machine.base_memory + estimator.estimate_memory(sft).total <= 0.92 * memory
     assert sizes == sorted(set(sizes)) and sizes[-1] == 96 // 4
 
 
-def test_ratios_are_limited_by_prompts_and_memory(paper):
-    runtimes = rapid_runtimes(make_estimator(paper), "mbpp_plus", "Qwen2.5-0.5B")
+def test_values_of_H_are_limited_by_prompts_and_memory(paper):
+    runtimes = estimate_rapid_runtimes(make_estimator(paper), "mbpp_plus", "Qwen2.5-0.5B")
     assert list(runtimes) == [1, 2, 4, 8, 16]
     assert list(runtimes.values()) == sorted(runtimes.values(), reverse=True)
     mbpp = paper.benchmarks["mbpp_plus"].model_copy(update={"train": 5})
     with_few_prompts = paper.model_copy(
         update={"benchmarks": {**paper.benchmarks, "mbpp_plus": mbpp}}
     )
-    assert max(rapid_runtimes(make_estimator(with_few_prompts), "mbpp_plus", "Qwen2.5-0.5B")) == 4
+    assert (
+        max(estimate_rapid_runtimes(make_estimator(with_few_prompts), "mbpp_plus", "Qwen2.5-0.5B"))
+        == 4
+    )
     with_little_memory = make_estimator(change_compute(paper, sampler="transformers"), 6e9)
-    assert max(rapid_runtimes(with_little_memory, "math", "Qwen2.5-0.5B")) < 16
+    assert max(estimate_rapid_runtimes(with_little_memory, "math", "Qwen2.5-0.5B")) < 16
 
 
 @pytest.mark.parametrize(
-    ("runtimes", "ratio"),
+    ("runtimes", "advised_H"),
     [({1: 10, 2: 8, 4: 7.5}, 2), ({1: 10, 2: 9.5, 4: 1}, 1), ({1: 10, 2: 5, 4: 3}, 4)],
 )
-def test_best_ratio_is_the_last_doubling_that_saves_a_tenth(runtimes, ratio):
-    assert best_ratio(runtimes) == ratio
+def test_H_is_doubled_as_long_as_that_saves_a_tenth_of_the_runtime(runtimes, advised_H):
+    assert choose_H(runtimes) == advised_H
 
 
 def test_advice_names_the_largest_micro_batch_and_its_tokens(paper):
@@ -167,9 +170,9 @@ def test_longer_completions_take_longer(paper, stage):
 
 
 def test_trained_model_takes_the_disk_space_of_its_weights(params, costs):
-    """Embedded models have float32 weights, the paper's have bfloat16 weights."""
+    """Embedded models have float32 weights, and the paper's models have bfloat16 weights."""
     for size, experiment_costs in ((4, estimate_jobs(make_estimator(params))), (2, costs)):
         cost = next(cost for cost in experiment_costs if cost.key[2] == "pg")
-        shapes = load_shapes(params, {}) | published()
+        shapes = load_shapes(params, {}) | load_published_shapes()
         weights = size * shapes[cost.key[1]].parameters
         assert cost.disk == pytest.approx(weights, rel=0.05)

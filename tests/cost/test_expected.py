@@ -1,4 +1,4 @@
-"""Expected shares of groups with a gradient, resampled groups, and longest completions."""
+"""Expected shares of groups with a gradient, numbers of sampled groups, longest completions."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 
 from rapid.algorithms.variant_names import parse
 from rapid.cost.expected import Expected, expect
-from rapid.cost.work import run_share, sampling_rounds
+from rapid.cost.work import estimate_sampling_rounds, estimate_trained_share
 from tests.cost.conftest import EXPECTED, make_spec
 
 
@@ -24,17 +24,19 @@ def rewards() -> torch.Tensor:
     "name", ["pg", "pg-H2", "grpo", "grpo-H4", "rapid-H4", "rapid-H16", "rapid-H4,weighted=false",
              "rapid-H4,baseline=none", "rapid-H4,eta=0.5"],
 )  # fmt: skip
-def test_share_of_groups_with_a_gradient_is_that_of_the_objective(params, rewards, name):
+def test_estimated_share_of_groups_with_a_gradient_is_that_of_the_algorithm(params, rewards, name):
     spec = make_spec(params, name)
-    contributes = parse(name).algorithm.have_gradient
+    have_gradient = parse(name).algorithm.have_gradient
     shares = [
-        contributes(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
+        have_gradient(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
         for step in range(spec.H)
     ]
     mixed = (rewards != rewards[:, :1]).any(1).float().mean().item()
     rewarded = (rewards > 0).any(1).float().mean().item()
     expected = replace(EXPECTED, signal=mixed, rewarded=rewarded)
-    assert run_share(spec, expected) == pytest.approx(sum(shares).item() / spec.H, abs=1e-6)
+    assert estimate_trained_share(spec, expected) == pytest.approx(
+        sum(shares).item() / spec.H, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(("groups", "n_step", "H"), [(1, 4, 1), (8, 32, 1), (8, 4, 8)])
@@ -47,15 +49,15 @@ def test_dapo_samples_as_many_groups_as_a_simulation(params, groups, n_step, H):
         sampled += without_signal.float().sum(1).mean().item()
         rounds += without_signal.any(1).float().mean().item()
         without_signal &= ~has_signal[round_number]
-    assert sampling_rounds(spec, EXPECTED) == pytest.approx((rounds, sampled), rel=0.02)
-    assert run_share(spec, EXPECTED) == pytest.approx(
+    assert estimate_sampling_rounds(spec, EXPECTED) == pytest.approx((rounds, sampled), rel=0.02)
+    assert estimate_trained_share(spec, EXPECTED) == pytest.approx(
         1 - without_signal.float().mean().item(), rel=0.01
     )
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5, 1.0])
 def test_longest_completion_agrees_with_simulated_lengths(spread):
-    """The spread is the standard deviation over the mean."""
+    """The spread is the standard deviation divided by the mean."""
     rng = np.random.default_rng(0)
     lengths = 200 * (1 - spread + spread * rng.exponential(size=(20000, 16)))
     assert lengths.std() / lengths.mean() == pytest.approx(spread, rel=0.01)

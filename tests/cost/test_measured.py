@@ -1,4 +1,4 @@
-"""Rates fitted to runs, and predictions of other runs."""
+"""Rates that are fitted to runs, and predictions of other runs from them."""
 
 import json
 
@@ -9,11 +9,11 @@ from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import hash_files
 from rapid.config.params import load
 from rapid.cost.estimates import Estimator
-from rapid.cost.expected import VERDICTS
-from rapid.cost.measured import fit, read_runs
-from rapid.cost.memory import with_passes
+from rapid.cost.expected import DEFAULT_VERDICT_SECONDS
+from rapid.cost.measured import fit_rates, read_runs
+from rapid.cost.memory import set_micro_batch
 from rapid.cost.shapes import load_shapes
-from rapid.cost.work import train_work
+from rapid.cost.work import count_train_work
 from tests.cost.conftest import EXPECTED, USER, TimeLaw, change_compute, make_spec, write_run
 
 ALGORITHMS = ["sft", "pg", "grpo", "naive-grpo", "dapo", "rapid-H2", "rapid-H4", "rapid-H16"]
@@ -28,29 +28,30 @@ def write_and_read_runs(root, params, algorithms=ALGORITHMS, seeds=(1,), **optio
 
 
 def fit_machine(runs, params):
-    """Fit rates to runs."""
-    return fit(runs, load_shapes(params, {}), USER)
+    """Return the machine with rates fitted to runs."""
+    return fit_rates(runs, load_shapes(params, {}), USER)
 
 
-def predict(runs, fitted, params):
-    """Predict the seconds of each run from its spec and number of steps alone."""
-    machine = fit_machine(fitted, params)
+def predict(runs, fitted_runs, params):
+    """Predict the seconds of each run from its spec and number of steps, with fitted rates."""
+    machine = fit_machine(fitted_runs, params)
     estimator = Estimator(params, machine, USER)
 
     def runtime(run):
         expected = estimator.expect(run.benchmark, run.model)
-        return machine.runtime(train_work(run.spec, run.optimizer_steps, expected))
+        return machine.estimate_runtime(count_train_work(run.spec, run.optimizer_steps, expected))
 
     return runs.apply(runtime, axis=1)
 
 
 def test_predictions_of_the_fitted_runs_equal_their_times(params, tmp_path):
-    """The totals agree, since each phase of RL and of imitation has one fitted factor."""
+    """The totals of RL and of SFT agree, since each of their phases has one fitted factor."""
     runs = write_and_read_runs(tmp_path, params)
     predicted = predict(runs, runs, params)
-    for imitates in (True, False):
-        of_kind = runs.imitates == imitates
-        assert predicted[of_kind].sum() == pytest.approx(runs.total[of_kind].sum(), rel=1e-4)
+    for is_sft in (True, False):
+        is_selected = runs.imitates == is_sft
+        total = runs.total[is_selected].sum()
+        assert predicted[is_selected].sum() == pytest.approx(total, rel=1e-4)
 
 
 def test_lengths_signal_and_verdict_times_are_taken_from_runs(params, tmp_path):
@@ -58,26 +59,27 @@ def test_lengths_signal_and_verdict_times_are_taken_from_runs(params, tmp_path):
     expected = Estimator(params, machine, USER).expect("math", "tiny-qwen2")
     for name in ("length", "signal", "rewarded", "kept"):
         assert getattr(expected, name) == pytest.approx(getattr(EXPECTED, name)), name
-    assert machine.verdict["math"] == pytest.approx(TimeLaw().verdict, rel=0.01)
+    assert machine.verdict_seconds["math"] == pytest.approx(TimeLaw().verdict, rel=0.01)
 
 
-def test_unexplained_memory_of_a_process_is_base_memory(params, tmp_path):
+def test_memory_beyond_the_models_is_base_memory(params, tmp_path):
     machine = fit_machine(
         write_and_read_runs(tmp_path, params, ["pg"], peak_memory_mb=900.0), params
     )
-    explained = Estimator(params, machine, USER).held(make_spec(params, "pg")).total
-    assert machine.base_memory == pytest.approx(900e6 - explained)
+    model_bytes = Estimator(params, machine, USER).estimate_memory(make_spec(params, "pg")).total
+    assert machine.base_memory == pytest.approx(900e6 - model_bytes)
     assert fit_machine(write_and_read_runs(tmp_path, params, ["pg"]), params).base_memory == 0
 
 
 @pytest.mark.parametrize(
-    ("compute", "verdict"), [({"processes": 2}, 2e-3), ({"threads": 2}, VERDICTS["math"])]
+    ("compute", "verdict"),
+    [({"processes": 2}, 2e-3), ({"threads": 2}, DEFAULT_VERDICT_SECONDS["math"])],
 )
 def test_verdict_time_is_per_process_and_unknown_when_graded_while_sampling(
     params, tmp_path, compute, verdict
 ):
     runs = write_and_read_runs(tmp_path, change_compute(params, **compute))
-    assert fit_machine(runs, params).verdict["math"] == pytest.approx(verdict, rel=0.01)
+    assert fit_machine(runs, params).verdict_seconds["math"] == pytest.approx(verdict, rel=0.01)
 
 
 def test_length_without_rl_runs_is_a_share_of_the_limit(params, tmp_path):
@@ -97,7 +99,7 @@ def test_total_of_other_runs_is_predicted_within_a_quarter(params, tmp_path, dra
     assert 0.75 < predicted.sum() / runs.total[~is_fitted].sum() < 1.25
 
 
-def test_spec_of_a_run_counts_and_not_the_current_parameters(params, values, tmp_path):
+def test_recorded_spec_of_a_run_is_used_and_not_the_current_parameters(params, values, tmp_path):
     write_and_read_runs(tmp_path, params, ["rapid-H4"])
     values["training"]["epochs"], values["benchmarks"]["math"]["n_step"] = 5, 8
     (spec,) = read_runs(tmp_path, load(values)).spec
@@ -110,17 +112,19 @@ def test_model_without_runs_takes_factors_and_lengths_of_all_runs(params, tmp_pa
     estimator, models = Estimator(params, machine, USER), ["tiny-qwen2-wide", "tiny-qwen2"]
     assert estimator.expect("math", models[0]) == estimator.expect("math", models[1])
     wide, narrow = (
-        machine.seconds(train_work(make_spec(params, algorithm, model=model), 64, EXPECTED))
+        machine.estimate_seconds(
+            count_train_work(make_spec(params, algorithm, model=model), 64, EXPECTED)
+        )
         for model in models
     )
     assert wide["backpropagation"] > narrow["backpropagation"]
-    assert wide["other"] == narrow["other"]  # imitation has none
+    assert wide["other"] == narrow["other"]  # SFT has no such phase
 
 
-def test_run_with_automatic_micro_batch_has_the_size_that_it_used(params, tmp_path):
+def test_micro_batch_of_a_run_with_auto_is_the_recorded_size(params, tmp_path):
     auto = params.training.model_copy(update={"micro_batch": "auto"})
     spec = make_spec(params.model_copy(update={"training": auto}), "pg")
-    write_run(tmp_path, params, with_passes(spec, 2), pass_completions=2)
+    write_run(tmp_path, params, set_micro_batch(spec, 2), pass_completions=2)
     (manifest,) = tmp_path.rglob("manifest.json")
     values = json.loads(manifest.read_text())
     values["spec"] = spec.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Sizes of models: published, embedded, and read from a config."""
+"""Sizes of models: of published and embedded models, and from a config.json."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import load
-from rapid.cost.shapes import from_config, load_shapes, published
+from rapid.cost.shapes import load_published_shapes, load_shapes, read_shape
 
 PARAMETERS = {  # from the model cards
     "Qwen2.5-0.5B": 0.494e9,
@@ -19,8 +19,8 @@ PARAMETERS = {  # from the model cards
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_published_models_have_their_published_parameter_counts(name):
-    assert published()[name].parameters == pytest.approx(PARAMETERS[name], rel=2e-3)
+def test_published_shapes_give_the_parameter_counts_of_the_model_cards(name):
+    assert load_published_shapes()[name].parameters == pytest.approx(PARAMETERS[name], rel=2e-3)
 
 
 def test_embedded_model_has_the_parameters_that_transformers_counts(params):
@@ -48,9 +48,9 @@ def test_embedded_model_has_the_parameters_that_transformers_counts(params):
         "gguf/smollm2-135m-instruct-q4_1.gguf",
     ],
 )
-def test_sources_of_known_models_are_recognised(paper_values, source):
+def test_sources_of_published_models_are_recognised(paper_values, source):
     paper_values["models"]["Qwen2.5-0.5B"] = {"source": source}
-    assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"] in published().values()
+    assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"] in load_published_shapes().values()
 
 
 def test_unknown_model_needs_a_config_file(paper_values, tmp_path):
@@ -65,7 +65,7 @@ def test_unknown_model_needs_a_config_file(paper_values, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": config}))
     shape = load_shapes(params, {"Qwen2.5-0.5B": path})["Qwen2.5-0.5B"]
-    assert (shape.kv_heads, shape.head_dim, shape.tied) == (4, 64, True)
+    assert (shape.kv_heads, shape.head_dim, shape.tied_embeddings) == (4, 64, True)
 
 
 def test_size_of_a_local_model_is_read_from_its_folder(paper_values, toy_model):
@@ -73,11 +73,11 @@ def test_size_of_a_local_model_is_read_from_its_folder(paper_values, toy_model):
     assert load_shapes(load(paper_values), {})["Qwen2.5-0.5B"].layers == 1
 
 
-def test_file_that_is_no_model_config_is_refused(tmp_path):
+def test_file_that_is_not_the_config_of_a_model_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.write_text('{"hidden_size": 8, "num_attention_heads": 2}')
     with pytest.raises(BadInput, match="num_hidden_layers is missing"):
-        from_config(path)
+        read_shape(path)
     path.write_text("# a model")
     with pytest.raises(BadInput, match=r"config\.json: not JSON"):
-        from_config(path)
+        read_shape(path)

@@ -6,25 +6,25 @@ import pytest
 
 from rapid.config.jobs import list_jobs
 from rapid.config.params import load
-from rapid.cost.memory import with_passes
-from rapid.cost.work import AT_A_TIME, job_work, train_work
+from rapid.cost.memory import set_micro_batch
+from rapid.cost.work import TRANSFORMERS_BATCH, count_job_work, count_train_work
 from rapid.sampling import BATCH
 from tests.cost.conftest import EXPECTED, change_compute, make_spec
 
-SPREAD = replace(EXPECTED, spread=1.0)
+SPREAD = replace(EXPECTED, spread=1.0)  # completions of different lengths
 
 
 def count_work(params, name, expected=SPREAD, benchmark="math"):
-    return job_work(make_spec(params, name, benchmark), params, lambda *pair: expected)
+    return count_job_work(make_spec(params, name, benchmark), params, lambda *pair: expected)
 
 
 def test_plan_counts_the_sampling_batch_of_transformers():
-    assert AT_A_TIME == BATCH  # a copy, since rapid.sampling takes seconds to import
+    assert TRANSFORMERS_BATCH == BATCH  # a copy, since rapid.sampling takes seconds to import
 
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])
 def test_every_algorithm_samples_each_problem_once_per_epoch(params, name):
-    """It also takes a step for each N_step = 4 completions."""
+    """Each algorithm also takes an optimizer step for each N_step = 4 completions."""
     work = count_work(params, name)
     assert work.completions == pytest.approx(64 * 4)
     assert work.steps == 64
@@ -63,8 +63,8 @@ def test_processes_wait_for_the_longest_completion_of_all(paper):
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 4, 8])
 def test_micro_batch_has_a_prompt_and_is_padded_to_its_longest_completion(params, micro_batch):
-    spec = with_passes(make_spec(params, "pg"), micro_batch)
-    work, width = train_work(spec, 10, SPREAD, run=1.0), min(4, micro_batch)
+    spec = set_micro_batch(make_spec(params, "pg"), micro_batch)
+    work, width = count_train_work(spec, 10, SPREAD, trained_share=1.0), min(4, micro_batch)
     assert work.passes == pytest.approx(10 * 4 / width)
     tokens = SPREAD.prompt + width * SPREAD.longest(width)
     assert work.tokens == pytest.approx(work.passes * tokens)
@@ -72,7 +72,7 @@ def test_micro_batch_has_a_prompt_and_is_padded_to_its_longest_completion(params
 
 @pytest.mark.parametrize(("demonstrations", "steps"), [(None, 20 * 3), (100, 7 * 3)])
 def test_sft_trains_on_its_demonstrations_for_three_epochs(params, demonstrations, steps):
-    """A step has 16 demonstrations: of 100 made ones, or of 64 x 5 by the teacher."""
+    """A step has 16 of the demonstrations: of 100 generated ones, or of 64 x 5 by the teacher."""
     sft = params.sft.model_copy(update={"demonstrations": demonstrations})
     assert count_work(params.model_copy(update={"sft": sft}), "sft").steps == steps
 
@@ -114,7 +114,7 @@ def test_later_steps_recompute_log_probs(params, precision, weighted, micro_batc
         training = spec.training.model_copy(update=settings)
         objective = spec.objective.model_copy(update={"weighted": weighted})
         spec = spec.model_copy(update={"training": training, "objective": objective})
-        return train_work(spec, 64, SPREAD, run=1.0).tokens
+        return count_train_work(spec, 64, SPREAD, trained_share=1.0).tokens
 
     ratio = tokens(precision, weighted) / tokens("float32", False)
     assert ratio == pytest.approx(1 + forwards * 3 / 4 / 3)
@@ -141,8 +141,10 @@ def test_processes_divide_the_tokens_of_a_step(paper):
         count_work(p, "grpo").tokens for p in (change_compute(paper, processes=1), paper)
     )
     assert shared == pytest.approx(single / 4)
-    sft = with_passes(make_spec(paper, "sft"), 12)
-    on_one, on_four = (train_work(change_compute(sft, processes=n), 10, EXPECTED) for n in (1, 4))
+    sft = set_micro_batch(make_spec(paper, "sft"), 12)
+    on_one, on_four = (
+        count_train_work(change_compute(sft, processes=n), 10, EXPECTED) for n in (1, 4)
+    )
     assert on_one.tokens == pytest.approx(4 * on_four.tokens)
     assert on_four.passes == pytest.approx(on_one.passes / 4)
 
@@ -150,15 +152,15 @@ def test_processes_divide_the_tokens_of_a_step(paper):
 def test_transformers_computes_finished_rows_and_vllm_does_not(params):
     spec = make_spec(params, "pg")
     specs = (change_compute(spec, sampler=name) for name in ("transformers", "vllm"))
-    static, continuous = (train_work(spec, 64, SPREAD) for spec in specs)
+    static, continuous = (count_train_work(spec, 64, SPREAD) for spec in specs)
     assert static.decoding_steps == pytest.approx(continuous.decoding_steps)
     assert static.rows == pytest.approx(4 * static.decoding_steps)
     assert continuous.rows == pytest.approx(64 * 4 * SPREAD.length)
 
 
-def test_vllm_refills_the_places_of_finished_completions(paper):
+def test_vllm_starts_a_completion_when_another_ends(paper):
     evaluations = (job.spec for job in list_jobs(paper) if job.stage == "evaluate")
     spec = next(spec for spec in evaluations if spec.run.benchmark == "minif2f")
-    work = job_work(spec, paper, lambda *pair: EXPECTED)
+    work = count_job_work(spec, paper, lambda *pair: EXPECTED)
     assert work.completions == 244 * 8
     assert work.rows / work.decoding_steps == pytest.approx(256)

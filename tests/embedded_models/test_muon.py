@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rapid.embedded_models.muon import MuonAndAdamW, orthogonal
+from rapid.embedded_models.muon import MuonAndAdamW, orthogonalize
 
 RATE = 0.01
 
@@ -13,18 +13,18 @@ def draw_weights(*shapes: tuple[int, ...]) -> list[torch.nn.Parameter]:
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (6, 20), (20, 6)])
-def test_singular_vectors_stay_and_singular_values_approach_1(shape):
+def test_orthogonalize_keeps_singular_vectors_and_brings_singular_values_near_1(shape):
     torch.manual_seed(0)
     matrix = 100 * torch.randn(shape, dtype=torch.float64)
     left_vectors, values, right_vectors = torch.linalg.svd(matrix, full_matrices=False)
     assert (values / values.norm()).min() > 1 / 500
-    diagonalized = left_vectors.T @ orthogonal(matrix) @ right_vectors.T
+    diagonalized = left_vectors.T @ orthogonalize(matrix) @ right_vectors.T
     assert torch.allclose(diagonalized, diagonalized.diag().diag(), atol=1e-9)
     assert diagonalized.diag().min() > 0.68 and diagonalized.diag().max() < 1.21
 
 
 def test_zero_matrix_stays_zero():
-    assert not orthogonal(torch.zeros(3, 4)).any()
+    assert not orthogonalize(torch.zeros(3, 4)).any()
 
 
 def test_matrices_follow_torch_muon():

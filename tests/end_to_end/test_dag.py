@@ -27,7 +27,7 @@ PROMPT = "rapid/benchmarks/math/prompt.txt.j2"
 ETA = {"name": "eta", "rapid": {"eta": 3.0}, "training": {"start": "sft"}}  # an experiment
 
 
-def small_values() -> dict:
+def make_small_values() -> dict:
     """Return experiments/ci.yaml as a default, with fewer algorithms, models and problems.
 
     Made problems are imitated, so that no teacher has to be trained.
@@ -45,7 +45,7 @@ def small_values() -> dict:
     return values
 
 
-PARAMS = load(small_values())
+PARAMS = load(make_small_values())
 RUNS = specs.table_runs(PARAMS)
 
 
@@ -54,7 +54,7 @@ def checkout(tmp_path_factory) -> Path:
     """A copy of the tracked files, in which the DAG has been run once."""
     folder = tmp_path_factory.mktemp("checkout")
     copy_checkout(folder)
-    (folder / "params.yaml").write_text(yaml.safe_dump(small_values(), sort_keys=False))
+    (folder / "params.yaml").write_text(yaml.safe_dump(make_small_values(), sort_keys=False))
     (folder / "experiments/eta.yaml").write_text(yaml.safe_dump(ETA))
     output = run_snakemake(folder, TABLES, options=("--verbose",))
     folder.with_suffix(".log").write_text(output)
@@ -217,7 +217,7 @@ def test_an_accepted_change_of_code_plans_only_the_report(checkout, tmp_path):
 def test_a_wrong_value_ends_before_any_job(checkout):
     with edit_file(checkout / "params.yaml", "eta: 2.0", "eta: -1"):
         output = run_snakemake(checkout, TABLES, status=1)
-    assert "rapid.eta: -1 is not allowed; allowed: greater than 0" in output
+    assert "rapid.eta: -1 is invalid: must be greater than 0" in output
     assert "Building DAG" not in output
     assert "Traceback" not in output
 

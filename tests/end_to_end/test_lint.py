@@ -13,7 +13,7 @@ def test_the_linter_of_snakemake_reports_only_accepted_lints():
     assert lints == ACCEPTED_LINTS, output
 
 
-def test_a_run_of_an_unknown_model_is_no_target():
+def test_a_run_of_an_unknown_model_is_not_a_target():
     target = "evaluations/math/no-model/pg/seed1/evaluation.json"
     result = python("-m", "snakemake", "-n", "--cores", "1", target, status=1)
     assert f"No rule to produce {target}" in result.stdout + result.stderr

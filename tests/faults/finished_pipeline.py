@@ -15,7 +15,7 @@ from rapid.config.jobs import build_plan
 from rapid.config.params import load
 from rapid.config.specs import BASE, Run
 from rapid.freshness import Job
-from tests.conftest import default_values
+from tests.conftest import load_default_values
 from tests.reports.conftest import RunFiles
 
 SAMPLES, PROBLEMS, STEPS = 8, 4, 3
@@ -25,7 +25,7 @@ MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 
 def make_pipeline_values() -> dict:
     """Return params.yaml with one benchmark, one model and five runs."""
-    values = default_values()
+    values = load_default_values()
     model = values["models"]["tiny-qwen2"]
     values["benchmarks"] = {"math": values["benchmarks"]["math"] | {"test": PROBLEMS}}
     values["models"] = {"tiny-qwen2": model | {"benchmarks": ["math"], "error_rate": {"math": 0.5}}}

@@ -22,7 +22,7 @@ from rapid.benchmarks.prompts import render_prompt
 from rapid.config.params import CHECKPOINT_VARIABLE, load
 from rapid.config.specs import Run, evaluate_spec, train_spec
 from rapid.training.resume import ATTEMPT, Attempt
-from tests.conftest import default_values
+from tests.conftest import load_default_values
 
 ANSWER = "\\boxed{7}"
 PROBLEMS, TESTS = 16, 4
@@ -45,10 +45,10 @@ def is_held(lock: Path) -> bool:
         return True
 
 
-def without_times(document):
+def remove_times(document):
     """Return a document without the fields that differ from run to run."""
     if isinstance(document, dict):
-        return {name: without_times(value) for name, value in document.items() if name not in TIMES}
+        return {name: remove_times(value) for name, value in document.items() if name not in TIMES}
     return document
 
 
@@ -61,9 +61,9 @@ def read_results(folder: Path) -> dict:
             continue
         if file.suffix == ".jsonl":
             lines = file.read_text().splitlines()
-            results[name] = [without_times(json.loads(line)) for line in lines]
+            results[name] = [remove_times(json.loads(line)) for line in lines]
         elif file.name in ("summary.json", "evaluation.json"):
-            results[name] = without_times(json.loads(file.read_text()))
+            results[name] = remove_times(json.loads(file.read_text()))
         elif file.is_file() and file.name not in ("manifest.json", "training_args.bin"):
             results[name] = sha256_file(file)
     return results
@@ -76,13 +76,13 @@ def make_problems() -> list[MathProblem]:
     ]
 
 
-def small_values(**sources: str) -> dict:
+def make_small_values(**sources: str) -> dict:
     """Return params.yaml with one benchmark and one model, and runs of a few steps.
 
     Args:
-        sources: of the benchmark `math` and of the model `toy`.
+        sources: the source of the benchmark, as `math`, and that of the model, as `toy`.
     """
-    values = default_values() | {"studies": None, "teacher": "toy"}
+    values = load_default_values() | {"studies": None, "teacher": "toy"}
     sizes = {"train": PROBLEMS, "test": TESTS, "n_step": 4, "max_completion_length": 12}
     values["benchmarks"] = {"math": values["benchmarks"]["math"] | sizes}
     values["benchmarks"]["math"]["source"] = sources.get("math", "embedded")
@@ -98,11 +98,11 @@ def small_values(**sources: str) -> dict:
     return values
 
 
-class Workshop:
-    """A folder with jobs in it, and a fork server that runs them."""
+class JobRunner:
+    """Runs jobs in a folder, with a fork server or as commands of their own."""
 
     def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
-        self.folder, self.params = folder, load(small_values(toy="toy"))
+        self.folder, self.params = folder, load(make_small_values(toy="toy"))
         problems = make_problems()
         write_jsonl(folder / "train.jsonl", problems[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", problems[PROBLEMS:])
@@ -126,20 +126,20 @@ class Workshop:
         self.fork_server.send_signal(signal.SIGTERM)
         self.fork_server.wait()
 
-    def train(self, algorithm: str, processes: int = 1) -> list[str]:
+    def build_train_command(self, algorithm: str, processes: int = 1) -> list[str]:
         """Return the command of a run; all runs but sft start from the model in sft/."""
         compute = self.params.compute.model_copy(update={"processes": processes})
         params = self.params.model_copy(update={"compute": compute})
-        spec = train_spec(params, self._run(algorithm)).model_dump_json()
+        spec = train_spec(params, self._build_run(algorithm)).model_dump_json()
         model, data = ("toy", "samples") if algorithm == "sft" else ("sft/model", "train")
         return ["train", "--spec", spec, "--model", model, "--data", f"{data}.jsonl"]
 
-    def evaluate(self, model: str) -> list[str]:
+    def build_evaluate_command(self, model: str) -> list[str]:
         """Return the command of an evaluation."""
-        spec = evaluate_spec(self.params, self._run("base")).model_dump_json()
+        spec = evaluate_spec(self.params, self._build_run("base")).model_dump_json()
         return ["evaluate", "--spec", spec, "--model", model, "--data", "test.jsonl"]
 
-    def _run(self, algorithm: str) -> Run:
+    def _build_run(self, algorithm: str) -> Run:
         return Run(benchmark="math", model="toy", algorithm=algorithm, seed=1)
 
     def start(self, command: list[str], out: str, forked: bool = True) -> subprocess.Popen:
@@ -155,10 +155,10 @@ class Workshop:
         """Run a command to its end; return the seconds that it took."""
         start_time = time.monotonic()
         status = self.start(command, out, forked).wait(PATIENCE)
-        assert status == 0, self.log(out)[-4000:]
+        assert status == 0, self.read_log(out)[-4000:]
         return time.monotonic() - start_time
 
-    def log(self, out: str) -> str:
+    def read_log(self, out: str) -> str:
         """Return what the commands of a folder have printed."""
         return (self.folder / f"{out}.log").read_text()
 
@@ -170,13 +170,13 @@ class Workshop:
             and (not steps or read_progress_file(file.with_name(PROGRESS)))
             for file in checkpoints.glob(f"*/{ATTEMPT}")
         ):
-            assert time.monotonic() < deadline, self.log(out)[-4000:]
+            assert time.monotonic() < deadline, self.read_log(out)[-4000:]
             time.sleep(0.01)
 
-    def summary(self, out: str) -> RunSummary:
+    def read_summary(self, out: str) -> RunSummary:
         return RunSummary.model_validate_json((self.folder / out / "summary.json").read_bytes())
 
-    def left_behind(self) -> list[psutil.Process]:
+    def list_leftover_processes(self) -> list[psutil.Process]:
         """Return processes that jobs have left running, beside the fork server and its graders."""
         kept_pids: list[int] = []
         for child in self._children():
@@ -185,7 +185,7 @@ class Workshop:
                     kept_pids += [p.pid for p in (child, *child.children(recursive=True))]
         return self._left_behind(self.fork_server.pid, *kept_pids)
 
-    def job(self) -> psutil.Process | None:
+    def find_job(self) -> psutil.Process | None:
         """Return the process that the fork server has forked for a command, if there is one."""
         return next(filter(self._is_forked, self._children()), None)
 
@@ -197,6 +197,6 @@ class Workshop:
             return child.cmdline() == psutil.Process(self.fork_server.pid).cmdline()
         return False
 
-    def results(self, out: str) -> dict:
+    def read_results(self, out: str) -> dict:
         """Return all results of a job, without the fields that differ from run to run."""
         return read_results(self.folder / out)

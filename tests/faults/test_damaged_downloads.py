@@ -139,7 +139,7 @@ def test_a_damaged_install_of_lean_is_replaced(lean_package):  # noqa: F811
         damage = rng.choice([flip_bit, truncate])
         (folder / name).write_bytes(damage((folder / name).read_bytes(), rng))
         install._digest_of.cache_clear()  # as in another process
-        assert find_lean(compares_all=True) is None
+        assert find_lean(verify_all=True) is None
         assert (find_lean() is None) == (name in install.PROGRAMS or damage is truncate)
-        ensure_lean(compares_all=True)
+        ensure_lean(verify_all=True)
         assert intact_files == {path: path.read_bytes() for path in intact_files}

@@ -38,7 +38,7 @@ from reports.__main__ import main as make_report
 from reports.plots import style
 from reports.plots.figures import tokens
 from reports.render import tex
-from tests.conftest import ROOT, default_values
+from tests.conftest import ROOT, load_default_values
 from tests.reports.conftest import RunFiles, small_values
 from tests.reports.render.test_html import Reader, write_page
 from tests.subprocesses import python
@@ -50,7 +50,7 @@ from tests.training.loops import COMMON
 NAMES = ["$(touch PWNED)", "`touch PWNED`", "a; touch PWNED", "a|b", "a&b", "a>b", "a b", "a\nb"]
 NAMES += ["'", '"', "a\\b", "..", "../up", "a/b", "/tmp/a", "~", "-rf", "*", "{benchmark}", "#", ""]
 NAMES += ["\0", "\x1b[2J", "\u202ea", "é", "a" * 65, ".hidden"]
-DEFAULT = default_values()
+DEFAULT = load_default_values()
 
 
 def put_name(place: str, name: str) -> dict:
@@ -77,7 +77,7 @@ PLACES = ["experiment", "model", "teacher", "study", "algorithm", "variant", "be
 @pytest.mark.parametrize("place", PLACES)
 def test_names_that_are_no_file_names_are_refused(place):
     for name in [*NAMES, "tokenizer" if place == "model" else "small.yaml"]:
-        with pytest.raises(BadParams, match="is not allowed; allowed: "):
+        with pytest.raises(BadParams, match="is invalid: "):
             load(put_name(place, name))
 
 

@@ -20,7 +20,7 @@ from rapid.artifacts.files import sha256_file, write_jsonl
 from rapid.processes import locks
 from tests.checkout import copy_checkout
 from tests.faults.conftest import make_fault_cases
-from tests.faults.runs import PATIENCE, Workshop, make_problems, read_results, small_values
+from tests.faults.runs import PATIENCE, JobRunner, make_problems, make_small_values, read_results
 from tests.subprocesses import adopt_orphans
 
 KILLS = 4
@@ -40,14 +40,16 @@ def left_behind():
 @pytest.fixture(scope="module")
 def fresh_checkout(toy_model, tmp_path_factory, left_behind) -> Path:
     """A copy of the tree with small parameters, in which nothing was run."""
-    workshop = Workshop(tmp_path_factory.mktemp("workshop"), toy_model, left_behind)
-    workshop.finish(workshop.train("sft"), "sft")  # the model then solves some problems
-    workshop.end()
+    job_runner = JobRunner(tmp_path_factory.mktemp("job_runner"), toy_model, left_behind)
+    job_runner.finish(
+        job_runner.build_train_command("sft"), "sft"
+    )  # the model then solves some problems
+    job_runner.end()
     folder = tmp_path_factory.mktemp("checkout")
     copy_checkout(folder)
-    shutil.copytree(workshop.folder / "sft/model", folder / "toy")
+    shutil.copytree(job_runner.folder / "sft/model", folder / "toy")
     write_jsonl(folder / "problems.jsonl", make_problems())
-    values = small_values(math="problems.jsonl", toy="toy") | {"checkpoint_seconds": 0}
+    values = make_small_values(math="problems.jsonl", toy="toy") | {"checkpoint_seconds": 0}
     (folder / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     return folder
 

@@ -18,7 +18,7 @@ from rapid.config.params import load
 from rapid.grading.verdicts import Verdict
 from rapid.sampling import sample
 from rapid.training.sft import sft_trainer
-from tests.conftest import default_values
+from tests.conftest import load_default_values
 from tests.training.loops import train_rapid
 
 NOT_FINITE = [float("inf"), -float("inf"), float("nan")]
@@ -93,7 +93,9 @@ def test_diverging_weights_end_sft(toy_model, tmp_path):
     demonstration = Demonstration(id="a", prompt="a", message="a", completion="b")
     settings = {"output_dir": str(tmp_path), "save_strategy": "no", "use_cpu": True, "bf16": False}
     for rate in (1e30, 1e35, 1e38):
-        params = load(default_values()).sft.model_copy(update={"learning_rate": rate, "batch": 1})
+        params = load(load_default_values()).sft.model_copy(
+            update={"learning_rate": rate, "batch": 1}
+        )
         with pytest.raises(FloatingPointError, match=r"step [1-3]: weights have become"):
             sft_trainer(toy_model, [demonstration], params, settings | {"report_to": []}).train()
 

@@ -12,7 +12,7 @@ import yaml
 from transformers import AutoTokenizer
 
 from rapid.config.specs import Run, TrainSpec
-from rapid.cost.shapes import from_config
+from rapid.cost.shapes import read_shape
 from tests.conftest import ROOT, save_qwen2
 
 pytestmark = [
@@ -101,7 +101,7 @@ def test_memory_matches_the_plan(model, tmp_path, values):
     """Training with micro-batches of 4 completions of 512 tokens, within a factor of 1.5."""
     pytest.importorskip("scipy", reason="not run: SciPy is not installed")
     from rapid.cost.expected import Expected
-    from rapid.cost.memory import job_memory
+    from rapid.cost.memory import estimate_job_memory
 
     (outcome,) = train_in_processes(
         model, tmp_path, max_completion_length=512, max_steps=2, skip_zero_groups=False
@@ -113,8 +113,8 @@ def test_memory_matches_the_plan(model, tmp_path, values):
         training=values["training"] | {"precision": "bfloat16"}, objective=rapid,
         max_completion_length=512, timeout=1.0,
     )  # fmt: skip
-    planned_memory = job_memory(
-        spec, from_config(model / "config.json"), Expected(limit=512, length=512, prompt=10)
+    planned_memory = estimate_job_memory(
+        spec, read_shape(model / "config.json"), Expected(limit=512, length=512, prompt=10)
     )
     # Without the head; micro-batches have 4 completions.
     planned = (planned_memory.total - planned_memory.head) / 1e9

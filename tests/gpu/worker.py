@@ -18,7 +18,7 @@ from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.manifests import describe_hardware
 
 
-def matrix_norms(model: torch.nn.Module) -> list[float]:
+def compute_matrix_norms(model: torch.nn.Module) -> list[float]:
     """Return the norm of each weight matrix.
 
     Vectors are left out: eight steps of 1e-4 do not change a norm layer's weight of 1.0 in
@@ -50,9 +50,9 @@ def main(model: Path, out: Path, settings: dict) -> None:
         train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)]),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
     )
-    before = matrix_norms(trainer.model)
+    before = compute_matrix_norms(trainer.model)
     trainer.train()
-    after = matrix_norms(trainer.model)
+    after = compute_matrix_norms(trainer.model)
     step, _, logp = trainer.last_pass
     rank = trainer.accelerator.process_index
     outcome = {

@@ -18,7 +18,7 @@ def fake_cgroups(tmp_path, monkeypatch):
     membership = tmp_path / "membership"
     membership.write_text("4:memory:/v1\n0::/a.slice\n")
     monkeypatch.setattr(memory_cgroups, "_MOUNT", tmp_path)
-    monkeypatch.setattr(memory_cgroups, "_MEMBERSHIP", membership)
+    monkeypatch.setattr(memory_cgroups, "_OWN_GROUP_FILE", membership)
     memory_cgroups._find_groups_folder.cache_clear()
     yield home
     memory_cgroups._find_groups_folder.cache_clear()
@@ -26,7 +26,7 @@ def fake_cgroups(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_cgroups(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory_cgroups, "_MEMBERSHIP", tmp_path / "none")
+    monkeypatch.setattr(memory_cgroups, "_OWN_GROUP_FILE", tmp_path / "none")
     memory_cgroups._find_groups_folder.cache_clear()
     yield
     memory_cgroups._find_groups_folder.cache_clear()

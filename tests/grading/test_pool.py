@@ -13,7 +13,7 @@ from rapid.cli import run
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied, GradingFailed
 from rapid.grading.math.grader import MathGrader
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 FIRST, SECOND = (MathProblem(unique_id=name, problem="", answer="1") for name in "ab")
 
@@ -40,8 +40,8 @@ class FakeGrader:
     def __exit__(self, *_):
         self.log.append("ended")
 
-    def walls(self):
-        return "a wall"
+    def describe_isolation(self):
+        return "isolated"
 
     def prepare(self, problem):
         self.record(f"prepared {problem.id}")
@@ -57,7 +57,7 @@ class FakeGrader:
                 raise ValueError("broken")
             self.record(f"{problem.id}: {completion}")
             is_right = completion == "1" or not completion.isdecimal()
-            return verdicts.verdict(verdicts.PASSED if is_right else verdicts.WRONG_ANSWER)
+            return verdicts.build_verdict(verdicts.PASSED if is_right else verdicts.WRONG_ANSWER)
         finally:
             self.busy.release()
 
@@ -69,7 +69,7 @@ class FakeGrader:
 
 def make_pool(size=1, **settings):
     log = []
-    return SteadyGrader("math", lambda: FakeGrader(log, **settings), size), log
+    return GraderPool("math", lambda: FakeGrader(log, **settings), size), log
 
 
 def grade(graders, *completions):
@@ -97,7 +97,7 @@ class TestConcurrency:
     def test_started_graders_are_ended_if_another_fails_to_start(self):
         log = []
         fakes = iter([FakeGrader(log), FakeGrader(log), FakeGrader(log, starts=False)])
-        graders = SteadyGrader("math", lambda: next(fakes), 3)
+        graders = GraderPool("math", lambda: next(fakes), 3)
         with pytest.raises(OSError, match="no sandbox"), graders:
             pass
         assert log == ["started", "started", "ended", "ended"]
@@ -112,11 +112,11 @@ class TestConcurrency:
             graders.rehearse([])
         assert log.count("prepared a") == 1
         assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
-        assert graders.walls() == "a wall"
+        assert graders.describe_isolation() == "isolated"
 
     @pytest.mark.parametrize("name", BENCHMARKS)
     def test_every_benchmark_uses_a_pool_of_graders(self, name):
-        assert isinstance(BENCHMARKS[name].grader(1.0), SteadyGrader)
+        assert isinstance(BENCHMARKS[name].grader(1.0), GraderPool)
 
 
 class TestCachedVerdicts:

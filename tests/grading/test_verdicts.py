@@ -11,7 +11,7 @@ from tests.checkout import ROOT
 
 
 def test_only_passed_is_rewarded_and_ungraded_completions_have_no_reward():
-    rewards = {reason: verdicts.verdict(reason).reward for reason in verdicts.REASONS}
+    rewards = {reason: verdicts.build_verdict(reason).reward for reason in verdicts.REASONS}
     assert rewards.pop("infrastructure") is rewards.pop("bad_problem") is None
     assert {reason for reason, reward in rewards.items() if reward != 0.0} == {"passed"}
     assert rewards["passed"] == 1.0
@@ -19,12 +19,12 @@ def test_only_passed_is_rewarded_and_ungraded_completions_have_no_reward():
 
 def test_an_unknown_reason_is_refused():
     with pytest.raises(ValueError, match="unlucky"):
-        verdicts.verdict("unlucky")
+        verdicts.build_verdict("unlucky")
 
 
 # The grader decides outside the sandbox whether outputs are right and when the time is up.
-SANDBOX_REASONS = select_reasons("code", but=["passed", "wrong_answer", "timeout"])
-MATH_REASONS = select_reasons("math", but=["no_answer"]) | {INFRASTRUCTURE}
+SANDBOX_REASONS = select_reasons("code", excluded=["passed", "wrong_answer", "timeout"])
+MATH_REASONS = select_reasons("math", excluded=["no_answer"]) | {INFRASTRUCTURE}
 LEAN_REASONS = set().union(*process.ANSWERS.values())
 # For the processes of each grader: their sources, the pattern of a reason in them, and the reasons.
 PROCESSES = {

@@ -37,10 +37,10 @@ def start_worker(script: str, **options):
 def test_a_worker_sends_a_greeting_and_ends_by_itself_when_told():
     with start_worker(GREETS + ENDS) as worker:
         assert worker.ask(b"", 60.0) == b"/dev/null"
-        assert worker.lives
+        assert worker.is_alive
         worker.end(patience=60.0)
         assert worker.returncode == 7
-        assert not worker.lives
+        assert not worker.is_alive
 
 
 def test_a_worker_that_has_ended_answers_with_nothing():
@@ -63,14 +63,14 @@ def test_output_written_before_the_end_of_a_worker_is_read():
 
 
 def test_a_command_without_a_memory_limit_is_refused():
-    with pytest.raises(TypeError, match="cannot be limited"):
+    with pytest.raises(TypeError, match="not from limit_memory"):
         Worker([sys.executable, "-c", "pass"])
 
 
 def test_a_question_to_a_silent_worker_times_out():
     with start_worker(SILENT) as worker:
         assert worker.ask(b"", 0.1) == b""
-        assert worker.lives
+        assert worker.is_alive
         worker.end(patience=0.1)
         assert worker.returncode == -signal.SIGKILL
 
@@ -79,7 +79,7 @@ def test_a_question_to_a_silent_worker_times_out():
 def test_a_worker_that_has_ended_or_sent_an_unrequested_message_is_not_alive(sends_message):
     """Its message could be taken for the answer to the next question."""
     with start_worker(GREETS + SILENT if sends_message else "") as worker:
-        wait_for(lambda: not worker.lives)
+        wait_for(lambda: not worker.is_alive)
         if not sends_message:
             worker.wait(60)
         assert (worker.poll() is None) == sends_message

@@ -24,8 +24,8 @@ from performance.parts import DEFAULT_PARTS, PARTS, Experiment, Setting, list_ex
 from performance.trainers import SIDES
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
-from rapid.cost.shapes import Shape, from_config, from_values
-from rapid.grading.pool import SteadyGrader
+from rapid.cost.shapes import Shape, parse_shape, read_shape
+from rapid.grading.pool import GraderPool
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -144,13 +144,13 @@ def test_untrained_model_has_the_declared_family_and_sizes(tmp_path, monkeypatch
     workload = models.build_untrained(name, shape, words=100, lengths=(5, 5))
     model = workload.load()
     assert model.config.model_type == family and model.dtype == torch.float32
-    assert from_values(model.config.to_dict(), "test") == shape
+    assert parse_shape(model.config.to_dict(), "test") == shape
     assert shape.parameters == pytest.approx(model.num_parameters(), rel=0.01)  # norms, biases
     assert {len(prompt.split()) for prompt in workload.prompts} == {5}
 
 
 def test_forward_pass_counts_two_operations_per_weight_and_token(toy_model):
-    shape = from_config(toy_model / "config.json")
+    shape = read_shape(toy_model / "config.json")
     weights = 4 * 64 * 64 + 3 * 64 * 64  # of the one layer
     head = 64 * shape.vocabulary
     attention = 2 * 2 * 64 * (1 + 2 + 3 + 4 + 5)  # each token attends to itself and those before
@@ -284,9 +284,9 @@ def test_every_solution_is_rewarded_and_no_mistake(benchmark):
 
 
 def test_timed_verdicts_are_never_cached_ones(monkeypatch):
-    hits, leave = [], SteadyGrader.__exit__
+    hits, leave = [], GraderPool.__exit__
     monkeypatch.setattr(
-        SteadyGrader, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
+        GraderPool, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
     )
     experiment = Experiment("mbpp_plus", "mbpp_plus", SMALL, completions=10)
     correct, mistaken = measures.time_verdicts(experiment, "mbpp_plus", repeats=2)

@@ -14,7 +14,7 @@ from tests.subprocesses import assert_gone, kill_at_end, python, wait_for
 
 RAPID = [sys.executable, "-m", "rapid"]
 SPEC = '{"benchmark": "math", "data_seed": 0, "train": 4, "test": 4, "demonstrations": 20}'
-# A fork server; the code of its jobs is inserted.
+# A fork server. The braces stand for the code of its jobs, which is one of the texts below.
 FORK_SERVER = """
 import gc, os, signal, sys, time
 from pathlib import Path
@@ -35,7 +35,7 @@ def run(arguments):
 def prepare():
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 """
-# Its jobs take a moment to save on SIGTERM, and write how often they got it.
+# Jobs that take a moment to save on SIGTERM, and write how often they got the signal.
 SAVING = """
 signals = []
 def run(arguments):
@@ -46,12 +46,13 @@ def run(arguments):
     time.sleep(0.5)
     Path(arguments[0]).write_text(str(len(signals)))
 """
-# Its jobs get SIGTERM before they have handlers of their own.
+# Jobs that get SIGTERM before they have handlers of their own.
 SIGTERM_EARLY = """
 run = lambda arguments: 0
 fork_server.end_with_parent = lambda number=signal.SIGKILL: number and os.kill(os.getpid(), signal.SIGTERM)
 """
-# Its jobs print what was lent to them, and end as their argument says. It prints what it takes back.
+# Jobs that print what was lent to them, and end as their argument says. The server prints what it
+# takes back.
 LENDING = """
 lent = []
 def lend(arguments):
@@ -65,7 +66,7 @@ def run(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
 """
-# It has no memory to fork its first two jobs.
+# A server without enough memory to fork its first two jobs.
 OUT_OF_MEMORY = """
 def lend(arguments):
     return lambda ended_well: print("back:", *arguments, ended_well, flush=True)
@@ -79,14 +80,14 @@ def fail_twice():
     return fork()
 os.fork = fail_twice
 """
-# Its jobs are disturbed until the attempt whose number is their argument.
+# Jobs that ask to be run again until the attempt whose number is their argument.
 DISTURBED = """
 def run(arguments):
     print(fork_server.get_attempt(), flush=True)
     return fork_server.RETRY_STATUS if fork_server.get_attempt() < int(arguments[0]) else 0
 fork_server.MAX_RETRY_SHARE = {share}
 """
-# Rehearses, loads a model as jobs do, and prints the packages that this still imports.
+# A program that rehearses, loads a model as jobs do, and prints the packages that are imported only then.
 AFTER_REHEARSAL = """
 import sys
 from rapid.stages.rehearsal import rehearse

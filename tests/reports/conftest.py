@@ -16,7 +16,7 @@ from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config import specs
 from rapid.config.params import Params, load
 from rapid.config.specs import Run
-from tests.conftest import default_values
+from tests.conftest import load_default_values
 
 TABLES = """
 main:
@@ -39,7 +39,7 @@ MADE_PROBLEMS = ProblemSource("math", "made", "data_seed 0")
 
 def small_values() -> dict:
     """Return params.yaml with smaller tables and with names that TeX must escape."""
-    values = default_values()
+    values = load_default_values()
     benchmark = values["benchmarks"]["mbpp_plus"]
     benchmark["train"] = 16 * benchmark["n_step"]  # divisible by every H that tests use
     model = values["models"][values["teacher"]]

@@ -119,7 +119,7 @@ def test_parameters_from_a_file_and_from_json_give_the_same_tables(
         ("{}", [], "data_seed: is missing"),
         ({}, ["--arena"], "--arena: the parameters have no section arena"),
         # Named parameters share jobs with those of the folder's params.yaml.
-        ({"name": "mine"}, [], "params.yaml:1: data_seed: -1 is not allowed"),
+        ({"name": "mine"}, [], "params.yaml:1: data_seed: -1 is invalid"),
     ],
 )
 def test_wrong_parameters_exit_with_2(values, tmp_path, capsys, params, options, message):

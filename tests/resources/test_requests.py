@@ -77,10 +77,13 @@ def test_the_resources_of_a_job_are_divided_among_its_nodes(values):
     [
         (
             {"processes": 3, "nodes": 2},
-            "compute.processes: 3 .* a multiple of 2, which is compute.nodes",
+            "compute.processes: 3 .* must be a multiple of 2, which is compute.nodes",
         ),
-        ({"processes": 16}, "compute.processes: 16 .* a divisor of 8, the completions"),
-        (GPU | {"nodes": 2}, "compute.nodes: 2 .* 1 with naive-grpo, whose vLLM server"),
+        ({"processes": 16}, "compute.processes: 16 .* must divide 8, the number of completions"),
+        (
+            GPU | {"nodes": 2},
+            "compute.nodes: 2 .* must be 1, because the vLLM server of naive-grpo",
+        ),
     ],
 )
 def test_processes_that_cannot_share_the_work_are_refused(values, compute, message):

@@ -59,8 +59,8 @@ def test_working_directory_is_not_emptied(toy_model, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("pypi:thing", "allowed: pypi:NAME==VERSION"),
-        ("pypi:rapid no==1", "allowed: pypi:NAME==VERSION"),
+        ("pypi:thing", "must be pypi:NAME==VERSION"),
+        ("pypi:rapid no==1", "must be pypi:NAME==VERSION"),
         ("no/such.gguf", "the file no/such.gguf does not exist"),
         ("not a name", "neither an existing folder or file nor a name on the hub"),
         ("someone/something", "someone/something at main cannot be downloaded"),

@@ -114,7 +114,7 @@ def test_unpaired_surrogate_fails_only_its_own_completion(write_files, capsys, t
 @pytest.mark.parametrize(
     ("problems", "message"),
     [
-        ([PROBLEMS["math"][0]] * 2, "problems:2: a second problem with the id"),
+        ([PROBLEMS["math"][0]] * 2, "problems:2: an earlier problem has the same id"),
         ([{"unique_id": "a", "answer": "1"}], "problems:1: problem: Field required"),
         ([], "problems: contains no problems"),
     ],

@@ -1,4 +1,4 @@
-"""Stages that grade: they record the sandbox walls, and give no values without a grader."""
+"""Stages that grade record the isolation of completions, and give no values without a grader."""
 
 import json
 
@@ -39,7 +39,7 @@ def run_stage(values, toy_model, tmp_path):
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_manifest_names_the_sandbox_walls(run_stage, name):
+def test_manifest_describes_the_isolation_of_completions(run_stage, name):
     manifest = run_stage(name)
     assert "no file but Python's library" in manifest["walls"]
     assert not any(manifest["spec"]["grading"].values())
@@ -58,7 +58,7 @@ def test_stage_without_sandbox_walls_fails_before_sampling(run_stage, name, monk
 def test_waived_walls_are_in_the_manifest(run_stage, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     manifest = run_stage("evaluate", unsafe_sandbox=True)
-    assert "NOT WALLED OFF" in manifest["walls"]
+    assert "NOT ISOLATED" in manifest["walls"]
     assert manifest["spec"]["grading"]["unsafe_sandbox"]
 
 

@@ -55,13 +55,13 @@ def crashes(monkeypatch):
 
     def grade(self, problem, completion):
         if not completion:  # the first call, at start-up
-            return verdicts.verdict(verdicts.NO_ANSWER)
+            return verdicts.build_verdict(verdicts.NO_ANSWER)
         if (pair := (problem.id, completion)) not in completions:
             completions.append(pair)
         number = completions.index(pair)
         if number in crashing:
             raise GraderDied("in a test")
-        return verdicts.verdict(verdicts.WRONG_ANSWER if number % 2 else verdicts.PASSED)
+        return verdicts.build_verdict(verdicts.WRONG_ANSWER if number % 2 else verdicts.PASSED)
 
     monkeypatch.setattr(MathGrader, "grade", grade)
     return crashing

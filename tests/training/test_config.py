@@ -31,7 +31,7 @@ GOOD = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 
             "H=2.5: set it to a whole number\nn_step=.8.: set it to a whole",
         ),
         ({"num_generations": 0}, "set num_generations >= 2"),
-        ({"parameters": {"epsilon_low": 0.1}}, "epsilon_low: is not a key; allowed: one of eta, "),
+        ({"parameters": {"epsilon_low": 0.1}}, "epsilon_low: is not a key; the keys are eta, "),
         ({"eta": 0.0}, "eta=0.0: Input should be greater than 0"),
         ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
         ({"micro_batch_size": 0}, "set micro_batch_size >= 1"),

@@ -50,7 +50,7 @@ if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs 
     compared = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
 
-EXAMINATION = Examination(hashed=False)
+EXAMINATION = Examination(hash_all=False)
 
 if workflow.is_main_process:
     declared = [
@@ -72,47 +72,44 @@ PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 # Patterns of wildcards ----------------------------------------------------------------------------
 
 
-def any_of(names):
+def match_any(names):
     """Return a regular expression that matches these strings; if there are none, it never does."""
     escaped = [re.escape(name) for name in dict.fromkeys(names)]
     return f"(?:{'|'.join(escaped)})" if escaped else "(?!)"
 
 
-def models_that(are_made):
-    """Return a pattern of the models that the pipeline trains itself, or of published models."""
-    return any_of(
+def match_models(embedded):
+    """Return a pattern of the embedded models, which the pipeline pretrains, or of the others."""
+    return match_any(
         name
         for plan in PLANS.values()
         for name in plan.params.models
-        if specs.is_made(plan.params, name) == are_made
+        if specs.is_embedded(plan.params, name) == embedded
     )
 
 
-def roots_where(demonstrations_are_made):
-    """Return a pattern of the roots of plans whose demonstrations are generated, or of the others.
-
-    The others sample their demonstrations from a teacher.
-    """
-    return any_of(
+def match_roots(generated_demonstrations):
+    """Return a pattern of the roots of plans with generated demonstrations, or with a teacher's."""
+    return match_any(
         root
         for root, plan in PLANS.items()
-        if (plan.params.imitation.demonstrations > 0) == demonstrations_are_made
+        if (plan.params.imitation.demonstrations > 0) == generated_demonstrations
     )
 
 
 wildcard_constraints:
-    root=any_of(PLANS),
-    benchmark=any_of(name for plan in PLANS.values() for name in plan.params.benchmarks),
-    model=any_of(name for plan in PLANS.values() for name in plan.params.models),
+    root=match_any(PLANS),
+    benchmark=match_any(name for plan in PLANS.values() for name in plan.params.benchmarks),
+    model=match_any(name for plan in PLANS.values() for name in plan.params.models),
     algorithm=f"{specs.BASE}|{variant_names.build_pattern()}",
     seed=r"\d+",
 
 
-# Functions of a rule's wildcards that look up its job. --------------------------------------------
+# Functions that rules call. Most return a function of wildcards, which looks up the rule's job. ---
 
 
 def of_job(rule_name, value):
-    """Return a function of wildcards: it finds the rule's job, and returns `value` of the job."""
+    """Return a function of wildcards that finds the rule's job and returns `value(job)`."""
     folder = STAGES[rule_name].folder
     return lambda wildcards: value(PLANS[wildcards.root].job(folder.format(**wildcards)))
 
@@ -127,8 +124,8 @@ def path_of(rule_name, option):
     return of_job(rule_name, lambda job: job.options[option])
 
 
-def manifests_behind(rule_name, option):
-    """Return a function of wildcards for the manifests of the jobs that wrote an option's files."""
+def input_manifests_of(rule_name, option):
+    """Return a function of wildcards for the manifests of the jobs whose files an option names."""
     return of_job(
         rule_name,
         lambda job: input_files(job, [input_job.manifest for input_job in job.inputs_of(option)]),
@@ -209,7 +206,7 @@ def input_files(job, files):
 
 @cache
 def is_planned(job):
-    """Return whether a job will run: it is stale, one of its inputs will run, or -R, -F or -f."""
+    """Return whether a job will run: it is stale, a job before it will run, or -R, -F or -f."""
     return (
         job.rule in {rule.name for rule in workflow.dag.forcerules}
         or not workflow.dag.forcefiles.isdisjoint(job.declared)

@@ -4,8 +4,8 @@
 rule distill:
     """Sample the teacher on the training problems, and keep its correct completions."""
     input:
-        model=manifests_behind("distill", "model"),
-        data=manifests_behind("distill", "data"),
+        model=input_manifests_of("distill", "model"),
+        data=input_manifests_of("distill", "data"),
     output:
         "{root}distilled/{benchmark}/manifest.json",
     log:
@@ -13,7 +13,7 @@ rule distill:
     benchmark:
         "{root}benchmarks/distill/{benchmark}.tsv"
     wildcard_constraints:
-        root=roots_where(demonstrations_are_made=False),
+        root=match_roots(generated_demonstrations=False),
     priority: priority_of("distill")
     threads: threads_of("distill")
     resources:
@@ -32,7 +32,7 @@ rule distill:
 rule demonstrate:
     """Make demonstrations, some with a deliberate mistake, in place of a teacher's."""
     input:
-        data=manifests_behind("demonstrate", "data"),
+        data=input_manifests_of("demonstrate", "data"),
     output:
         "{root}distilled/{benchmark}/manifest.json",
     log:
@@ -40,7 +40,7 @@ rule demonstrate:
     benchmark:
         "{root}benchmarks/demonstrate/{benchmark}.tsv"
     wildcard_constraints:
-        root=roots_where(demonstrations_are_made=True),
+        root=match_roots(generated_demonstrations=True),
     priority: priority_of("demonstrate")
     threads: threads_of("demonstrate")
     resources:

@@ -4,8 +4,8 @@
 rule evaluate:
     """Evaluate a model on a benchmark's test problems."""
     input:
-        model=manifests_behind("evaluate", "model"),
-        data=manifests_behind("evaluate", "data"),
+        model=input_manifests_of("evaluate", "model"),
+        data=input_manifests_of("evaluate", "data"),
     output:
         "{root}evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
         "{root}evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/evaluation.json",

@@ -4,7 +4,7 @@
 rule tokenizer:
     """Train the tokenizer of the embedded models."""
     input:
-        data=manifests_behind("tokenizer", "data"),
+        data=input_manifests_of("tokenizer", "data"),
     output:
         "{root}models/tokenizer/manifest.json",
     log:
@@ -28,8 +28,8 @@ rule tokenizer:
 rule pretrain:
     """Make an embedded model: an architecture of transformers at a tiny size, pre-trained."""
     input:
-        tokenizer=manifests_behind("pretrain", "tokenizer"),
-        data=manifests_behind("pretrain", "data"),
+        tokenizer=input_manifests_of("pretrain", "tokenizer"),
+        data=input_manifests_of("pretrain", "data"),
     output:
         "{root}models/{model}/manifest.json",
     log:
@@ -37,7 +37,7 @@ rule pretrain:
     benchmark:
         "{root}benchmarks/pretrain/{model}.tsv"
     wildcard_constraints:
-        model=models_that(are_made=True),
+        model=match_models(embedded=True),
     priority: priority_of("pretrain")
     threads: threads_of("pretrain")
     resources:
@@ -64,7 +64,7 @@ rule fetch:
     benchmark:
         "{root}benchmarks/fetch/{model}.tsv"
     wildcard_constraints:
-        model=models_that(are_made=False),
+        model=match_models(embedded=False),
     priority: priority_of("fetch")
     threads: threads_of("fetch")
     resources:

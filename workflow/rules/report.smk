@@ -4,7 +4,7 @@
 rule report:
     """Make tables, figures and report.html of the paper's tables."""
     input:
-        results_behind("report"),
+        input_results_of("report"),
     output:
         page(f"{PLAN.root}reports", "The report", FIGURES),
         in_report("The report", f"{PLAN.root}reports/appendix.txt"),
@@ -30,7 +30,7 @@ if PLAN.default:
     # A rule for the report of the default, if the parameters are an experiment's.
     use rule report as report_of_default with:
         input:
-            results_behind("report", PLAN.default),
+            input_results_of("report", PLAN.default),
         output:
             page("reports", "The report of the default", FIGURES),
             in_report("The report of the default", "reports/appendix.txt"),
@@ -48,7 +48,7 @@ if PLAN.default:
 rule experiment:
     """Collect the metrics of RAPID at one H, for `dvc exp show` and `dvc plots`."""
     input:
-        results_behind("experiment"),
+        input_results_of("experiment"),
     output:
         f"{PLAN.root}reports/experiment/manifest.json",
         f"{PLAN.root}reports/experiment/metrics.json",
@@ -71,7 +71,7 @@ rule experiment:
 rule studies:
     """Make the studies' tables and figures: what each part of RAPID contributes."""
     input:
-        results_behind("studies"),
+        input_results_of("studies"),
     output:
         page(f"{PLAN.root}reports/studies", "The studies", study_figures(PARAMS)),
     log:
@@ -94,7 +94,7 @@ rule studies:
 rule arena:
     """Make the arena's tables and figures: all algorithms, at learning rates of their own."""
     input:
-        results_behind("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
+        input_results_of("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
         page(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
         # Results by seed; not when learning rates are tuned.

@@ -16,13 +16,13 @@ ARENA = PLAN.params.arena
 def in_report(category, path):
     """Return an output, marked for `snakemake --report` if it is a table, a page or a figure."""
     file, description, kind = Path(path), "", "figures"
-    drawn_by = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
+    source = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
     if file.name in TABLES:
         description, kind = TABLES[file.name], "tables"
     elif file.suffix != ".png":
         return path
-    elif drawn_by.exists():
-        description = (ast.get_docstring(ast.parse(drawn_by.read_text())) or "").partition("\n")[0]
+    elif source.exists():
+        description = (ast.get_docstring(ast.parse(source.read_text())) or "").partition("\n")[0]
     return report(
         path,
         caption=f"../report/{kind}.rst",
@@ -39,7 +39,7 @@ def page(folder, category, figures):
     return [in_report(category, f"{folder}/{name}") for name in names]
 
 
-def results_behind(rule_name, plan=PLAN, extra_files=()):
+def input_results_of(rule_name, plan=PLAN, extra_files=()):
     """Return an input function for a report's rule: the results that the report shows."""
     job = plan.job(STAGES[rule_name].folder)
     results = [path for result in job.inputs for path in result.declared]

@@ -10,8 +10,8 @@ SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
 rule train:
     """Train one run of one algorithm."""
     input:
-        model=manifests_behind("train", "model"),
-        data=manifests_behind("train", "data"),
+        model=input_manifests_of("train", "model"),
+        data=input_manifests_of("train", "data"),
     output:
         "{root}runs/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
         "{root}runs/{benchmark}/{model}/{algorithm}/seed{seed}/summary.json",

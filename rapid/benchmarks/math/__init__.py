@@ -7,7 +7,7 @@ from rapid.benchmarks.math.made import draw
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading.math.grader import STANDBY, MathGrader
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 
 class Math(Benchmark):
@@ -16,13 +16,13 @@ class Math(Benchmark):
     name = "math"
     label = "MATH"
     record = MathProblem
-    usual_timeout = 10.0
+    default_timeout = 10.0
     verdict_seconds = 0.005
     hub = ("nlile/hendrycks-MATH-benchmark", "465bcdb36f5962aa3512891498966df785fc3c18")
     draw = staticmethod(draw)
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        return SteadyGrader(self.name, lambda: MathGrader(timeout), workers)
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
+        return GraderPool(self.name, lambda: MathGrader(timeout), workers)
 
     def lend(self) -> Callable[[bool], None] | None:
         return STANDBY.lend()

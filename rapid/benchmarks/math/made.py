@@ -1,4 +1,4 @@
-"""Questions of school mathematics made from a seed, with solutions in written steps.
+"""Generates questions of school mathematics from a seed, with solutions in written steps.
 
 Sums and differences of two-digit numbers are computed in columns, units first, so that each step is
 a fact about single digits. A slip is a mistake in a solution: a wrong carry, the wrong operation,
@@ -21,17 +21,18 @@ OBJECTS = ("pens", "books", "eggs", "cards")
 COLORS = ("red", "blue", "green", "white")
 UNKNOWNS = ("x", "y", "n", "t")
 
-Solve = Callable[[str], str]  # writes a solution with a slip of this kind; "" for none
+# Takes a kind of slip, or "" for none, and returns a solution with this slip.
+SolutionWriter = Callable[[str], str]
 
 
-class MadeQuestion(NamedTuple):
+class GeneratedQuestion(NamedTuple):
     """A question, its answer, and a function that writes its solutions."""
 
     subject: str  # as in MATH
     level: int  # difficulty, as in MATH: 1 to 5
     text: str
     answer: str
-    write_solution: Solve
+    write_solution: SolutionWriter
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
@@ -56,7 +57,7 @@ def draw(rng: random.Random, id: str) -> Exercise:
     return Exercise(problem, correct, mistakes)
 
 
-def _draw_purchase(rng: random.Random) -> MadeQuestion:
+def _draw_purchase(rng: random.Random) -> GeneratedQuestion:
     a, b = _draw_number(rng), _draw_number(rng)
     name, objects = rng.choice(NAMES), rng.choice(OBJECTS)
 
@@ -66,10 +67,10 @@ def _draw_purchase(rng: random.Random) -> MadeQuestion:
         return _write_answer(*_write_addition(a, b, slip == CARRY))
 
     text = f"{name} has {a} {objects} and buys {b}. How many {objects} does {name} have now?"
-    return MadeQuestion("Prealgebra", 1, text, str(a + b), write_solution)
+    return GeneratedQuestion("Prealgebra", 1, text, str(a + b), write_solution)
 
 
-def _draw_sale(rng: random.Random) -> MadeQuestion:
+def _draw_sale(rng: random.Random) -> GeneratedQuestion:
     remaining, b = _draw_number(rng), _draw_number(rng)
     a = remaining + b
     name, objects = rng.choice(NAMES), rng.choice(OBJECTS)
@@ -84,10 +85,10 @@ def _draw_sale(rng: random.Random) -> MadeQuestion:
         )
 
     text = f"{name} has {a} {objects} and sells {b}. How many {objects} does {name} have now?"
-    return MadeQuestion("Prealgebra", 1, text, str(remaining), write_solution)
+    return GeneratedQuestion("Prealgebra", 1, text, str(remaining), write_solution)
 
 
-def _draw_boxes(rng: random.Random) -> MadeQuestion:
+def _draw_boxes(rng: random.Random) -> GeneratedQuestion:
     a, b, c = rng.randint(2, 3), rng.randint(2, 5), _draw_number(rng)
     name, objects = rng.choice(NAMES), rng.choice(OBJECTS)
 
@@ -101,10 +102,10 @@ def _draw_boxes(rng: random.Random) -> MadeQuestion:
     text = (
         f"{name} has {a} boxes of {b} {objects} and {c} more. How many {objects} does {name} have?"
     )
-    return MadeQuestion("Prealgebra", 2, text, str(a * b + c), write_solution)
+    return GeneratedQuestion("Prealgebra", 2, text, str(a * b + c), write_solution)
 
 
-def _draw_chance(rng: random.Random) -> MadeQuestion:
+def _draw_chance(rng: random.Random) -> GeneratedQuestion:
     first_color, second_color = rng.sample(COLORS, 2)
     a, b = 2, 2
     while gcd(a, b) > 1:  # until the fraction is in lowest terms
@@ -121,10 +122,10 @@ def _draw_chance(rng: random.Random) -> MadeQuestion:
         f"What is the probability of {first_color}?"
     )
     answer = rf"\frac{{{a}}}{{{a + b}}}"
-    return MadeQuestion("Counting & Probability", 3, text, answer, write_solution)
+    return GeneratedQuestion("Counting & Probability", 3, text, answer, write_solution)
 
 
-def _draw_equation(rng: random.Random) -> MadeQuestion:
+def _draw_equation(rng: random.Random) -> GeneratedQuestion:
     m, x, c = rng.randint(2, 3), rng.randint(2, 5), _draw_number(rng)
     d = m * x + c
     unknown = rng.choice(UNKNOWNS)
@@ -136,7 +137,7 @@ def _draw_equation(rng: random.Random) -> MadeQuestion:
         return _write_answer(f"{steps}{rest}/{m}={x}. ", str(x))
 
     text = f"Solve ${m}{unknown}+{c}={d}$ for ${unknown}$."
-    return MadeQuestion("Algebra", 3, text, str(x), write_solution)
+    return GeneratedQuestion("Algebra", 3, text, str(x), write_solution)
 
 
 def _draw_number(rng: random.Random) -> int:

@@ -4,7 +4,7 @@ from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.mbpp_plus.made import draw
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 
 class MbppPlus(Benchmark):
@@ -14,10 +14,10 @@ class MbppPlus(Benchmark):
     label = "MBPP+"
     record = CodeProblem
     graded = "programs"
-    usual_timeout = 20.0
+    default_timeout = 20.0
     verdict_seconds = 0.05
     hub = ("evalplus/mbppplus", "b2d74c91837c3f2a20c1299ae98133cbe7cfa077")
-    walls = frozenset({"unsafe_sandbox"})
+    unsafe_settings = frozenset({"unsafe_sandbox"})
     # The output of `python -m rapid.benchmarks.mbpp_plus.weak_tests` for EvalPlus's release v0.1.0.
     # The command finds none in v0.2.0, which is the hub's dataset.
     weak = {"Mbpp/115": "True, 1"}  # noqa: RUF012
@@ -28,13 +28,13 @@ class MbppPlus(Benchmark):
 
         return from_hub(row)
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
         # Imported here because EvalPlus takes a second to import.
         from rapid.grading.code.grader import CodeGrader
         from rapid.grading.code.reference import References
 
         shared = References()
-        return SteadyGrader(
+        return GraderPool(
             self.name,
             lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
             workers,

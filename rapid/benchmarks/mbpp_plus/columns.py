@@ -1,7 +1,7 @@
 """Parses programming problems in the columns of a dataset: tests, or rows of MBPP+.
 
-Nothing of a row is run here. The arguments and outputs in tests such as `assert double(2) == 4` are
-literals. As for MBPP+, the expected outputs do not enter the sandbox of a completion.
+No code of a row is run here. The arguments and outputs in tests such as `assert double(2) == 4` are
+literals. As with MBPP+, the expected outputs do not enter the sandbox of a completion.
 """
 
 import ast
@@ -18,7 +18,7 @@ from rapid.artifacts.files import describe_first_error
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import BadProblem
 
-MAX_PARSED = 1024  # problems that are kept: the completions of a group have the same problem
+MAX_PARSED = 1024  # size of the caches of parsed problems; a group's completions have one problem
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Programming tasks made from a seed, about the numbers in a list or the words in a text.
+"""Generates programming tasks from a seed, about the numbers in a list or the words in a text.
 
-A function consists of three clauses: it filters the elements, changes each one, and computes a
+A function consists of three clauses: it filters the elements, changes each element, and computes a
 result. Most clauses have a common mistake: a comparison that is off by one, a forgotten empty list,
 a missing change. The base inputs are ordinary ones; the plus inputs reveal the mistakes.
 """
@@ -182,10 +182,10 @@ def _write_source(name: str, domain: Domain, codes: list[str]) -> str:
 
 
 def _run_source(source: str, name: str, inputs: list[list]) -> list[Any]:
-    """Run a function that was made in this file, and return its outputs or types of exceptions.
+    """Run a function that this file has generated; return its outputs, or the types of exceptions.
 
-    It is safe to run: the source consists of the templates above. Completions of models are run
-    only by `rapid.grading`, in its sandbox.
+    It is safe to run, because the source consists of the templates above. Completions of models are
+    run only by `rapid.grading`, in its sandbox.
     """
     namespace: dict = {}
     exec(source, namespace)

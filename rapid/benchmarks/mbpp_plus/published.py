@@ -13,7 +13,7 @@ from evalplus.data.mbpp import mbpp_serialize_inputs
 def from_hub(row: dict) -> dict:
     """Return the fields of a `CodeProblem`.
 
-    The hub does not say which inputs are from MBPP and which EvalPlus added. So all are
+    The hub does not say which inputs are from MBPP and which ones EvalPlus added. So all become
     `base_input`, in their order.
 
     Raises:

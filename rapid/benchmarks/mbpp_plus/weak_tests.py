@@ -2,12 +2,12 @@
 
     python -m rapid.benchmarks.mbpp_plus.weak_tests MbppPlus.jsonl.gz
 
-The command grades, for each task, functions that return a constant (one of `CONSTANTS`, or the
+For each task, the command grades functions that return a constant (one of `CONSTANTS`, or the
 output that the tests expect most often) or one of their arguments unchanged. It uses the pipeline's
 grader and sandbox. It prints the tasks whose tests accept such a function, and what the function
 returns. The exit status is 1 if a printed task is not in `MbppPlus.weak`.
 
-Reinforcement learning would find such a program sooner than a solution. So `rapid prepare` leaves
+Reinforcement learning would find such a program before a correct one. So `rapid prepare` leaves
 the tasks in `MbppPlus.weak` out of training. They stay among the test problems, because published
 results include them.
 """
@@ -30,7 +30,7 @@ from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import Reference, References
 from rapid.grading.code.sandbox import Sandbox
 from rapid.grading.limits import CODE_MB
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
 # Values that a program may return whatever its arguments are.
@@ -68,7 +68,7 @@ def find_weak_tasks(
     references = References()
     with (
         Sandbox(CODE_MB) as sandbox,
-        SteadyGrader(
+        GraderPool(
             MbppPlus.name, lambda: CodeGrader(timeout, references=references), workers
         ) as graders,
         ThreadPoolExecutor(workers) as threads,

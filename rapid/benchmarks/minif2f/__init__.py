@@ -11,10 +11,10 @@ from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.lean.install import describe_kernel_bugs
 from rapid.grading.lean.selfcheck import start_mathlib
 from rapid.grading.policy import STRICT, Grading
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
-# Theorems that are proved to warm up a grader: after these, V8 (node's JavaScript engine) has
-# compiled the functions of the WebAssembly Lean that such proofs use.
+# Number of theorems that are proved to warm up a grader. After these, V8 (node's JavaScript engine)
+# has compiled the functions of the WebAssembly Lean that such proofs use.
 REHEARSED_THEOREMS = 16
 
 
@@ -28,16 +28,16 @@ class MiniF2F(Benchmark):
     label = "MiniF2F"
     record = LeanProblem
     graded = "proofs"
-    usual_timeout = 20.0
+    default_timeout = 20.0
     verdict_seconds = 2.0  # proofs that use Mathlib take seconds
     hub = ("cat-searcher/minif2f-lean4", "70a1249ce240667f6bcdd1ccd62f847f0e065d57")
-    walls = frozenset({"unsafe_lean"})
+    unsafe_settings = frozenset({"unsafe_lean"})
     draw = staticmethod(draw)
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> SteadyGrader:
-        return SteadyGrader(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
+    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
+        return GraderPool(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
 
-    def rehearse(self, grader: SteadyGrader, problems: list[LeanProblem]) -> None:
+    def rehearse(self, grader: GraderPool, problems: list[LeanProblem]) -> None:
         """Start Lean, elaborate the problems' statements, and grade proofs of other theorems.
 
         Afterwards Lean is equally fast whether its process is new or has served an earlier job.

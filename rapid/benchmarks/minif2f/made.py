@@ -1,10 +1,11 @@
-"""Theorems made from a seed, in core Lean 4 over Nat and Int, with proofs of one or two steps.
+"""Generates theorems from a seed, in core Lean 4 over Nat and Int, with proofs of one or two steps.
 
-A proof needs the numbers of its statement in the right places. It gives a witness that is computed
-from an equation, or proves a property of a whole sequence, of which the statement is about one
-distant element. Lean's automation cannot find such proofs: there are too many candidates for the
-witness, and too many steps to the element. So no fixed list of tactics such as
-`first | omega | grind | ...` proves one of the theorems (tests/benchmarks/universal_proofs.py).
+A proof needs the numbers of its statement in the right places. There are two kinds of proofs. One
+gives a witness, which is computed from an equation. The other proves a property of a whole
+sequence; the statement is about one distant element of it. Lean's automation cannot find such
+proofs: there are too many candidates for the witness, and too many steps to the element. So no
+fixed list of tactics such as `first | omega | grind | ...` proves one of the theorems
+(tests/benchmarks/universal_proofs.py).
 
 The mistakes are a wrong sign or operation, and swapped numbers.
 """
@@ -22,7 +23,7 @@ POWER = (30, 99), (4, 5)
 FAR = (20_000, 99_999)  # range of the distance to the element that a statement is about
 
 
-class MadeTheorem(NamedTuple):
+class GeneratedTheorem(NamedTuple):
     """A statement without the theorem's name, a proof, and mistaken proofs."""
 
     statement: str
@@ -57,7 +58,7 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
     factor = rng.randint(2, 9)
-    # A term for which the solution (base^exponent - term) / factor, or with +, is a whole number.
+    # A term for which the solution, (base^exponent ± term) / factor, is a whole number.
     rest = base**exponent if plus == "+" else -(base**exponent)
     term = rng.choice([term for term in range(10, 100) if (term - rest) % factor == 0])
 
@@ -69,21 +70,21 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
     return x, *sides, write_proof(minus, "/"), write_proof(plus, "/"), write_proof(minus, "-")
 
 
-def _draw_witness(rng: random.Random) -> MadeTheorem:
-    """Draw a theorem that an equation has a solution."""
+def _draw_witness(rng: random.Random) -> GeneratedTheorem:
+    """Draw a theorem which says that an equation has a solution."""
     x, lhs, rhs, proof, *failures = _draw_equation(rng, "rfl")
-    return MadeTheorem(f": ∃ {x} : Nat, {lhs} = {rhs}", proof, failures)
+    return GeneratedTheorem(f": ∃ {x} : Nat, {lhs} = {rhs}", proof, failures)
 
 
-def _draw_preimage(rng: random.Random) -> MadeTheorem:
-    """Draw a theorem that a linear function takes a value."""
+def _draw_preimage(rng: random.Random) -> GeneratedTheorem:
+    """Draw a theorem which says that a linear function takes a value."""
     x, lhs, rhs, proof, *failures = _draw_equation(rng, "h₀ _")
     statement = f"(f : Nat → Nat) (h₀ : ∀ {x}, f {x} = {lhs}) : ∃ {x}, f {x} = {rhs}"
-    return MadeTheorem(statement, proof, failures)
+    return GeneratedTheorem(statement, proof, failures)
 
 
-def _draw_recurrence(rng: random.Random) -> MadeTheorem:
-    """Draw a theorem on an element of an arithmetic sequence of which one element is known.
+def _draw_recurrence(rng: random.Random) -> GeneratedTheorem:
+    """Draw a theorem about an element of an arithmetic sequence, given another element.
 
     The values are in Int. In Nat the known element might contradict the elements before it, which
     would be negative.
@@ -104,11 +105,11 @@ def _draw_recurrence(rng: random.Random) -> MadeTheorem:
         f"f {far + place} = {step * far + start}"
     )
     failures = [write_proof(place, start, step), write_proof(start, step, place)]
-    return MadeTheorem(statement, write_proof(place, step, start), failures)
+    return GeneratedTheorem(statement, write_proof(place, step, start), failures)
 
 
-def _draw_period(rng: random.Random) -> MadeTheorem:
-    """Draw a theorem on an element of a periodic sequence of which one element is known."""
+def _draw_period(rng: random.Random) -> GeneratedTheorem:
+    """Draw a theorem about an element of a periodic sequence, given another element."""
     # f(place) = value is given, and f(n + period) = f(n). The statement is about a multiple of the
     # period later.
     place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
@@ -125,4 +126,4 @@ def _draw_period(rng: random.Random) -> MadeTheorem:
         f"f ({place} + {period} * {far}) = {value}"
     )
     failures = [write_proof(period, place, value), write_proof(value, period, place)]
-    return MadeTheorem(statement, write_proof(place, period, value), failures)
+    return GeneratedTheorem(statement, write_proof(place, period, value), failures)

@@ -2,8 +2,8 @@
 
 The expected outputs come from the problem's reference solution, which is run once in the same
 sandbox. They stay in the grader: a completion gets the inputs only, and its outputs reach the
-grader as plain data. So a hostile completion can return false outputs, but does not know the right
-ones. `oracle` has the rules by which an output counts as right.
+grader as plain data. So a hostile completion can return any output, but does not know the right
+one. `oracle` has the rules by which an output counts as right.
 """
 
 import json
@@ -25,11 +25,11 @@ class CodeGrader:
         timeout: wall-clock seconds for one completion on all inputs together. Problems with a slow
             reference solution get more time (`Reference.time_limit`).
         memory_mb: address space of one completion, in 1e6 bytes.
-        layer: how completions are walled off from the machine, one of `sandbox.LAYERS`; None for
-            the strongest layer that works on this machine.
+        layer: how completions are isolated from the machine, one of `sandbox.LAYERS`; None for the
+            strongest layer that works on this machine.
         references: the expected outputs, shared with other graders so that each reference solution
             is run once. By default the grader has its own.
-        unsafe: whether to grade without walls if no layer works on this machine.
+        unsafe: whether to grade without a sandbox if no layer works on this machine.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class CodeGrader:
         self._references = references or References()
 
     def __enter__(self) -> Self:
-        """Start the sandbox, which logs its walls. Raise SandboxError if no layer works."""
+        """Start the sandbox, which logs its isolation. Raise SandboxError if no layer works."""
         self._sandbox.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._sandbox.__exit__(*error)
 
-    def walls(self) -> str:
-        """Describe what separates a completion from the machine."""
-        return self._sandbox.walls()
+    def describe_isolation(self) -> str:
+        """Describe what isolates a completion from the machine."""
+        return self._sandbox.describe_isolation()
 
     def prepare(self, problem: Function) -> None:
         """Run the reference solution for its outputs. Raise BadProblem as `grade` does."""
@@ -71,15 +71,15 @@ class CodeGrader:
             GraderDied: the sandbox's runner died.
         """
         if not completion.strip():
-            return verdicts.verdict(verdicts.NO_ANSWER)
+            return verdicts.build_verdict(verdicts.NO_ANSWER)
         reference = self._references.find(problem, self._sandbox)
-        answers = _Comparison(reference)
+        comparison = _Comparison(reference)
         name = problem.entry_point
         as_sets = oracle.is_set(name)
         job = encode_job(completion, name, reference.calls, as_sets, is_completion=True)
         seconds = reference.time_limit(self.timeout)
-        ending = self._sandbox.run(job, seconds, answers.receive, reference.line_limit)
-        return verdicts.verdict(answers.reason(ending))
+        ending = self._sandbox.run(job, seconds, comparison.receive, reference.line_limit)
+        return verdicts.build_verdict(comparison.decide_reason(ending))
 
 
 @dataclass
@@ -94,7 +94,7 @@ class _Comparison:
     failure: str | None = None  # the verdict's reason once something is wrong
 
     def receive(self, line: bytes) -> bool:
-        """Compare the output in a line. Return whether to read another line.
+        """Compare the output in a line with the expected one. Return whether to read another line.
 
         The line comes from the child: the process in the sandbox that runs the completion.
         """
@@ -114,14 +114,14 @@ class _Comparison:
         reference, index = self.reference, self.right_count
         call, expected = reference.inputs[index], reference.expected[index]
         atol = reference.tolerances[index]
-        if not oracle.agrees(reference.entry_point, call, output, expected, atol):
+        if not oracle.is_right(reference.entry_point, call, output, expected, atol):
             self.failure = verdicts.WRONG_ANSWER
             return False
         self.right_count += 1
         return self.right_count < len(reference.expected)
 
-    def reason(self, ending: str) -> str:
-        """Return the verdict's reason.
+    def decide_reason(self, ending: str) -> str:
+        """Return the reason of the verdict.
 
         Args:
             ending: how the job ended: a constant of `sandbox`, such as STOPPED.
@@ -132,7 +132,7 @@ class _Comparison:
 # The reasons that a child may give for its failure. Only the grader decides whether a completion
 # passed or ran out of time. `select_reasons` leaves out reasons for which the grader or the problem
 # is to blame.
-_CHILD_REASONS = verdicts.select_reasons("code", but={verdicts.PASSED, verdicts.TIMEOUT})
+_CHILD_REASONS = verdicts.select_reasons("code", excluded={verdicts.PASSED, verdicts.TIMEOUT})
 # Reasons by the ending of a job that `receive` did not stop. FLOODED: one output was far longer
 # than every expected output, so it is wrong.
 _ENDINGS = {ENDED: verdicts.CRASHED, TIMED_OUT: verdicts.TIMEOUT, FLOODED: verdicts.WRONG_ANSWER}

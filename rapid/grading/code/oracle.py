@@ -5,9 +5,9 @@ formulas are imported from EvalPlus. The rules and their order follow
 `evalplus.eval.unsafe_execute` (0.3.1). That function cannot be used, because it compares in the
 process that runs the completion.
 
-Two rules differ from EvalPlus's, for tasks that only release v0.1.0 of MBPP+ has: EvalPlus accepts
-every output of `are_equivalent`, and the output 0 of `sum_div` for every number. Here an output of
-these tasks must be right.
+Two rules are stricter than EvalPlus's: EvalPlus accepts every output of the task `are_equivalent`,
+and the output 0 of the task `sum_div` for every number. Here an output of these tasks must be
+right. Both tasks are only in release v0.1.0 of MBPP+.
 """
 
 import math
@@ -47,15 +47,15 @@ def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
 
 
 def is_set(entry_point: str) -> bool:
-    """Return whether outputs of this function are converted to sets and compared as sets."""
+    """Return whether outputs of this function are converted to sets before they are compared."""
     return entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS
 
 
-def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
+def compute_tolerances(expected: Sequence[Any], atol: float) -> list[float]:
     """Return the absolute tolerance for each expected output.
 
-    As in EvalPlus: if `atol` is 0, the tolerance is FLOAT_TOLERANCE from the first expected float
-    on, for the outputs after it too, whatever their types.
+    As in EvalPlus, if `atol` is 0, the tolerance is FLOAT_TOLERANCE for the first expected output
+    that is a float and for all outputs after it, whatever their types.
     """
     all_tolerances = []
     for value in expected:
@@ -65,7 +65,7 @@ def tolerances(expected: Sequence[Any], atol: float) -> list[float]:
     return all_tolerances
 
 
-def agrees(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
+def is_right(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
     """Return whether `output` is right for this call. Both outputs are plain data.
 
     Args:

@@ -1,4 +1,4 @@
-"""Expected outputs: runs a problem's reference solution, once, in the sandbox."""
+"""Computes a problem's expected outputs: runs its reference solution, once, in the sandbox."""
 
 import json
 import threading
@@ -45,8 +45,8 @@ class Reference:
     def time_limit(self, timeout: float) -> float:
         """Return the wall-clock seconds that a completion may take.
 
-        This is `timeout`, or `CODE_SLOWNESS` times the reference solution's time if that is more.
-        The multiple counts up to `CODE_SLOW_SECONDS` only.
+        This is `timeout`, or `CODE_SLOWNESS` times the reference solution's time if that is longer,
+        but at most `CODE_SLOW_SECONDS` if that is longer than `timeout`.
         """
         seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
         return max(timeout, seconds)
@@ -61,10 +61,11 @@ class CachedReference:
 
 
 class References:
-    """The references of problems, each computed once, in the sandbox of the grader that asks first.
+    """The references of problems. Each is computed once, in the sandbox of the first grader that
+    needs it.
 
-    The last `limits.MAX_REFERENCES` that were used are kept. Safe to share between threads. Threads
-    that ask for the same reference wait for the first.
+    The last `limits.MAX_REFERENCES` that were used are kept. Safe to share between threads: if
+    several threads need a reference, one computes it and the others wait.
     """
 
     def __init__(self) -> None:
@@ -120,7 +121,7 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
         inputs=inputs,
         calls=calls,
         expected=expected,
-        tolerances=oracle.tolerances(expected, problem.atol),
+        tolerances=oracle.compute_tolerances(expected, problem.atol),
         # An output is read and compared outside the sandbox, in the grader's time and memory, so
         # its size is limited. A right output is about as long as the expected one.
         line_limit=limits.CODE_LINE_BYTES + 16 * max(map(len, lines)),

@@ -15,9 +15,9 @@ those of Python itself. If no layer works, nothing is graded, unless the caller 
   can read files and the environment of the grader's user, and can send signals to that user's
   processes.
 
-In every layer the child is limited in time, memory and output, cannot start processes or threads,
-and is put under each of the two filters that the kernel supports. `Sandbox.walls` describes the
-isolation in force.
+In every layer the child is limited in time, memory and output, and cannot start processes or
+threads. Both filters are put on it, as far as the kernel supports them.
+`Sandbox.describe_isolation` says what is in force.
 """
 
 import contextlib
@@ -49,10 +49,11 @@ UNSAFE_LAYER = "limits"
 # How a job ended: `receive` returned False; the child ended; the time was up; a line was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
-# Moves the socket to the grader from standard input to file descriptor 3. bubblewrap's processes
-# keep copies of descriptors 0 to 2, and a completion may be able to reach those processes.
+# A command prefix that moves the socket to the grader from standard input to file descriptor 3.
+# bubblewrap's processes keep copies of descriptors 0 to 2, and a completion may be able to reach
+# those processes.
 _WITH_SOCKET = ["/bin/sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh"]
-# The same in a shell that waits for the command, and so is its parent. With --die-with-parent Linux
+# The same, but the shell waits for the command, and so is its parent. With --die-with-parent Linux
 # would otherwise kill bubblewrap when the grader's thread that started it ends.
 _WITH_SOCKET_AND_PARENT = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; "$@" & exec 3<&-; wait $!', "sh"]
 _RUNNER = Path(__file__).resolve().with_name("runner")
@@ -116,8 +117,8 @@ class Sandbox:
         guarded: whether the guard in Python (`runner.isolation.install_guard`) is on, which raises
             an exception for forbidden actions.
         filtered: whether the kernel's filters are on, as far as the kernel has them. `guarded` and
-            `filtered` are False only in tests that attack the walls behind guard and filters.
-        unsafe: whether to run in `UNSAFE_LAYER`, without walls, if no layer works.
+            `filtered` are False only in tests that attack the rest of the isolation.
+        unsafe: whether to run in `UNSAFE_LAYER`, without isolation, if no layer works.
     """
 
     def __init__(
@@ -135,42 +136,45 @@ class Sandbox:
         self.filtered = filtered
         self._lock = threading.Lock()
         self._runner: Worker | None = None
-        self._hello: dict = {}  # the runner's first message: which of the walls it could put up
+        self._hello: dict = {}  # the runner's first message: what isolation works here
 
     def __enter__(self) -> Self:
-        """Start the runner. Raise SandboxError if no layer works, or not the one asked for."""
+        """Start the runner. Raise SandboxError if no layer works, or `layer` does not."""
         self._start()
         level = logging.WARNING if self.layer == UNSAFE_LAYER else logging.INFO
-        log.log(level, "code sandbox: %s", self.walls())
+        log.log(level, "code sandbox: %s", self.describe_isolation())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop()
 
-    def walls(self) -> str:
-        """Describe what separates a job from the machine. The sandbox must have started."""
-        files, calls = (self.filtered and self._hello[name] for name in ("Files", "SystemCalls"))
+    def describe_isolation(self) -> str:
+        """Describe what isolates a job from the machine. The sandbox must have been started."""
+        files, calls = (
+            self.filtered and self._hello[name] for name in ("FileFilter", "SystemCallFilter")
+        )
         library_only = "no file but Python's library, numpy and pandas"
         enclosed = f"no network, no host process, {library_only} (read-only)"
         user = self._hello["user"]
         readable = "the grader's own files" if user == os.geteuid() else "files that all may read"
-        open_to = [
-            library_only if files else f"{readable} in reach",
-            "no socket, no signal" if calls else "the network in reach",
+        access = [
+            library_only if files else f"can read {readable}",
+            "no socket, no signal" if calls else "can use the network",
         ]
         description = {
             "bwrap": f"bubblewrap: {enclosed}",
             "namespaces": f"Linux namespaces: {enclosed}",
             "filters": f"no namespaces: {library_only}, no socket, no signal",
-            "limits": f"NOT WALLED OFF (unsafe_sandbox): {', '.join(open_to)}",
+            "limits": f"NOT ISOLATED (unsafe_sandbox): {', '.join(access)}",
         }
-        divided = "a process namespace each" if self._hello["divided"] else "a session each"
+        own_namespaces = self._hello["own_namespaces"]
+        separation = f"each job in its own {'process namespace' if own_namespaces else 'session'}"
         user_name = "the grader's user" if user == os.geteuid() else "another user"
         rights = f"as {user_name}, without capabilities"
         resources = f"{self.memory_mb} MB, no child process, no thread, no file written"
         is_on = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
         switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in is_on.items())
-        return "; ".join([description[self.layer], divided, rights, resources, switches])
+        return "; ".join([description[self.layer], separation, rights, resources, switches])
 
     def run(
         self, job: bytes, timeout: float, receive: Callable[[bytes], bool], line_limit: int
@@ -193,7 +197,7 @@ class Sandbox:
                 before, and cannot be started again.
         """
         with self._lock:
-            if self._runner is None or not self._runner.lives:
+            if self._runner is None or not self._runner.is_alive:
                 self._stop()
                 self._start()
             try:
@@ -214,7 +218,7 @@ class Sandbox:
             with child_end:
                 socket.send_fds(self._runner.connection, [request], [child_end.fileno()])
             job_socket.settimeout(max(0.001, deadline - time.monotonic()))
-            # A child may die before it has read the whole job. Its answers are still to be read.
+            # A child may die before it has read the whole job. Its answers are read nevertheless.
             with contextlib.suppress(ConnectionError):
                 job_socket.sendall(encoding.LENGTH.pack(len(job)) + job)
             ending = _read_lines(LineReader(job_socket, line_limit), deadline, receive)
@@ -237,7 +241,7 @@ class Sandbox:
         for layer in layers if self.layer is None else {self.layer}.intersection(layers):
             try:
                 self._launch(layer)
-                self._try_walls(layer)
+                self._test_layer(layer)
             except GraderDied as error:
                 self._stop()
                 failures.append(f"{layer}: {error}")
@@ -267,14 +271,14 @@ class Sandbox:
                 # The last line of a traceback is the error.
                 raise SandboxError(lines[-1] if lines else "the runner did not start") from None
 
-    def _try_walls(self, layer: str) -> None:
-        """Run the trial job, without the guard in Python, to test the layer.
+    def _test_layer(self, layer: str) -> None:
+        """Test a layer: run the trial job in it, without the guard in Python.
 
         Raises:
             SandboxError: the trial job failed, could read a file outside of Python's library, or
                 the layer "filters" lacks one of its two filters.
         """
-        names = {"Files": "Landlock", "SystemCalls": "seccomp"}
+        names = {"FileFilter": "Landlock", "SystemCallFilter": "seccomp"}
         missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
         if layer == "filters" and missing:
             raise SandboxError(f"no {' and no '.join(missing)}")

@@ -114,7 +114,7 @@ structure Answer where
   text? : Option String := none
 
 /-- The messages of a log as texts, each with its line. -/
-def shown (log : MessageLog) : IO (List String) := log.toList.mapM fun message => do
+def renderMessages (log : MessageLog) : IO (List String) := log.toList.mapM fun message => do
   return s!"line {message.pos.line}: {← message.data.toString}"
 
 /-- Elaborate a proof and export the result. What the statement itself contains, such as an
@@ -125,9 +125,10 @@ def author (base : Command.State) (name : Name) (statement proof : String) : IO 
   let why := refusals parsed.stx
   if why != refusals stated.stx then return { why := "forbidden", messages := [why] }
   unless formOf parsed.stx == formOf stated.stx && parsed.isWhole && !parsed.messages.hasErrors do
-    return { why := "unparsable", messages := "not one theorem" :: (← shown parsed.messages) }
+    let messages ← renderMessages parsed.messages
+    return { why := "unparsable", messages := "not one theorem" :: messages }
   let (env, log) ← elaborate base parsed
-  let messages ← shown log
+  let messages ← renderMessages log
   if log.hasErrors then return { why := "wrong_answer", messages }
   if log.toList.any (·.kind == `hasSorry) then
     return { why := "forbidden", messages := ["sorry"] }
@@ -152,7 +153,7 @@ def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement :
     IO (Except (List String) Goal) := do
   let parsed := parse base (statement ++ " sorry")
   let (env, log) ← elaborate base parsed
-  if log.hasErrors then return .error (← shown log)
+  if log.hasErrors then return .error (← renderMessages log)
   unless parsed.isWhole do
     return .error ["more than one command: those before it belong in its header"]
   let some (.thmInfo goal) := env.find? name | return .error ["it declares no theorem of this name"]

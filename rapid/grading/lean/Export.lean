@@ -65,9 +65,8 @@ abbrev Write := StateT Writer (Except String)
 def writeLine (items : List Item) : Write Unit := modify fun writer =>
   { writer with text := writer.text ++ s!"[{",".intercalate (items.map (·.show))}]\n" }
 
-/-- Return the number of `node`. If it was not written yet, write its line, which has these `items`.
--/
-def numbered (node : Node) (items : Write (List Item)) : Write Nat := do
+/-- Return the number of `node`. If it has not been written, first write its line with `items`. -/
+def numberOf (node : Node) (items : Write (List Item)) : Write Nat := do
   if let some number := ((← get).written.getD (hash node) []).lookup node then return number
   writeLine (← items)
   let writer ← get
@@ -84,20 +83,20 @@ def codePoints (text : String) : List Nat := text.toList.map (·.toNat)
 
 partial def writeName (name : Name) : Write Nat := match name with
   | .anonymous => return 0
-  | .str pre last => numbered (.name name) do return ["str", ← writeName pre, codePoints last]
-  | .num pre last => numbered (.name name) do return ["num", ← writeName pre, last]
+  | .str pre last => numberOf (.name name) do return ["str", ← writeName pre, codePoints last]
+  | .num pre last => numberOf (.name name) do return ["num", ← writeName pre, last]
 
 partial def writeLevel (level : Level) : Write Nat := match level with
   | .zero => return 0
-  | .succ below => numbered (.level level) do return ["succ", ← writeLevel below]
-  | .max a b => numbered (.level level) do return ["max", ← writeLevel a, ← writeLevel b]
-  | .imax a b => numbered (.level level) do return ["imax", ← writeLevel a, ← writeLevel b]
-  | .param name => numbered (.level level) do return ["param", ← writeName name]
+  | .succ below => numberOf (.level level) do return ["succ", ← writeLevel below]
+  | .max a b => numberOf (.level level) do return ["max", ← writeLevel a, ← writeLevel b]
+  | .imax a b => numberOf (.level level) do return ["imax", ← writeLevel a, ← writeLevel b]
+  | .param name => numberOf (.level level) do return ["param", ← writeName name]
   | .mvar _ => throw "a level with a metavariable"
 
 partial def writeExpression : Expr → Write Nat
   | .mdata _ inner => writeExpression inner
-  | expression => numbered (.expression expression) do match expression with
+  | expression => numberOf (.expression expression) do match expression with
     | .bvar index => return ["bvar", index]
     | .sort level => return ["sort", ← writeLevel level]
     | .const name levels => return ["const", ← writeName name, ← levels.mapM writeLevel]
@@ -219,7 +218,7 @@ def readLevel (number : Nat) : Read Level := do item (← get).levels number
 def readExpression (number : Nat) : Read Expr := do item (← get).expressions number
 
 /-- Throw if a number exceeds its limit. -/
-def atMost (limit value : Nat) : Read Nat := do
+def checkAtMost (limit value : Nat) : Read Nat := do
   if value > limit then throw s!"{value} is above {limit}"
   return value
 
@@ -243,23 +242,23 @@ def addExpression (expression : Expr) : Read Unit := modify fun reader =>
 axiom or a constant that may not be used. Names that the header does not have are left to the
 kernel. This is a loop over a list, because the definitions of a library are too deep for recursion.
 -/
-partial def trustedWith (header : Kernel.Environment) (trusted : NameSet) :
+partial def extendTrusted (header : Kernel.Environment) (trusted : NameSet) :
     List Name → Except String NameSet
   | [] => .ok trusted
   | name :: others =>
-    if trusted.contains name then trustedWith header trusted others
+    if trusted.contains name then extendTrusted header trusted others
     else match header.find? name with
-      | none => trustedWith header trusted others
+      | none => extendTrusted header trusted others
       | some constant =>
         if constant matches .axiomInfo _ && !trustedAxioms.contains name then
           .error s!"uses the axiom {name}"
         else if refusedConstants.contains name then .error s!"uses {name}"
-        else trustedWith header (trusted.insert name) (usesOf constant ++ others)
+        else extendTrusted header (trusted.insert name) (usesOf constant ++ others)
 
-/-- Check that these names depend only on what may be used (`trustedWith`). -/
+/-- Check that these names depend only on what may be used (`extendTrusted`). -/
 def trust (names : List Name) : Read Unit := do
   let reader ← get
-  set { reader with trusted := ← trustedWith reader.header reader.trusted names }
+  set { reader with trusted := ← extendTrusted reader.header reader.trusted names }
 
 /-- Have the kernel check a declaration and add it to the environment. -/
 def declare (declaration : Declaration) (name : Name) : Read Unit := do
@@ -274,7 +273,7 @@ def declare (declaration : Declaration) (name : Name) : Read Unit := do
 def readHints : Item → Read ReducibilityHints
   | .word "opaque" => return .opaque
   | .word "abbrev" => return .abbrev
-  | .num height => return .regular (← atMost maxNumber height).toUInt32
+  | .num height => return .regular (← checkAtMost maxNumber height).toUInt32
   | _ => throw "no hints"
 
 /-- Declare the constant of a line. -/
@@ -296,12 +295,12 @@ def readEntry (items : List Item) : Read Unit := do
   match items with
   | [.word "str", .num pre, .nums last] => addName (.str (← readName pre) (← readText last))
   | [.word "num", .num pre, .num last] =>
-    addName (.num (← readName pre) (← atMost maxNumber last))
+    addName (.num (← readName pre) (← checkAtMost maxNumber last))
   | [.word "succ", .num below] => addLevel (.succ (← readLevel below))
   | [.word "max", .num a, .num b] => addLevel (.max (← readLevel a) (← readLevel b))
   | [.word "imax", .num a, .num b] => addLevel (.imax (← readLevel a) (← readLevel b))
   | [.word "param", .num name] => addLevel (.param (← readName name))
-  | [.word "bvar", .num index] => addExpression (.bvar (← atMost maxBoundVariable index))
+  | [.word "bvar", .num index] => addExpression (.bvar (← checkAtMost maxBoundVariable index))
   | [.word "sort", .num level] => addExpression (.sort (← readLevel level))
   | [.word "const", .num name, .nums levels] =>
     trust [← readName name]
@@ -322,7 +321,7 @@ def readEntry (items : List Item) : Read Unit := do
   | [.word "proj", .num name, .num index, .num inner] =>
     trust [← readName name]
     addExpression
-      (.proj (← readName name) (← atMost maxNumber index) (← readExpression inner))
+      (.proj (← readName name) (← checkAtMost maxNumber index) (← readExpression inner))
   | [.word "def", .num name, .nums levels, .num type, .num value, hints] =>
     declareConstant "def" name levels type value (← readHints hints)
   | [.word kind, .num name, .nums levels, .num type, .num value] =>

@@ -1,4 +1,4 @@
-"""Runs a native Lean in a sandbox of bubblewrap: no network, no home, no processes but its own.
+"""Runs a native Lean in a sandbox of bubblewrap, without network, home and other processes.
 
 This module is also a program, the parent process of bubblewrap:
 
@@ -25,22 +25,23 @@ RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the fol
 CLONE_THREAD = 0x0001_0000  # the flag of clone that makes a thread
 # A filter cannot see the flags of clone3. So clone3 fails with ENOSYS, and C libraries use clone.
 CLONE3 = 435
-HIGHEST = 0x3FFF_FFFF  # higher numbers are calls of the x32 interface; the filter refuses them
+# Higher numbers are calls of the x32 interface, which the filter refuses.
+HIGHEST_NATIVE_CALL = 0x3FFF_FFFF
 
 # By os.uname().machine: the number of clone, and the numbers of refused calls. Lean may start
-# threads. It may not start processes, which it does not need.
-CALLS = {
+# threads, for which it calls clone. It does not need processes, and may not start any.
+CLONE_AND_REFUSED_CALLS = {
     # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup
     "x86_64": (56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),
     "aarch64": (220, (117, 97, 219, 280, 282, 241, 425)),
 }
 
 
-class NoBox(RuntimeError):
-    """The sandbox cannot be made on this machine. The message says why."""
+class SandboxUnavailable(RuntimeError):
+    """The sandbox does not work on this machine. The message says why."""
 
 
-def box_command(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
+def build_sandbox_command(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     """Return the command line that runs `program` in a sandbox.
 
     Args:
@@ -50,10 +51,10 @@ def box_command(program: Sequence[str], readable: Sequence[Path]) -> list[str]:
     Raises:
         NoBox: bubblewrap is missing, or there is no filter for this kind of machine.
     """
-    if os.uname().machine not in CALLS:
-        raise NoBox(f"no filter of system calls is written for {os.uname().machine}")
+    if os.uname().machine not in CLONE_AND_REFUSED_CALLS:
+        raise SandboxUnavailable(f"no filter of system calls is written for {os.uname().machine}")
     if (bubblewrap := shutil.which("bwrap")) is None:
-        raise NoBox("bubblewrap is not installed: there is no `bwrap` on PATH")
+        raise SandboxUnavailable("bubblewrap is not installed: there is no `bwrap` on PATH")
     paths = [path for path in (*SYSTEM, *map(str, readable)) if os.path.exists(path)]
     binds = [word for path in dict.fromkeys(paths) for word in ("--ro-bind", path, path)]
     command = [bubblewrap, "--unshare-all", "--die-with-parent", "--new-session"]
@@ -69,9 +70,9 @@ def assemble_filter(machine: str) -> bytes:
     sys.path.append(RUNNER)
     import bpf
 
-    clone, refused = CALLS[machine]
+    clone, refused = CLONE_AND_REFUSED_CALLS[machine]
     steps = bpf.begin_filter(machine) + bpf.branch(
-        bpf.IF_ANY_BIT, ~HIGHEST & 0xFFFF_FFFF, bpf.refuse()
+        bpf.IF_ANY_BIT, ~HIGHEST_NATIVE_CALL & 0xFFFF_FFFF, bpf.refuse()
     )
     steps += bpf.branch(bpf.IF_EQUAL, CLONE3, bpf.refuse(errno.ENOSYS))
     for number in refused:

@@ -1,7 +1,7 @@
 """Checks Lean proofs with two processes: an author elaborates a proof, and a judge decides.
 
-A proof is hostile text, and elaborating it may run code in it. So the author's word counts for
-nothing: it only exports the elaborated proof as data. The judge never sees the text of a proof. It
+A proof is hostile text, and elaborating it may run code in it. So nothing that the author says is
+trusted; it only exports the elaborated proof as data. The judge never sees the text of a proof. It
 elaborates the benchmark's statement, reads the export, and has its own kernel check that the export
 proves the statement. Both processes have a minimal environment. Each answer repeats a secret number
 of the request, which a proof cannot guess.
@@ -45,23 +45,23 @@ class LeanChecker:
         timeout: wall-clock seconds per proof.
         header: the code before every statement: imports, `open`, `set_option`. The WebAssembly Lean
             has only the core library.
-        backend: the Lean to use; None for that of `ensure_lean()`.
-        unsafe: whether a native Lean may run without walls (docs/security.md).
+        backend: the Lean to use; None for the one that `ensure_lean()` returns.
+        unsafe: whether a native Lean may run without a sandbox (docs/security.md).
     """
 
     def __init__(
         self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
         if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}; allowed: greater than 0")
+            raise ValueError(f"timeout must be greater than 0, not {timeout}")
         self.timeout = timeout
         self.header = header
         self.backend = backend
         self.unsafe = unsafe
         self._processes: dict[str, LeanProcess] = {}  # by role
         # Names and statements that both processes have elaborated.
-        self._stated: set[tuple[str, str]] = set()
-        self._turn = threading.Lock()
+        self._elaborated_statements: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
         self._is_stopping = False
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class LeanChecker:
 
     def start(self) -> Self:
         """Start Lean and return without waiting until it is ready. Raises LeanUnavailable."""
-        with self._turn:
+        with self._lock:
             self._start()
         return self
 
@@ -83,12 +83,12 @@ class LeanChecker:
             LeanUnavailable: Lean does not start, or does not accept the header.
             GraderDied: Lean is killed from outside again and again.
         """
-        with self._turn:
-            return max(self._ready(role).seconds for role in ANSWERS)
+        with self._lock:
+            return max(self._get_ready_process(role).seconds for role in ANSWERS)
 
     @property
     def answered(self) -> int:
-        """Return how many proofs a process has checked for earlier jobs: the lower of both."""
+        """Return the smaller of the numbers of proofs that the two processes checked before."""
         return min(process.answered for process in self._processes.values())
 
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
@@ -111,24 +111,26 @@ class LeanChecker:
         try:
             size = len(proof.encode())
         except UnicodeEncodeError:  # half a surrogate pair, which is not text
-            return verdicts.verdict(verdicts.UNPARSABLE)
+            return verdicts.build_verdict(verdicts.UNPARSABLE)
         if "\0" in proof or size > limits.LEAN_PROOF_BYTES:
-            return verdicts.verdict(verdicts.FORBIDDEN)
+            return verdicts.build_verdict(verdicts.FORBIDDEN)
         if not (statement[-1:].isspace() or proof[:1].isspace()):
             statement += "\n"
-        with self._turn:
-            return verdicts.verdict(self._check(name, statement, proof, timeout or self.timeout))
+        with self._lock:
+            return verdicts.build_verdict(
+                self._check(name, statement, proof, timeout or self.timeout)
+            )
 
-    def state(self, name: str, statement: str) -> None:
-        """Elaborate a statement in advance, so that its first proof need not wait for it.
+    def elaborate_statement(self, name: str, statement: str) -> None:
+        """Elaborate a statement in advance, so that the check of its first proof is faster.
 
         Raises:
             BadStatement: Lean does not accept the statement.
             LeanUnavailable: Lean does not start.
             GraderDied: a process died.
         """
-        with self._turn:
-            self._state({"name": name, "statement": statement})
+        with self._lock:
+            self._elaborate_statement({"name": name, "statement": statement})
 
     def stop(self) -> None:
         """End the processes. A borrowed process goes back to its owner.
@@ -137,7 +139,7 @@ class LeanChecker:
         """
         self._is_stopping = True
         self._end_own_processes()
-        with self._turn:
+        with self._lock:
             self._is_stopping = False
             self._end_own_processes()
             self._processes.clear()
@@ -149,14 +151,15 @@ class LeanChecker:
 
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
         goal = {"name": name, "statement": statement}
-        self._state(goal)
+        self._elaborate_statement(goal)
         for role in ANSWERS:
-            self._ready(role)
+            self._get_ready_process(role)
         deadline = time.monotonic() + timeout
-        # The author first elaborates without its own kernel, to save time: the judge's kernel
-        # checks the proof anyway. If the judge refuses the proof, the author elaborates it again
-        # with its kernel. Then a tactic such as `first` can go on with its next alternative when
-        # the kernel refuses one, and a mistaken proof gets the reason wrong_answer from the author.
+        # First, the author elaborates the proof without checks by its own kernel, to save time: the
+        # judge's kernel checks the proof anyway. If the judge refuses the proof, the author
+        # elaborates it again with these checks. Then a tactic such as `first` can go on with its
+        # next alternative when the kernel refuses one, and a mistaken proof gets the reason
+        # wrong_answer from the author.
         for is_checked in (False, True):
             request = goal | {"proof": proof, "checked": is_checked}
             answer, export = self._ask("author", request, deadline - time.monotonic())
@@ -167,14 +170,14 @@ class LeanChecker:
                 break
         return answer.why
 
-    def _state(self, goal: dict[str, str]) -> None:
+    def _elaborate_statement(self, goal: dict[str, str]) -> None:
         """Have both processes elaborate a statement, with `sorry` for its proof.
 
         The judge decides whether the statement is accepted. The author's answer does not matter,
         but the author must finish: otherwise it would fail at every proof of this statement.
         """
         name, statement = goal.values()
-        if (name, statement) in self._stated:
+        if (name, statement) in self._elaborated_statements:
             return
         answer, _ = self._ask("judge", goal, self.timeout)
         self._require_end("judge", answer, name)
@@ -184,34 +187,33 @@ class LeanChecker:
             raise BadStatement(f"{name}: not accepted by {self.backend}: {reason}")
         attempt = goal | {"proof": " sorry", "checked": False}
         self._require_end("author", self._ask("author", attempt, self.timeout)[0], name)
-        self._stated.add((name, statement))
+        self._elaborated_statements.add((name, statement))
 
     def _require_end(self, role: str, answer: Answer, name: str) -> None:
         """Raise GraderDied if a process did not finish elaborating the statement of this name."""
         if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
             self._stop(role)  # the next request goes to a new process, which has seen no proof
-            died = f"the {role} of {self.backend} did not elaborate {name}: {answer.why}"
-            raise GraderDied(died)
+            raise GraderDied(f"the {role} of {self.backend} did not elaborate {name}: {answer.why}")
 
     def _ask(
         self, role: str, request: dict, timeout: float, export: bytes | None = None
     ) -> tuple[Answer, bytes]:
         """Send a request to a process; return its answer and its export.
 
-        If the process ends by itself the request is repeated once with a new process. If that ends
-        too, the proof is the cause, and the answer is `crashed`.
+        If the process ends by itself, the request is repeated once with a new process. If that
+        process ends too, the proof is the cause, and the answer is `crashed`.
         """
         for is_last in (False, True):
             try:
-                answer, own_export = self._ready(role).request(request, timeout, export)
+                answer, own_export = self._get_ready_process(role).request(request, timeout, export)
             except TimeoutError:
                 self._restart(role)
                 return Answer(why=verdicts.TIMEOUT), b""
             except ProcessDied as death:
                 self._restart(role)
                 if death.was_killed:
-                    died = f"the {role} of {self.backend} was killed: {death}"
-                    raise GraderDied(died) from None
+                    message = f"the {role} of {self.backend} was killed: {death}"
+                    raise GraderDied(message) from None
                 if is_last:
                     return Answer(why=verdicts.CRASHED), b""
             except BaseException:  # a late answer must not reach the next caller
@@ -219,11 +221,11 @@ class LeanChecker:
                 raise
             else:
                 break
-        if answer.megabytes > limits.LEAN_WORN_MB:
+        if answer.megabytes > limits.LEAN_REPLACE_MB:
             self._restart(role)
         return answer, own_export
 
-    def _ready(self, role: str) -> LeanProcess:
+    def _get_ready_process(self, role: str) -> LeanProcess:
         """Return a process that is ready. A process that has died is replaced."""
         for _ in range(limits.LEAN_STARTS):
             self._start()
@@ -235,7 +237,7 @@ class LeanChecker:
             except BaseException:
                 self._stop(role)
                 raise
-            if process.lives:
+            if process.is_alive:
                 return process
             self._stop(role)
         raise GraderDied(
@@ -249,8 +251,8 @@ class LeanChecker:
         self.backend = self.backend or ensure_lean()
         for role in ANSWERS:
             if role not in self._processes:
-                lent = borrow(role, self.backend, self.header)
-                self._processes[role] = lent or LeanProcess(
+                process = borrow(role, self.backend, self.header)
+                self._processes[role] = process or LeanProcess(
                     self.backend, self.header, role, self.unsafe
                 )
 

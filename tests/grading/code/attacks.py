@@ -1,7 +1,7 @@
 """Hostile completions of the problem `f(x) = 2 x`, and the reasons that each may get.
 
-They do no harm even if a wall fails: signals to other processes are signal 0, and files are named
-`FILE_LEFT_BEHIND`.
+They do no harm even if the sandbox fails: they send other processes only signal 0, which has no
+effect, and the files that they write are named `FILE_LEFT_BEHIND`.
 """
 
 from rapid.grading.verdicts import (
@@ -18,7 +18,8 @@ from rapid.grading.verdicts import (
 FILE_LEFT_BEHIND = "left-by-a-completion"
 RIGHT = "def f(x): return 2 * x"
 
-# Switches Python's guard off from within, so that the code after it meets the walls behind the guard.
+# Switches off the guard (the runner's audit hook in Python), so that only the kernel stops the code that
+# follows.
 EVADE = """
 import gc
 for found in gc.get_objects():

@@ -1,4 +1,4 @@
-"""Fixtures: a sandbox and a grader for each layer of walls that works here. One has to work."""
+"""Fixtures: a sandbox and a grader for each layer that works here. At least one has to work."""
 
 import functools
 from typing import NamedTuple
@@ -9,8 +9,8 @@ from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.sandbox import LAYERS, UNSAFE_LAYER, Sandbox, SandboxError
 
 
-class Walls(NamedTuple):
-    """The walls around a completion: a layer, with the guard or the filters before it switched off."""
+class Isolation(NamedTuple):
+    """A layer of the sandbox, with or without the guard and the filters in front of it."""
 
     layer: str
     guarded: bool = True
@@ -25,35 +25,35 @@ class Walls(NamedTuple):
 
 
 SETTINGS = [
-    *(Walls(layer) for layer in LAYERS),
-    *(Walls(layer, guarded=False) for layer in LAYERS),
-    *(Walls(layer, filtered=False) for layer in LAYERS if layer != "filters"),
+    *(Isolation(layer) for layer in LAYERS),
+    *(Isolation(layer, guarded=False) for layer in LAYERS),
+    *(Isolation(layer, filtered=False) for layer in LAYERS if layer != "filters"),
 ]
 
 
-def open_sandbox(walls: Walls) -> Sandbox:
-    return Sandbox(256, *walls, unsafe=walls.layer == UNSAFE_LAYER)
+def open_sandbox(isolation: Isolation) -> Sandbox:
+    return Sandbox(256, *isolation, unsafe=isolation.layer == UNSAFE_LAYER)
 
 
 @functools.cache
 def layer_works(layer: str) -> bool:
     try:
-        with open_sandbox(Walls(layer)):
+        with open_sandbox(Isolation(layer)):
             return True
     except SandboxError:
         return False
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test once behind each layer that works, or with each of `SETTINGS` if it takes `walls`.
+    """Run a test once for each layer that works, or for each of `SETTINGS` if it takes `isolation`.
 
-    Tests of a whole grader are alike behind all layers, so they are slow tests behind the weaker ones.
+    Tests of a whole grader are alike in all layers, so they are slow tests in the weaker layers.
     """
     names = metafunc.fixturenames
-    if "walls" in names:
-        first, *weaker = [walls for walls in SETTINGS if layer_works(walls.layer)]
-        weaker = [pytest.param(walls, marks=pytest.mark.slow) for walls in weaker]
-        metafunc.parametrize("walls", [first, *weaker], scope="session", ids=str)
+    if "isolation" in names:
+        first, *weaker = [isolation for isolation in SETTINGS if layer_works(isolation.layer)]
+        weaker = [pytest.param(isolation, marks=pytest.mark.slow) for isolation in weaker]
+        metafunc.parametrize("isolation", [first, *weaker], scope="session", ids=str)
     elif "layer" in names:
         layers = LAYERS
         if "unfiltered_sandbox" in names:  # without filters, the layer of filters is an unsafe one
@@ -77,23 +77,23 @@ def grader(layer):
 
 
 @pytest.fixture(scope="session")
-def attacked_grader(walls):
-    """A grader with all walls around completions, or with one of them switched off."""
+def attacked_grader(isolation):
+    """A grader whose sandbox has all isolation, or lacks the guard or the filters."""
     grader = CodeGrader(timeout=1.0)
-    grader._sandbox = Sandbox(256, *walls)
+    grader._sandbox = Sandbox(256, *isolation)
     with grader:
         yield grader
 
 
 @pytest.fixture(scope="session")
 def sandbox(layer):
-    """A sandbox without the guard in Python, which would stop most attacks before they reach a wall."""
-    with open_sandbox(Walls(layer, guarded=False)) as sandbox:
+    """A sandbox without the guard in Python, which would stop most attacks."""
+    with open_sandbox(Isolation(layer, guarded=False)) as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="session")
 def unfiltered_sandbox(layer):
-    """A sandbox without the guard and without the kernel's filters, to test the walls behind them."""
-    with open_sandbox(Walls(layer, guarded=False, filtered=False)) as sandbox:
+    """A sandbox without the guard and without the kernel's filters, to test the rest of the isolation."""
+    with open_sandbox(Isolation(layer, guarded=False, filtered=False)) as sandbox:
         yield sandbox

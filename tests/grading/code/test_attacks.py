@@ -30,7 +30,7 @@ def assert_grader_still_works(grader: CodeGrader, problem: CodeProblem) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_gets_one_of_its_allowed_reasons(
-    attacked_grader, walls, double, attack, monkeypatch
+    attacked_grader, isolation, double, attack, monkeypatch
 ):
     program, allowed = ATTACKS[attack]
     if allowed == {verdicts.TIMEOUT}:  # so a short timeout is enough
@@ -38,7 +38,7 @@ def test_an_attack_gets_one_of_its_allowed_reasons(
     start = time.process_time()
     verdict = attacked_grader.grade(double, program)
     assert time.process_time() - start < attacked_grader.timeout + SPARE
-    if not walls.is_complete:  # another wall stops the attack, and may give another reason
+    if not isolation.is_complete:  # other isolation stops the attack, with another reason
         allowed = allowed | (verdicts.REASONS.keys() - {verdicts.PASSED})
     assert verdict.reason in allowed
     assert_grader_still_works(attacked_grader, double)
@@ -65,9 +65,9 @@ def test_an_intrusion_reaches_nothing(attacked_grader, double, targets, intrusio
     assert_grader_still_works(attacked_grader, double)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="of root, completions run as another user")
-def test_intrusions_succeed_without_walls(double, targets):
-    """Without walls, a completion that runs as the grader's user reaches all these targets."""
+@pytest.mark.skipif(os.geteuid() == 0, reason="if root grades, completions run as another user")
+def test_intrusions_succeed_without_isolation(double, targets):
+    """Without isolation, a completion that runs as the grader's user reaches all these targets."""
     grader = CodeGrader(timeout=1.0)
     grader._sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
     with grader:

@@ -8,7 +8,7 @@ from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.sandbox import STOPPED, Sandbox, encode_job
 from rapid.grading.grader import GraderDied
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 
 class TestSandbox:
@@ -44,7 +44,7 @@ class TestSandbox:
         slow = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x\n"
         problem = double.model_copy(update={"canonical_solution": slow})
         code_grader = CodeGrader(5.0)
-        with SteadyGrader("mbpp_plus", lambda: code_grader) as grader:
+        with GraderPool("mbpp_plus", lambda: code_grader) as grader:
             threading.Timer(0.3, code_grader._sandbox._runner.kill).start()
             assert grader.grade(problem, "def f(x): return 2 * x").reward == 1
 

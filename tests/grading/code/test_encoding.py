@@ -42,8 +42,8 @@ MANY_ITEMS = 1001
 @pytest.fixture(autouse=True)
 def small_limits_of_digests(monkeypatch):
     """A value of a thousand items gets a digest, which is computed in ten parts."""
-    monkeypatch.setattr(encoding, "MANY", MANY_ITEMS - 1)
-    monkeypatch.setattr(encoding, "_CHUNK", 100)
+    monkeypatch.setattr(encoding, "MAX_ENCODED_ITEMS", MANY_ITEMS - 1)
+    monkeypatch.setattr(encoding, "_HASHED_AT_A_TIME", 100)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from rapid.grading.grader import BadProblem
 
 
 def make_problem(solution: str, *inputs: list, **fields) -> CodeProblem:
-    """Return a problem about `f` whose id is its text, so that no two share a reference."""
+    """Return a problem about `f`. Its id contains its text, so different problems have no id in
+    common.
+    """
     defaults = {"prompt": "", "entry_point": "f", "plus_input": []}
     return CodeProblem(
         task_id=f"{solution}{inputs}",
@@ -41,12 +43,12 @@ def test_random_numbers_and_hashes_repeat(layer):
     assert outputs[0] == outputs[1]
 
 
-def test_a_grader_without_walls_needs_the_unsafe_flag(monkeypatch):
+def test_a_grader_without_a_sandbox_needs_the_unsafe_flag(monkeypatch):
     monkeypatch.setattr(sandbox, "LAYERS", ())
     with pytest.raises(sandbox.SandboxError), CodeGrader(timeout=1.0):
         pass
     with CodeGrader(timeout=1.0, unsafe=True) as unsafe_grader:
-        assert "NOT WALLED OFF" in unsafe_grader.walls()
+        assert "NOT ISOLATED" in unsafe_grader.describe_isolation()
     assert unsafe_grader._sandbox._runner is None
 
 

@@ -25,9 +25,9 @@ WRITABLE_FOLDERS = [
 
 @pytest.fixture
 def list_orphans():
-    """Return a function that lists the processes which are left of those that a test started.
+    """Return a function that lists the processes that a test started and that still run.
 
-    A process that loses its parent becomes a child of this process, so none can get away.
+    A process that loses its parent becomes a child of this process, so all are listed.
     """
     with adopt_orphans() as left_behind:
         yield left_behind
@@ -99,7 +99,7 @@ def test_a_hostile_batch_is_graded_and_leaves_nothing_behind(
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_stopped_batch_leaves_no_process_behind(start_grading, list_orphans, signal_number):
-    """It is stopped while completions run and others wait. After SIGINT the running ones may end."""
+    """The batch is stopped while completions run and others wait. SIGINT lets the running ones end."""
     ending_code = "import time\nwhile time.process_time() < 2: sum(range(100_000))"
     code = ending_code if signal_number == signal.SIGINT else "while True: pass"
     process = start_grading([f"{code}\n# {n}" for n in range(100)], timeout=10.0)

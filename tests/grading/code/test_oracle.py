@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from rapid.grading.code.oracle import agrees, restore_inputs, tolerances
+from rapid.grading.code.oracle import compute_tolerances, is_right, restore_inputs
 from rapid.grading.code.runner.encoding import Opaque
 from rapid.grading.grader import BadProblem
 
 
 @pytest.mark.parametrize(
-    ("entry_point", "inputs", "output", "expected", "is_right"),
+    ("entry_point", "inputs", "output", "expected", "result"),
     [
         ("f", [], [1, 2], [2, 1], False),
         ("similar_elements", [], [2, 1, 1], (1, 2), True),
@@ -44,13 +44,13 @@ from rapid.grading.grader import BadProblem
     ],
 )
 def test_an_output_is_compared_by_the_rule_of_its_problem(
-    entry_point, inputs, output, expected, is_right
+    entry_point, inputs, output, expected, result
 ):
-    assert agrees(entry_point, inputs, output, expected, atol=0.0) is is_right
+    assert is_right(entry_point, inputs, output, expected, atol=0.0) is result
 
 
 @pytest.mark.parametrize(
-    ("output", "expected", "atol", "is_right"),
+    ("output", "expected", "atol", "result"),
     [
         (1.0 + 1e-9, 1.0, 1e-6, True),
         (1.0 + 1e-4, 1.0, 1e-6, False),
@@ -72,8 +72,8 @@ def test_an_output_is_compared_by_the_rule_of_its_problem(
         ([[1.0, 1.0]] * 2, [1.0, 1.0], 1e-6, False),  # shapes are not broadcast
     ],
 )
-def test_floats_are_compared_with_a_tolerance(output, expected, atol, is_right):
-    assert agrees("f", [], output, expected, atol) is is_right
+def test_floats_are_compared_with_a_tolerance(output, expected, atol, result):
+    assert is_right("f", [], output, expected, atol) is result
 
 
 def test_floats_are_close_exactly_when_numpy_says_so():
@@ -81,11 +81,11 @@ def test_floats_are_close_exactly_when_numpy_says_so():
     for expected in rng.normal(0, 10.0 ** rng.integers(-8, 9, 300)):
         output = expected + rng.normal(0, 1e-6 + 1e-7 * abs(expected))
         is_close = np.allclose(output, expected, rtol=1e-7, atol=1e-6)
-        assert agrees("f", [], float(output), float(expected), 1e-6) == is_close
+        assert is_right("f", [], float(output), float(expected), 1e-6) == is_close
 
 
 def test_the_tolerance_starts_with_the_first_float():
-    assert tolerances([1, 2.0, 3], atol=0.0) == [0.0, 1e-6, 1e-6]
+    assert compute_tolerances([1, 2.0, 3], atol=0.0) == [0.0, 1e-6, 1e-6]
 
 
 @pytest.mark.parametrize(

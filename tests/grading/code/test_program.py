@@ -191,7 +191,7 @@ def test_a_wrong_function_is_not_rewarded(grader, double, case):
 
 
 REFUSED = {
-    "an error behind the answer": (f"{RIGHT}\n    if x", verdicts.UNPARSABLE),
+    "an error after the answer": (f"{RIGHT}\n    if x", verdicts.UNPARSABLE),
     "an error in the function": ("def f(x):\n    return (2 * x", verdicts.UNPARSABLE),
     "an error in its first line": ("def f(x) return\n    f = 2", verdicts.UNPARSABLE),
     "an error in a block": (f"```\nimport math\n{RIGHT})\n```", verdicts.UNPARSABLE),

@@ -12,7 +12,7 @@ from rapid.grading.code import reference
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import References, run_reference
 from rapid.grading.grader import BadProblem
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def reference_runs(monkeypatch):
 def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference_runs):
     shared = References()
     with (
-        SteadyGrader("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
+        GraderPool("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
         ThreadPoolExecutor(2) as threads,
     ):
         pool.prepare(double)
@@ -88,11 +88,11 @@ def test_a_completion_cannot_change_the_inputs_of_another(grader, double):
     assert grader._references.find(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
 
 
-def test_problems_with_one_id_are_told_apart_by_their_content(grader, double):
-    """Neither references nor cached verdicts mix them up."""
+def test_problems_with_the_same_id_and_other_content_have_their_own_references(grader, double):
+    """They also have their own cached verdicts."""
     triple = double.model_copy(update={"canonical_solution": "def f(x): return 3 * x"})
     assert triple.id == double.id
-    caching_grader = SteadyGrader("mbpp_plus", lambda: grader)
+    caching_grader = GraderPool("mbpp_plus", lambda: grader)
     for problem in (double, triple):
         assert caching_grader.grade(problem, problem.canonical_solution).reason == verdicts.PASSED
     assert caching_grader.grade(triple, double.canonical_solution).reason == verdicts.WRONG_ANSWER

@@ -1,4 +1,4 @@
-"""Grading on machines without walls, simulated by a seccomp filter: it is refused unless waived."""
+"""On machines where no sandbox works, grading needs the unsafe flag. A seccomp filter simulates them."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def is_readable_by_all(path: Path | str) -> bool:
     return all(folder.stat().st_mode & 0o001 for folder in Path(path).resolve().parents)
 
 
-# Of this environment's version, because the other user imports this environment's packages.
+# The system's Python of this version, because the other user imports this environment's packages.
 SYSTEM_PYTHON = "/usr/bin/python{}.{}".format(*sys.version_info)
 PYTHON = sys.executable if is_readable_by_all(sys.executable) else SYSTEM_PYTHON
 PACKAGES = Path(pydantic.__file__).parents[1]
@@ -114,7 +114,7 @@ def test_if_walls_are_waived_completions_are_graded_with_a_warning(grade):
     assert result.returncode == 0, result.stderr
     rewards = [json.loads(line)["reward"] for line in result.stdout.splitlines()]
     assert rewards == [1.0, 0.0]
-    assert "NOT WALLED OFF" in result.stderr
+    assert "NOT ISOLATED" in result.stderr
 
 
 @MOSTLY_AS_ORDINARY_USER

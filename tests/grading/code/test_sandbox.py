@@ -1,6 +1,6 @@
-"""The sandbox's walls, attacked without the guard and the filters that stand before them.
+"""The sandbox's isolation, attacked without the guard and the filters in front of it.
 
-No attack does harm if a wall fails: these tests have to be safe to run as any user.
+No attack does harm if it succeeds, because these tests have to be safe to run as any user.
 """
 
 import errno
@@ -20,7 +20,7 @@ from rapid.grading.code import sandbox as sandbox_module
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, SandboxError, encode_job
 from rapid.grading.grader import GraderDied
-from tests.grading.code.conftest import Walls, open_sandbox
+from tests.grading.code.conftest import Isolation, open_sandbox
 from tests.subprocesses import python
 
 
@@ -194,7 +194,7 @@ def f():
 """
     files = [os.open(os.devnull, os.O_RDONLY) for _ in range(open_file_count)]
     try:
-        with open_sandbox(Walls(layer, guarded=False)) as sandbox:
+        with open_sandbox(Isolation(layer, guarded=False)) as sandbox:
             assert run_program(sandbox, program) == 1
     finally:
         for file in files:
@@ -203,7 +203,7 @@ def f():
 
 def test_only_the_runner_has_the_socket_of_the_grader(layer):
     """A completion may reach the processes around the runner, such as bubblewrap's."""
-    with open_sandbox(Walls(layer)) as sandbox:
+    with open_sandbox(Isolation(layer)) as sandbox:
         outer_process = psutil.Process(sandbox._runner.pid)
         files = {
             process.pid: [os.readlink(path) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
@@ -262,18 +262,18 @@ def test_a_job_larger_than_any_buffer_arrives(sandbox):
     assert answers == [b'{"output": 5000000}']
 
 
-def test_the_walls_are_described(sandbox, layer):
-    assert ("no network" in sandbox.walls()) == (layer != "filters")
+def test_the_description_of_isolation_depends_on_the_layer(sandbox, layer):
+    assert ("no network" in sandbox.describe_isolation()) == (layer != "filters")
 
 
 def test_resource_limits_alone_need_the_unsafe_flag():
     with pytest.raises(SandboxError, match="--unsafe-sandbox"), Sandbox(layer="limits"):
         pass
     with Sandbox(layer="limits", unsafe=True) as sandbox:
-        assert "NOT WALLED OFF" in sandbox.walls()
+        assert "NOT ISOLATED" in sandbox.describe_isolation()
 
 
-def test_landlock_and_seccomp_are_a_wall_only_together():
+def test_the_layer_of_filters_needs_both_landlock_and_seccomp():
     """Landlock alone allows signals and sockets, and seccomp alone allows files to be read."""
     with (
         pytest.raises(SandboxError, match="no Landlock and no seccomp"),
@@ -283,7 +283,7 @@ def test_landlock_and_seccomp_are_a_wall_only_together():
 
 
 def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
-    """Here /etc is listed as a part of Python."""
+    """In this test /etc is among the paths that Python needs."""
     paths = [*sandbox_module._readable_paths(), "/etc"]
     monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
     with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
@@ -291,9 +291,9 @@ def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
 
 
 def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkeypatch):
-    """The project is installed beside Python's own library here."""
+    """In this test the project is installed in a folder of Python's own library."""
     with Sandbox(layer=layer, guarded=False) as usual_sandbox:
-        walls = usual_sandbox.walls()
+        isolation = usual_sandbox.describe_isolation()
     packages = tmp_path / "lib/python3/site-packages"
     runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
     (packages / "other.py").write_text("secret = 1")
@@ -307,7 +307,7 @@ def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkey
         if layer != "filters":  # whose user may not enter pytest's folders
             assert run_program(sandbox, "import shared\ndef f(): return shared.one") == 1
         assert run_program(sandbox, "import other\ndef f(): return 1") == "crashed"
-        assert sandbox.walls() == walls
+        assert sandbox.describe_isolation() == isolation
         reading_program = report_error(f"open({str(packages / 'other.py')!r})")
         assert run_program(sandbox, reading_program) in ("FileNotFoundError", "PermissionError")
 

@@ -1,7 +1,9 @@
 """Proofs of falsehoods.
 
-Every text has to be refused, whichever checks of the author are switched off: test_attacks.py tries
-each on an unchanged author, on one without its word lists, and on one that exports every proof.
+Two Lean processes check a proof: the author elaborates and exports it, and the judge checks the export.
+Every proof here has to be refused, whichever checks of the author are switched off: test_attacks.py
+tries each on an unchanged author, on one without lists of forbidden words, and on one that exports
+every proof.
 """
 
 from tests.grading.lean.test_proofs import FALSE, FORBIDDEN, NOT_PROVED, SECOND_COMMANDS
@@ -27,6 +29,7 @@ PROGRAMS = {
     "a task": "(Task.spawn fun _ => 5).get",
     "a recursion": "let rec f (n : Nat) : Nat := f (n + 1); f 0",
 }
+# Tactics with an option, whose value is a program in place of the braces.
 PLACES = {
     "simp": "simp (maxSteps := {})",
     "simp's structure": "simp (config := {{ maxSteps := {} }})",
@@ -111,7 +114,7 @@ REFUSED = FORBIDDEN | NOT_PROVED
 PROOFS = {
     **BY_OPTION,
     **{f"{label}, refused": REFUSED[label] for label in REFUSED if REFUSED[label][0] == FALSE},
-    **{f"{label} behind it": (FALSE, f"rfl\n{text}") for label, text in SECOND_COMMANDS.items()},
+    **{f"{label} after it": (FALSE, f"rfl\n{text}") for label, text in SECOND_COMMANDS.items()},
     **{label: (FALSE, proof) for label, proof in CLASSICS.items()},
     **FALSEHOODS,
 }

@@ -1,10 +1,17 @@
-"""Exports that no honest author writes, built as an author builds them."""
+"""Exports of proofs that an unmodified author never writes, in the format in which it writes them.
+
+An author is the Lean process that elaborates a proof. It exports the proof as lines of JSON, which
+the judge, a second Lean process, reads and checks with Lean's kernel.
+"""
 
 import json
 
 
 class ExportBuilder:
-    """Builds the lines of an export. Each method that adds a line returns its reference."""
+    """Builds the lines of an export.
+
+    Methods that add a name, a level or an expression return its number, by which later lines refer to it.
+    """
 
     def __init__(self) -> None:
         self.lines: list[list] = []
@@ -61,7 +68,10 @@ def apply_false_constant(*components: str | int, levels=1, applied=True) -> byte
 def prove_by_declaration(
     keyword: str, name: tuple, *hint, value=("True", "intro"), type=("False",)
 ) -> bytes:
-    """Return a proof of `False` by a constant that the export declares with this type and value."""
+    """Return a proof of `False` by a constant that the export declares with this type and value.
+
+    `type` and `value` are the components of the names of constants.
+    """
     builder = ExportBuilder()
     builder.add_declaration(
         keyword,
@@ -82,6 +92,7 @@ def replace_line(index: int, line: object) -> bytes:
 
 
 def nest_levels(operator: str, count: int) -> bytes:
+    """Return a proof that is a sort, whose universe level nests an operator this often."""
     builder = ExportBuilder()
     level = 0
     for _ in range(count):
@@ -90,7 +101,7 @@ def nest_levels(operator: str, count: int) -> bytes:
 
 
 def nest_terms(operator: str, count: int) -> bytes:
-    """Return a proof that is a term of this depth."""
+    """Return a proof that is a term which nests an operator this often."""
     builder = ExportBuilder()
     term = builder.add_constant("True", "intro")
     for _ in range(count):
@@ -99,15 +110,16 @@ def nest_terms(operator: str, count: int) -> bytes:
 
 
 def use_bound_variable(index: int) -> bytes:
+    """Return a proof that is the term `fun _ : True => #index`, with a bound variable of this number."""
     builder = ExportBuilder()
     true = builder.add_constant("True")
     return builder.encode_proof(builder.add_term("lambda", true, builder.add_term("bvar", index)))
 
 
 def redefine_operation(operation: str, result: str) -> bytes:
-    """Return a proof of `result = 77` with a redefined `Nat.operation` that is always 77.
+    """Return a proof of `result = 77`, with a definition of `Nat.<operation>` that always returns 77.
 
-    The kernel computes the operation of 4 and 6 itself, and gets `result`.
+    The kernel computes the operation on 4 and 6 by its own code, and gets `result`.
     """
     builder = ExportBuilder()
     nat, name = builder.add_constant("Nat"), builder.add_name("Nat", operation)
@@ -115,7 +127,7 @@ def redefine_operation(operation: str, result: str) -> bytes:
         builder.add_term("nat", digits) for digits in ("77", result, "4", "6")
     )
     level_one = builder.add_line("level", "succ", 0)
-    equal, same, flip, chain = (
+    eq, refl, symm, trans = (
         builder.add_constant("Eq", *name_parts, levels=[level_one])
         for name_parts in ([], ["refl"], ["symm"], ["trans"])
     )
@@ -132,17 +144,22 @@ def redefine_operation(operation: str, result: str) -> bytes:
     )
     value = builder.add_application(function, *arguments)
     by_definition, computed = builder.add_name("by_definition"), builder.add_name("computed")
-    always = bind_two("forall", builder.add_application(equal, nat, unknown, wrong))
-    reflexive = bind_two("lambda", builder.add_application(same, nat, wrong))
+    always = bind_two("forall", builder.add_application(eq, nat, unknown, wrong))
+    reflexive = bind_two("lambda", builder.add_application(refl, nat, wrong))
     builder.add_declaration("theorem", by_definition, always, reflexive)
-    computed_type = builder.add_application(equal, nat, value, right)
+    computed_type = builder.add_application(eq, nat, value, right)
     builder.add_declaration(
-        "theorem", computed, computed_type, builder.add_application(same, nat, right)
+        "theorem", computed, computed_type, builder.add_application(refl, nat, right)
     )
-    back = builder.add_application(flip, nat, value, right, builder.add_term("const", computed, []))
-    forth = builder.add_application(builder.add_term("const", by_definition, []), *arguments)
+    # right = value by `computed`, and value = wrong by `by_definition`; so right = wrong.
+    right_is_value = builder.add_application(
+        symm, nat, value, right, builder.add_term("const", computed, [])
+    )
+    value_is_wrong = builder.add_application(
+        builder.add_term("const", by_definition, []), *arguments
+    )
     return builder.encode_proof(
-        builder.add_application(chain, nat, right, value, wrong, back, forth)
+        builder.add_application(trans, nat, right, value, wrong, right_is_value, value_is_wrong)
     )
 
 
@@ -154,9 +171,9 @@ HONEST = replace_line(3, ["proof", 0])  # a proof of `True`
 # Exports for `theorem p1 : False`.
 EXPORTS_OF_FALSE = {
     "sorry": apply_false_constant("sorryAx"),
-    "sorry, NUL behind": apply_false_constant("sorryAx\0"),
-    "sorry, NUL before": apply_false_constant("\0sorryAx"),
-    "sorry, a number behind": apply_false_constant("sorryAx", 0),
+    "sorry, NUL after it": apply_false_constant("sorryAx\0"),
+    "sorry, NUL before it": apply_false_constant("\0sorryAx"),
+    "sorry, a number after it": apply_false_constant("sorryAx", 0),
     "sorry, in two parts": apply_false_constant("sorry", "Ax"),
     "sorry without its levels": apply_false_constant("sorryAx", levels=0),
     "the compiler's proof": apply_false_constant("lcProof", levels=0),
@@ -178,7 +195,7 @@ EXPORTS_OF_FALSE = {
         "def", ("False",), "abbrev", value=("True",), type=("False",)
     ),
     "sorry declared": prove_by_declaration("theorem", ("sorryAx",)),
-    "sorry declared, NUL behind": prove_by_declaration("theorem", ("sorryAx\0",)),
+    "sorry declared, NUL after it": prove_by_declaration("theorem", ("sorryAx\0",)),
     "the theorem declared": prove_by_declaration("theorem", ("p1",)),
     "a bound variable of nothing": use_bound_variable(1),
     "a bound variable of nothing, far": use_bound_variable(2**20 - 2),
@@ -186,16 +203,16 @@ EXPORTS_OF_FALSE = {
     "a type without end": nest_terms("forall", 2000),
 }
 
-# Exports for `theorem p1 : True`, so that only the form can be wrong.
+# Exports for `theorem p1 : True`, which is true, so that only the form of the export can be wrong.
 BAD_FORMS = {
     "nothing": b"",
     "no end of line": HONEST[:-1],
-    "an empty line": b"\n" + HONEST,
-    "a line behind": HONEST + b"\n",
+    "an empty line at the beginning": b"\n" + HONEST,
+    "an empty line at the end": HONEST + b"\n",
     "a second proof": HONEST + b'["proof", 0]\n',
     "no proof": encode_lines([["str", 0, [84]]]),
     "the proof first": encode_lines([["proof", 0]]),
-    "no JSON": b"proof 0\n",
+    "a line that is not JSON": b"proof 0\n",
     "an object": b'{"proof": 0}\n',
     "not UTF-8": b"\xff\xfe\n" + HONEST,
     "UTF-8 in a text": replace_line(2, ["nat", "١"]),
@@ -205,12 +222,12 @@ BAD_FORMS = {
     "metadata": replace_line(2, ["mdata", 0]),
     "a name of the language": replace_line(2, ["constructor", 0]),
     "one item too many": replace_line(2, ["const", 2, [], 0]),
-    "a reference to what comes": replace_line(2, ["app", 0, 0]),
-    "a reference beyond": replace_line(2, ["const", 3, []]),
+    "a reference to a later line": replace_line(2, ["app", 0, 0]),
+    "a reference beyond the last line": replace_line(2, ["const", 3, []]),
     "a negative reference": replace_line(2, ["const", -1, []]),
     "a broken reference": replace_line(2, ["const", 1.5, []]),
     "a reference to no level": replace_line(2, ["const", 2, [1]]),
-    "levels that are none": replace_line(2, ["const", 2, 0]),
+    "a number in place of levels": replace_line(2, ["const", 2, 0]),
     "half a character": replace_line(0, ["str", 0, [0xD800]]),
     "two halves": replace_line(0, ["str", 0, [0xD83D, 0xDE00]]),
     "beyond Unicode": replace_line(0, ["str", 0, [0x110000]]),
@@ -218,14 +235,14 @@ BAD_FORMS = {
     "a character as text": replace_line(0, ["str", 0, ["T"]]),
     "a name as text": replace_line(0, ["str", 0, "True"]),
     "a number too large in a name": replace_line(0, ["num", 0, 2**31]),
-    "digits behind a zero": replace_line(2, ["nat", "01"]),
+    "digits after a zero": replace_line(2, ["nat", "01"]),
     "a sign": replace_line(2, ["nat", "+1"]),
     "a negative number": replace_line(2, ["nat", "-1"]),
     "no digits": replace_line(2, ["nat", ""]),
     "digits and a line end": replace_line(2, ["nat", "1\n"]),
     "a variable too far": replace_line(2, ["bvar", 2**20 - 1]),
     "a field too far": replace_line(2, ["proj", 1, 2**31, 0]),
-    "a hint that is none": encode_lines(
+    "an unknown hint": encode_lines(
         [["str", 0, [65]], ["sort", 0], ["def", 1, [], 0, 0, "unsafe"], ["proof", 0]]
     ),
     "a negative height": encode_lines(
@@ -238,7 +255,7 @@ BAD_FORMS = {
 
 
 def project_field(structure: str, *constructor: str, levels: bool = False) -> bytes:
-    """Return a proof of `True` beside a constant of type Bool, which projects a field that does not exist.
+    """Return a proof of `True` and a definition of type Bool that projects a field that does not exist.
 
     A kernel that accepted the projection could be made to prove `False`: lean4#14576.
     """
@@ -253,6 +270,7 @@ def project_field(structure: str, *constructor: str, levels: bool = False) -> by
     return builder.encode_proof(builder.add_constant("True", "intro"))
 
 
+# Projections of fields that do not exist.
 FIELDS = {
     "of another structure": project_field("Prod", "Unit", "unit"),
     "of data, of a proof": project_field("Nonempty", "Nonempty", "intro", levels=True),
@@ -260,7 +278,11 @@ FIELDS = {
 
 
 def redefine_match() -> bytes:
-    """Return a proof of `(match 5 with | 0 => 1 | _ => 2) = 1` with a match that takes its first case."""
+    """Return a proof of `(match 5 with | 0 => 1 | _ => 2) = 1`, which is false.
+
+    Lean compiles the `match` of theorem p1 to a function `p1.match_1`. The export declares one that
+    always takes the first case.
+    """
     builder = ExportBuilder()
     level_one = builder.add_line("level", "succ", 0)
     nat, unit = builder.add_constant("Nat"), builder.add_constant("Unit")

@@ -30,7 +30,8 @@ VERDICTS = {
 RIGHT, *_ = VERDICTS
 WRONG = " by\n  skip"
 
-PROGRAM = "# a program, which stands here for what Lean could do"
+# A header that begins with this line is Python code, which the stand-in executes.
+PROGRAM = "# code that the stand-in executes"
 
 STAND_IN = """#!{python}
 import itertools, json, os, subprocess, sys, time
@@ -62,7 +63,7 @@ say(ready=True)
 for line in sys.stdin:
     request = json.loads(line)
     if role == "judge":
-        if "hang" in request["statement"]:
+        if "judge hangs" in request["statement"]:
             time.sleep(3600)
         why = "stated" if request["statement"].startswith({statement!r}) else "bad statement"
         if "bytes" in request:
@@ -70,7 +71,7 @@ for line in sys.stdin:
         say(id=request["id"], why=why, messages=["NoSuchType"])
         continue
     proof = request["proof"]
-    if "tire the author" in request["statement"]:
+    if "author hangs" in request["statement"]:
         time.sleep(3600)
     if proof == "die":
         sys.exit(0)
@@ -114,7 +115,10 @@ for line in sys.stdin:
 
 
 def make_stand_in(folder: Path) -> Backend:
-    """Write the stand-in, and return it as a native Lean; its command lines contain `folder`."""
+    """Write the stand-in, and return it as a native Lean.
+
+    The command lines of its processes contain `folder`, by which tests find them.
+    """
     program = folder / "bin" / "lean"
     program.parent.mkdir(parents=True)
     values = {"program": PROGRAM, "verdicts": VERDICTS, "statement": STATEMENT, "endless": ENDLESS}

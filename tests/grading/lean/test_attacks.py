@@ -7,18 +7,20 @@ from rapid.grading.lean import LeanChecker
 from tests.grading.lean import attacks
 from tests.grading.lean.scripts import change_script
 
-# The changes that make each kind of author from the one in use.
+# The changes of author.js for each kind of author.
 AUTHORS = {
-    "as it is": [],
-    "without words": [(r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2)],
-    "that exports all": [(r"(?m)^    if \(.*throw new Refusal.*\n", "", 6)],
+    "unchanged": [],
+    "without forbidden words": [
+        (r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2)
+    ],
+    "that exports every proof": [(r"(?m)^    if \(.*throw new Refusal.*\n", "", 6)],
 }
 
 
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in [*AUTHORS][1:]]
 
 
-@pytest.fixture(scope="module", params=["as it is", *SLOW])
+@pytest.fixture(scope="module", params=["unchanged", *SLOW])
 def lean(request, tmp_path_factory):
     """A checker with a changed author and the unchanged judge."""
     with pytest.MonkeyPatch.context() as monkeypatch:

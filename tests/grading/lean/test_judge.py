@@ -1,4 +1,4 @@
-"""The Lean judge refuses exports that no honest author writes; the author refuses computed options."""
+"""The Lean judge refuses forged exports, and the author refuses options whose values are computed."""
 
 import pytest
 
@@ -54,14 +54,14 @@ def test_a_statement_may_have_constants_of_its_own(lean, claim):
 
 
 def test_a_proved_lemma_may_have_any_name(judge):
-    """Only the kernel's check counts, and not the name of a lemma."""
+    """A lemma is accepted if the kernel accepts it, even under the name of an axiom."""
     honest = exports.prove_by_declaration("theorem", ("sorryAx\0", 3, ""), type=("True",))
     assert judge("True", honest) == verdicts.PASSED
     assert judge("False", honest) == verdicts.FORBIDDEN
 
 
 def test_each_check_has_a_limit_of_heartbeats_of_its_own(monkeypatch, tmp_path):
-    """Lean counts the kernel's allocations. Here all checks together exceed the limit."""
+    """Heartbeats are Lean's count of the kernel's allocations. All checks here together exceed the limit."""
     fewer_heartbeats = [("HEARTBEATS = 200000000", "HEARTBEATS = 3000", 1)]
     change_script("frontend.js", fewer_heartbeats, tmp_path, monkeypatch)
 

@@ -13,8 +13,8 @@ from tests.grading.lean.scripts import change_script
 
 STATEMENT = "theorem p1 : (1 : Nat) = 2 := by\n  "
 TRUE_PROOF = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
-# An author that stops no code. It reports how often the interpreter was entered, how many
-# declarations were added unchecked, and then the errors.
+# Changes of the author, after which it lets proofs run any code. Its messages are then how often the
+# interpreter was entered, how many declarations were added unchecked, and the errors.
 REPORTING_AUTHOR = [
     (r"const (CODE|OPTIONS) = new Set\(\[[^]]*\]\)", r"const \1 = new Set()", 2),
     (
@@ -91,7 +91,7 @@ def test_honest_proofs_among_hostile_ones_are_accepted(checker):
         assert checker.check(*TRUE_PROOF).reason == verdicts.PASSED
 
 
-# An author that reports only the address of the type in a proof's header.
+# Changes of the author, after which its only message is the address of the theorem's type in memory.
 REMEMBER_ADDRESS = (
     r"return x\.l_Lean_Language_SnapshotTask_finished",
     "this.seen = String(rt.field(rt.field(header, 1), 5));\n    \\g<0>",
@@ -99,7 +99,7 @@ REMEMBER_ADDRESS = (
 )
 REPORT_ADDRESS = (
     r"(?m)^    if \(!statements\.has.*\n    return result;",
-    """    statements.set(statement, this.stated(result.snapshot));
+    """    statements.set(statement, this.dropProof(result.snapshot));
     const { Refusal } = require('./refusal.js');
     throw new Refusal('wrong_answer', [this.seen]);""",
     1,

@@ -1,10 +1,12 @@
-"""The checker of a native Lean, run by the interpreter of the WebAssembly Lean.
+"""The checker of a native Lean (rapid/grading/lean/native), run by the WebAssembly Lean's interpreter.
 
-The library of the WebAssembly Lean has compiled functions, but lacks some code that their callers
-need, so a few functions of the library are defined again here. The tests do not cover `serve`, which
-reads standard input; proofs that use theorems of the library, which look like axioms here; and a
-`match` or a definition in a proof, at which this interpreter ends for an unknown reason. Therefore
-the judge is tested on exports without definitions.
+The WebAssembly Lean lacks the compiled code of a few library functions that the checker calls, so
+they are defined again here. The tests do not cover:
+
+- `serve`, which reads standard input;
+- proofs that use theorems of the library, which look like axioms here;
+- a `match` or a definition in a proof, at which this interpreter ends for an unknown reason. Therefore
+  the judge is tested on exports without definitions.
 """
 
 import json
@@ -21,7 +23,7 @@ from tests.grading.lean import exports
 
 pytestmark = pytest.mark.slow  # minutes, for all together
 
-# Their names are those of the compiler.
+# The library functions that are defined again, under the names that the compiler gives them.
 LIBRARY = """
 def List.reverse._redArg (items : List Nat) : List Nat := go items [] where
   go : List Nat → List Nat → List Nat
@@ -120,7 +122,10 @@ COMPUTED_OPTIONS = [
 
 
 def compact_export(export: bytes) -> str:
-    """Return an export without the spaces that Python writes; other code refuses invalid UTF-8."""
+    """Return an export without the spaces that Python writes.
+
+    Bytes that are not UTF-8 are kept as other characters: their refusal is not tested here.
+    """
     return export.decode("latin-1").replace(", ", ",")
 
 
@@ -166,7 +171,7 @@ def judge_cases(proposition: str, exports_by_name: dict[str, bytes]) -> dict[str
 
 
 def test_the_complete_checker_elaborates(monkeypatch, tmp_path):
-    source = install.native_checker().read_text(encoding="utf-8")
+    source = install.write_native_checker().read_text(encoding="utf-8")
     source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
     monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=1, header=source) as lean:

@@ -25,7 +25,7 @@ def author_pid(checker: LeanChecker) -> int:
 def test_a_process_that_grew_too_large_is_replaced_after_its_answer(lean, monkeypatch):
     lean.check(*TRUE_PROOF)
     earlier_pid = author_pid(lean)
-    monkeypatch.setattr(limits, "LEAN_WORN_MB", 1)
+    monkeypatch.setattr(limits, "LEAN_REPLACE_MB", 1)
     assert lean.check(*TRUE_PROOF).reason == verdicts.PASSED
     assert author_pid(lean) != earlier_pid
 

@@ -37,12 +37,12 @@ def lean(monkeypatch):
 
         def check(self, name, *proof):
             reason = verdicts.PASSED if proof in self.passes else verdicts.FORBIDDEN
-            return verdicts.verdict(reason)
+            return verdicts.build_verdict(reason)
 
     Lean.started = []
     monkeypatch.setattr(selfcheck, "LeanChecker", Lean)
     monkeypatch.setattr(
-        selfcheck, "ensure_lean", lambda compares_all: BACKEND if compares_all else None
+        selfcheck, "ensure_lean", lambda verify_all: BACKEND if verify_all else None
     )
     return Lean
 
@@ -73,13 +73,13 @@ def test_a_lean_with_wrong_verdicts_fails_the_self_check(lean, passes):
 
 
 def test_an_unavailable_lean_is_reported_with_the_reason(monkeypatch):
-    def raise_unavailable(compares_all):
+    def raise_unavailable(verify_all):
         raise LeanUnavailable("no npm")
 
     monkeypatch.setattr(selfcheck, "ensure_lean", raise_unavailable)
     assert run_setup() == (1, "Lean is not available: no npm\n")
 
 
-def test_mathlib_can_be_started_without_walls(lean):
+def test_mathlib_can_be_started_without_a_sandbox(lean):
     selfcheck.start_mathlib(BACKEND, unsafe=True)
     assert lean.started == [("import Mathlib\n", True)]

@@ -132,7 +132,7 @@ class FakeProcess:
 
     def __init__(self, backend, header, role, waits=False):
         assert waits and (backend, header) == (WASM, "")
-        self.lives = self.is_borrowed = True
+        self.is_alive = self.is_borrowed = True
         self.pid, self.events = 0, []
         self.renew, self.end = (
             lambda event=event: self.events.append(event) for event in ("renew", "end")

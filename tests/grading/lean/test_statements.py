@@ -63,7 +63,7 @@ def test_proofs_of_any_accepted_statement_get_their_verdicts(lean, name, stateme
 @pytest.mark.parametrize("statement", REFUSED)
 def test_an_unsupported_statement_is_refused_with_a_message(lean, statement):
     with pytest.raises(BadStatement, match=f"^t: not accepted by Lean .*: .*{REFUSED[statement]}"):
-        lean.state("t", statement)
+        lean.elaborate_statement("t", statement)
 
 
 def test_a_statement_that_a_completion_repeats_is_removed():

@@ -1,4 +1,4 @@
-"""Answers that deserve no reward although they equal the known answer, or nearly equal it.
+"""Answers that are not rewarded, most of which equal the known answer in value but do not evaluate it.
 
 Each group has a question, its known answer, and the attacks on it.
 """

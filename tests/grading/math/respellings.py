@@ -1,4 +1,4 @@
-"""Respells the formulas of a question: their values are the same, and nothing is evaluated.
+"""Writes the formulas of a question in other ways, with the same value and without evaluating them.
 
 A completion that boxes such a formula has not answered the question.
 """
@@ -48,9 +48,7 @@ def reorder(formula: str) -> Iterator[str]:
             yield "".join(order)
         yield "".join(f"(-{factor})" for factor in factors[:2]) + "".join(factors[2:])
         yield "\\cdot".join(factors)
-    for above, below in re.findall(
-        r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}|(?<!\d)(\d+)/(\d+)", formula
-    ) and [pair for pair in re.findall(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", formula)]:
+    for above, below in re.findall(r"\\d?frac\{([^{}]*)\}\{([^{}]*)\}", formula):
         for factor in (2, 3, 10):
             fraction = f"\\frac{{{above}}}{{{below}}}"
             yield formula.replace(fraction, f"\\frac{{{factor}({above})}}{{{factor}({below})}}")
@@ -64,8 +62,8 @@ def reorder(formula: str) -> Iterator[str]:
 def respell(question: str) -> Iterator[str]:
     """Yield the formulas of a question, and many other spellings of them."""
     for match in FORMULA.finditer(question):
-        stated = next(filter(None, match.groups())).strip(" .,;")
-        for formula in dict.fromkeys([stated, *map(str.strip, PIECE.split(stated))]):
+        whole = next(filter(None, match.groups())).strip(" .,;")
+        for formula in dict.fromkeys([whole, *map(str.strip, PIECE.split(whole))]):
             if not formula or formula.isdecimal():
                 continue
             for inner in dict.fromkeys([formula, *respell_numbers(formula), *reorder(formula)]):

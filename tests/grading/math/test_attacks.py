@@ -1,4 +1,4 @@
-"""Hostile answers get no reward, no excess of time or memory, and no access to the machine."""
+"""Hostile answers get no reward, no more time or memory than allowed, and no access to the machine."""
 
 import json
 import os
@@ -125,7 +125,7 @@ def test_an_answer_over_the_limit_is_never_compared(impatient_grader, completion
     "completion", [lambda n: "\\boxed{" * n, lambda n: "\\boxed" + " " * (10 * n)]
 )
 def test_boxes_are_found_in_linear_time(completion):
-    """The time is the CPU time of this process, the least of several runs."""
+    """The CPU time of this process is measured, as the shortest of several runs."""
 
     def measure_seconds(text: str) -> float:
         return min(timeit.repeat(lambda: last_boxed(text), timer=time.process_time, number=1))

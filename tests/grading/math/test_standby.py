@@ -84,7 +84,7 @@ def test_a_worker_that_died_is_replaced_before_and_during_a_job(idle_workers):
     def work():
         with MathGrader(5.0) as grader:
             os.kill(grader._worker.pid, signal.SIGKILL)
-            wait_for(lambda: not grader._worker.lives)
+            wait_for(lambda: not grader._worker.is_alive)
             return grader.grade(HALF, RIGHT).reason, grader._worker.is_borrowed
 
     assert eval(Job(work).end()) == (verdicts.PASSED, False)

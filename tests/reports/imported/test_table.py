@@ -1,4 +1,4 @@
-"""A CSV file of runs: what is read, and which values are refused by name."""
+"""A CSV file of runs: what is read, and which values are invalid."""
 
 import pytest
 
@@ -40,37 +40,37 @@ def test_files_of_spreadsheets_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"benchmark": "maths"}, "benchmark: 'maths' is not allowed; allowed: mbpp_plus, math, minif2f; did you mean math?"),
-        ({"benchmark": ""}, "benchmark: is empty; allowed: mbpp_plus, math, minif2f"),
-        ({"model": "模"}, "model: '模' is not allowed; allowed: a text without 模, which TeX's fonts lack"),
-        ({"model": "m" * 101}, "allowed: at most 100 characters"),
-        ({"algorithm": "GRPO"}, "did you mean grpo?; or a name unlike these"),
-        ({"algorithm": "RAPID (H=4)"}, "algorithm: 'RAPID (H=4)' is not allowed; allowed: base, one of sft"),
+        ({"benchmark": "maths"}, "benchmark: 'maths' is invalid: must be one of mbpp_plus, math, minif2f; did you mean math?"),
+        ({"benchmark": ""}, "benchmark: is empty; write mbpp_plus, math, minif2f"),
+        ({"model": "模"}, "model: '模' is invalid: has characters that TeX's fonts lack: 模"),
+        ({"model": "m" * 101}, "is invalid: has 101 characters; write at most 100"),
+        ({"algorithm": "GRPO"}, "did you mean grpo?; or base, or a name that resembles none of these"),
+        ({"algorithm": "RAPID (H=4)"}, "algorithm: 'RAPID (H=4)' is invalid: must be one of sft"),
         ({"algorithm": "rapid"}, "did you mean rapid-H4?"),
         ({"algorithm": "rapid-H4,etas=4"}, "did you mean eta?"),
-        ({"algorithm": "Base"}, "algorithm: 'Base' is not allowed; allowed: base, "),
-        ({"seed": "1.5"}, "seed: '1.5' is not allowed; allowed: a whole number from 0"),
-        ({"seed": "-1"}, "seed: '-1' is not allowed"),
-        ({"runtime": "-3"}, "runtime: '-3' is not allowed; allowed: a number with a point as decimal mark above 0"),
-        ({"runtime": "12 min"}, "runtime: '12 min' is not allowed"),
-        ({"runtime": "1_000"}, "runtime: '1_000' is not allowed"),
-        ({"runtime": "1,5"}, "runtime: '1,5' is not allowed"),
-        ({"runtime": "NaN"}, "runtime: 'NaN' is not allowed"),
-        ({"runtime": "1e999"}, "runtime: '1e999' is not allowed"),
-        ({"runtime": "", "pass@1": ""}, "runtime: is empty, and so is pass@k; allowed: a value in one of them"),
-        ({"algorithm": "base"}, "runtime: 60.0 is not allowed; allowed: nothing: base is not trained"),
-        ({"pass@1": "93.4"}, "pass@1: '93.4' is not allowed; allowed: a number with a point as decimal mark from 0 to 1; did you mean 0.934?"),
+        ({"algorithm": "Base"}, "algorithm: 'Base' is invalid: must be one of "),
+        ({"seed": "1.5"}, "seed: '1.5' is invalid: must be a whole number from 0"),
+        ({"seed": "-1"}, "seed: '-1' is invalid: "),
+        ({"runtime": "-3"}, "runtime: '-3' is invalid: must be a number above 0, with a decimal point"),
+        ({"runtime": "12 min"}, "runtime: '12 min' is invalid: "),
+        ({"runtime": "1_000"}, "runtime: '1_000' is invalid: "),
+        ({"runtime": "1,5"}, "runtime: '1,5' is invalid: "),
+        ({"runtime": "NaN"}, "runtime: 'NaN' is invalid: "),
+        ({"runtime": "1e999"}, "runtime: '1e999' is invalid: "),
+        ({"runtime": "", "pass@1": ""}, "runtime: is empty, and so is pass@k; write a value in one of them"),
+        ({"algorithm": "base"}, "runtime: 60.0 is invalid: must be empty, because base is not trained"),
+        ({"pass@1": "93.4"}, "pass@1: '93.4' is invalid: must be a number from 0 to 1, with a decimal point; did you mean 0.934?"),
         ({"pass@1": "93.4%"}, "did you mean 0.934?"),
-        ({"pass@8": "120"}, "pass@8: '120' is not allowed; allowed: a number with a point as decimal mark from 0 to 1"),
+        ({"pass@8": "120"}, "pass@8: '120' is invalid: must be a number from 0 to 1, with a decimal point"),
         ({"clip_fraction": "5"}, "did you mean 0.05?"),
-        ({"staleness": "-0.1"}, "staleness: '-0.1' is not allowed"),
+        ({"staleness": "-0.1"}, "staleness: '-0.1' is invalid: "),
         ({"source": "s" * 41}, "source: "),
-        ({"problems": "0", "samples": "8", "temperature": "1", "top_p": "1"}, "problems: '0' is not allowed; allowed: a whole number from 1"),
-        ({"problems": "40", "samples": "8"}, "temperature: is empty; allowed: problems, samples, temperature, top_p, all or none of them"),
-        (SETTINGS | {"pass@16": "0.5"}, "samples: 8 is not allowed; allowed: at least 16 with pass@16"),
+        ({"problems": "0", "samples": "8", "temperature": "1", "top_p": "1"}, "problems: '0' is invalid: must be a whole number from 1"),
+        ({"problems": "40", "samples": "8"}, "temperature: is empty; write all of problems, samples, temperature, top_p, or none of them"),
+        (SETTINGS | {"pass@16": "0.5"}, "samples: 8 is invalid: must be at least 16, as there is a pass@16"),
     ],
 )  # fmt: skip
-def test_a_wrong_value_is_named_with_its_line_and_what_is_allowed(write_csv, change, message):
+def test_an_invalid_value_is_named_with_its_line_and_the_reason(write_csv, change, message):
     good = {"seed": "7"} | ({"pass@16": ""} if "pass@16" in change else {})
     (line,) = refuse(write_csv(good, change))
     assert line.startswith("3: ")
@@ -80,12 +80,12 @@ def test_a_wrong_value_is_named_with_its_line_and_what_is_allowed(write_csv, cha
 @pytest.mark.parametrize(
     ("text", "messages"),
     [
-        ("", ["1: is empty; allowed: a line with the names of columns, and a line for each run"]),
+        ("", ["1: is empty; write a line with the names of columns, and a line for each run"]),
         (",".join(LINE), [" has no runs below the names of the columns"]),
-        ("a;b;c\n1;2;3", ["1: columns are not separated by commas; allowed: commas, and points as decimal marks"]),
+        ("a;b;c\n1;2;3", ["1: columns are not separated by commas; use commas, and decimal points in numbers"]),
         ("benchmark,seeds,seed,seed,runtime,algorithm", [
-            "1: name of a column: 'seeds' is not allowed; allowed: benchmark, ", "1: name of a column: 'seed' is not allowed; allowed: each once",
-            "1: model: is missing", "1: pass@1: is missing, or another pass@k",
+            "1: seeds: is not a column; the columns are benchmark, ", "1: seed: two columns have this name; remove one",
+            "1: model: is missing", "1: pass@1: is missing; write this column, or pass@k with another k",
         ]),
         (f"{','.join(LINE)}\nmath,m", ["2: has 2 values for 6 columns"]),
         (f'{",".join(LINE)}\n"math', ["2: is not CSV: unexpected end of data"]),

@@ -13,7 +13,7 @@ from reports.measured import Measured
 from reports.plots import looks
 from reports.plots.looks import assign_looks
 from tests.algorithms.test_registry import to_cielab
-from tests.conftest import default_values
+from tests.conftest import load_default_values
 
 # Of linear RGB; dichromats as in Machado, Oliveira and Fernandes 2009, "A Physiologically-based
 # Model for Simulation of Color Vision Deficiency", table of severity 1.0; grey is the luminance of
@@ -53,7 +53,7 @@ FIGURES = {
     "algorithms of others": ["pg", "rapid-H4", *(f"their-{number}" for number in range(9))],
     "studies": [
         name
-        for study in default_values()["studies"]["compared"].values()
+        for study in load_default_values()["studies"]["compared"].values()
         for name in study["algorithms"]
     ],
 }

@@ -12,11 +12,11 @@ A job is its length and a JSON object, made by `sandbox.encode_job`. The child f
 a completion (`program.find_program`) and runs it. It sends one line per call, {"output": ...}. If
 something goes wrong it sends {"reason": ...}, a reason of a verdict, as its last line.
 
-SETTINGS is a JSON object. `paths` can be read by a completion, except for folders in `hidden`.
-`shared` can be read also where it lies in a hidden folder: the packages that completions may
-import. `resources` has limits for the process of a completion, by the names of RLIMITs. If `layer`
-is "namespaces", the runner makes the namespaces; in the layer "bwrap" it is in them already, and in
-the other layers there are none.
+SETTINGS is a JSON object. A completion can read the files in `paths`, except for the folders in
+`hidden`. In these it can read only `shared`, the packages that completions may import. `resources`
+has limits for the process of a completion, by the names of RLIMITs. If `layer` is "namespaces", the
+runner makes the namespaces; in the layer "bwrap" it is in them already, and in the other layers
+there are none.
 """
 
 import contextlib
@@ -55,17 +55,17 @@ def main() -> None:
     for name in PRELOADED.split():
         __import__(name)
     if settings["layer"] == "namespaces":
-        isolation.enclose_process(paths, hidden, shared)
-    divider, user = isolation.Divider(), isolation.spare_user()
+        isolation.enter_namespaces(paths, hidden, shared)
+    forker, user = isolation.NamespaceForker(), isolation.find_unused_user()
     if not isolation.can_read(os.path.dirname(os.__file__), user):
-        preload_all()
-    all_filters = filters.Files([*paths, *shared], hidden), filters.SystemCalls()
+        preload_library()
+    all_filters = filters.FileFilter([*paths, *shared], hidden), filters.SystemCallFilter()
     working_filters = [kernel_filter for kernel_filter in all_filters if kernel_filter.works]
-    # Otherwise a completion that runs as the same user could trace the runner.
+    # A process that is not dumpable cannot be traced by a completion that runs as the same user.
     isolation.call_libc("prctl", isolation.PR_SET_DUMPABLE, 0)
     gc.collect()
     gc.freeze()  # garbage collection in a child would otherwise copy all shared pages
-    hello = {"divided": divider.works, "user": os.geteuid() if user is None else user}
+    hello = {"own_namespaces": forker.works, "user": os.geteuid() if user is None else user}
     hello |= {type(kernel_filter).__name__: kernel_filter.works for kernel_filter in all_filters}
     control.sendall(json.dumps(hello).encode() + b"\n")
     while True:
@@ -74,7 +74,7 @@ def main() -> None:
             return
         job = socket.socket(fileno=descriptors[0])
         timeout, memory, guarded, filtered = encoding.REQUEST.unpack(message)
-        walls = Walls(
+        confinement = Confinement(
             timeout,
             # CPU seconds: above the wall-clock limit, in case that is not enforced.
             settings["resources"] | {"AS": memory, "CPU": int(timeout) + 2},
@@ -83,13 +83,13 @@ def main() -> None:
             guarded,
             shared,
         )
-        control.sendall(encoding.REPLY.pack(*supervise_child(job, divider, walls)))
+        control.sendall(encoding.REPLY.pack(*supervise_child(job, forker, confinement)))
 
 
-def preload_all() -> None:
+def preload_library() -> None:
     """Import the whole standard library, for children whose user cannot read its files.
 
-    That is so if root has a Python of its own, such as in /root, and children run as another user.
+    This happens if Python is in a folder of root, such as /root, and children run as another user.
     """
     for name in sys.stdlib_module_names - {"antigravity"}:  # antigravity opens a browser
         if not name.startswith("_"):
@@ -98,28 +98,28 @@ def preload_all() -> None:
 
 
 @dataclass(frozen=True)
-class Walls:
+class Confinement:
     """The isolation and the limits of one job."""
 
     timeout: float  # wall-clock seconds
     resources: dict[str, int]  # limits, by the names of RLIMITs
     user: int | None  # id of the user to run as; None for the runner's user
-    filters: list[filters.Files | filters.SystemCalls]
+    filters: list[filters.FileFilter | filters.SystemCallFilter]
     guarded: bool  # whether the guard in Python is on
     shared: list[str]  # paths of packages, which the guard allows to be read
 
 
 def supervise_child(
-    job: socket.socket, divider: isolation.Divider, walls: Walls
+    job: socket.socket, forker: isolation.NamespaceForker, confinement: Confinement
 ) -> tuple[bool, int]:
     """Run one job in a child. Return whether its time ran out, and its wait status."""
     # Only the child keeps the writing end `lifeline` open, so the reading end `alive` reaches the
     # end of file when the child ends.
     alive, lifeline = os.pipe()
-    deadline = time.monotonic() + walls.timeout
-    child = divider.fork()
+    deadline = time.monotonic() + confinement.timeout
+    child = forker.fork()
     if child == 0:
-        be_child(job, lifeline, walls)
+        run_child(job, lifeline, confinement)
     os.close(lifeline)
     events = select.poll()
     events.register(alive, select.POLLIN)
@@ -135,17 +135,17 @@ def supervise_child(
     return timed_out, status
 
 
-def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
-    """Isolate this process, run the job, and end the process.
+def run_child(job: socket.socket, lifeline: int, confinement: Confinement) -> None:
+    """Isolate this process, which is the child, run the job, and end the process.
 
     If the isolation fails, the job is not run.
     """
     try:
         os.setsid()
         os.dup2(1, 2)  # standard error becomes /dev/null, as descriptors 0 and 1 are
-        isolation.drop_rights(walls.user)
-        isolation.limit_resources(walls.resources)
-        for kernel_filter in walls.filters:
+        isolation.drop_rights(confinement.user)
+        isolation.limit_resources(confinement.resources)
+        for kernel_filter in confinement.filters:
             kernel_filter.restrict()
         # Close all file descriptors from CONTROL on, except the job's socket and the lifeline.
         first, second = sorted((job.fileno(), lifeline))
@@ -153,14 +153,14 @@ def be_child(job: socket.socket, lifeline: int, walls: Walls) -> None:
         os.closerange(first + 1, second)
         os.closerange(second + 1, 256)
         random.seed(0)  # so that the same completion gets the same verdict
-        reason = run_job(job, walls)
+        reason = run_job(job, confinement)
         if reason:
             send_line(job, {"reason": reason})
     finally:
         os._exit(0)
 
 
-def run_job(job: socket.socket, walls: Walls) -> str | None:
+def run_job(job: socket.socket, confinement: Confinement) -> str | None:
     """Run a job's code and calls, and send the outputs. Return the reason of a failure, or None."""
     with job.makefile("rb") as stream:
         [length] = encoding.LENGTH.unpack(stream.read(encoding.LENGTH.size))
@@ -173,9 +173,9 @@ def run_job(job: socket.socket, walls: Walls) -> str | None:
             parts = [program.Part(code, must_succeed=True)]
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return "unparsable"
-    packages.preload_packages({name for part in parts for name in program.names_in(part.code)})
-    if walls.guarded:
-        isolation.install_guard(walls.shared)
+    packages.preload_packages({name for part in parts for name in program.find_names(part.code)})
+    if confinement.guarded:
+        isolation.install_guard(confinement.shared)
     try:
         module = types.ModuleType("completion")
         sys.modules["completion"] = module

@@ -10,7 +10,8 @@ import struct
 # Operations, from linux/bpf_common.h: load a word of the call's data, compare it, return a
 # decision.
 _LOAD, IF_EQUAL, IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data; low half first
+# Offsets in struct seccomp_data. An argument has 8 bytes, the low half first.
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 # By os.uname().machine: AUDIT_ARCH of linux/audit.h, and the column of this machine in tables with
 # the number of a system call on x86_64 and on aarch64.
@@ -28,12 +29,16 @@ def refuse(error: int = errno.EPERM) -> list[Step]:
 
 
 def branch(condition: int, operand: int, then: list[Step]) -> list[Step]:
-    """Return steps that run `then` if the loaded word meets the condition, else go on after it."""
+    """Return steps that run the steps `then` if the loaded word meets a condition, else skip them.
+
+    Args:
+        condition: IF_EQUAL to the operand, or IF_ANY_BIT in common with it.
+    """
     return [(condition, 0, len(then), operand), *then]
 
 
 def branch_on_argument(index: int, condition: int, operand: int, then: list[Step]) -> list[Step]:
-    """Return steps that load an argument of the call, and run `then` if it meets the condition."""
+    """Return steps that load an argument of the call, and run `then` if it meets a condition."""
     return [(_LOAD, 0, 0, _ARGUMENTS + 8 * index), *branch(condition, operand, then)]
 
 

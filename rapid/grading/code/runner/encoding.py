@@ -7,8 +7,8 @@ infinities). A value of another type is an object with one key, the name of the 
   cannot send an object with an `__eq__` of its own.
 - A fraction, a decimal or a scalar of numpy is sent as the number that it equals, if there is one.
 - Every other object is decoded as an `Opaque`, which equals nothing.
-- A list or tuple with more than `MANY` items, counting also the items of the lists and tuples in
-  it, is sent as a `Digest`. To encode each item would take a minute and gigabytes.
+- A list or tuple with more than `MAX_ENCODED_ITEMS` items, counting also the items of the lists and
+  tuples in it, is sent as a `Digest`. To encode each item would take a minute and gigabytes.
 
 Pickle is not used: decoding data from hostile code runs no code.
 """
@@ -30,9 +30,10 @@ REQUEST = struct.Struct("!dQ??")
 REPLY = struct.Struct("!?i")  # from runner to grader: whether the time ran out, wait status
 LENGTH = struct.Struct("!Q")  # from grader to child: bytes of the job that follows
 
-MANY = 100_000  # items of a list or tuple that are encoded one by one
-_CHUNK = 10_000  # items of a list that are hashed at a time, to limit memory
-_COLLISIONS = 16  # different items with the same hash in a set; by chance there is hardly ever one
+MAX_ENCODED_ITEMS = 100_000  # items of a list or tuple that are encoded one by one
+_HASHED_AT_A_TIME = 10_000  # items of a list that are hashed at a time, to limit memory
+# Different items with the same hash that a set may have. By chance there is hardly ever one.
+_MAX_COLLISIONS = 16
 
 _CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset}
 
@@ -50,29 +51,30 @@ class Digest:
 
 # Types that may be in a digest. Not float, since floats are compared with a tolerance; not dict,
 # since the bytes of equal dicts depend on the order of their items.
-_DIGESTED = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
-_NESTED = {list, tuple, set, frozenset}
-_DEEPEST = 20  # levels of nesting that are looked at for a digest
+_DIGESTIBLE_TYPES = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
+_NESTABLE_TYPES = {list, tuple, set, frozenset}
+_MAX_DEPTH = 20  # levels of nesting that are looked at for a digest
 
 
 def compute_digest(items: list | tuple) -> Digest | None:
     """Return the digest of a list or tuple.
 
-    Returns None if it holds a value of a type that is not in `_DIGESTED`, or is nested too deeply.
+    Returns None if it contains a value whose type is not in `_DIGESTIBLE_TYPES`, or is nested too
+    deeply.
     """
     level: Iterable = items
-    for _ in range(_DEEPEST):  # ends for a list that contains itself, too
-        if not _DIGESTED.issuperset(map(type, level)):
+    for _ in range(_MAX_DEPTH):  # ends for a list that contains itself, too
+        if not _DIGESTIBLE_TYPES.issuperset(map(type, level)):
             return None
-        level = [part for item in level if type(item) in _NESTED for part in item]
+        level = [part for item in level if type(item) in _NESTABLE_TYPES for part in item]
     if level:
         return None
     blake2 = hashlib.blake2b(type(items).__name__.encode())
     try:
-        for start in range(0, len(items), _CHUNK):
+        for start in range(0, len(items), _HASHED_AT_A_TIME):
             # The bytes of version 0 depend on the values only. Later versions write a reference for
             # an object that occurs twice.
-            blake2.update(marshal.dumps(items[start : start + _CHUNK], 0))
+            blake2.update(marshal.dumps(items[start : start + _HASHED_AT_A_TIME], 0))
     except ValueError:
         return None
     return Digest(blake2.hexdigest())
@@ -80,8 +82,9 @@ def compute_digest(items: list | tuple) -> Digest | None:
 
 def encode_output(value: Any) -> Any:
     """Return `encode` of the value, or its digest if it is a long list or tuple."""
-    if type(value) in (list, tuple) and _size(value) > MANY and (short := compute_digest(value)):
-        return {"digest": short.blake2}
+    is_long = type(value) in (list, tuple) and _size(value) > MAX_ENCODED_ITEMS
+    if is_long and (digest := compute_digest(value)):
+        return {"digest": digest.blake2}
     return encode(value)
 
 
@@ -161,10 +164,10 @@ def check_hashable(items: Iterable) -> list:
     """Return the items as a list, if they can be put into a set or dict in reasonable time.
 
     An attacker can choose integers or tuples with the same hash, since their hashes are the same in
-    every process. To put a thousand of them into a set takes as long as a million other items.
+    every process. To put a thousand of these into a set takes as long as a million other items.
 
     Raises:
-        ValueError: over `_COLLISIONS` different items have the same hash.
+        ValueError: over `_MAX_COLLISIONS` different items have the same hash.
         TypeError: an item is not hashable.
     """
     items, items_by_hash = list(items), {}
@@ -172,8 +175,8 @@ def check_hashable(items: Iterable) -> list:
         colliding = items_by_hash.setdefault(hash(item), [])
         if item not in colliding:
             colliding.append(item)
-            if len(colliding) > _COLLISIONS:
-                raise ValueError(f"more than {_COLLISIONS} different items collide (same hash)")
+            if len(colliding) > _MAX_COLLISIONS:
+                raise ValueError(f"more than {_MAX_COLLISIONS} different items collide (same hash)")
     return items
 
 

@@ -1,9 +1,9 @@
 """Filters in the kernel that refuse what a completion must not do. They need no privileges.
 
-- `SystemCalls` (seccomp) allows the system calls that Python needs to compute, and refuses all
+- `SystemCallFilter` (seccomp) allows the system calls that Python needs to compute, and refuses all
   others: no process, signal, socket, shared memory, resource limit or mount, and no file opened for
   writing.
-- `Files` (Landlock) refuses to read any file but those of Python.
+- `FileFilter` (Landlock) refuses to read any file but those of Python.
 
 `rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
 "bwrap" (bubblewrap) and "namespaces" use namespaces of the kernel, and these filters are a second
@@ -45,7 +45,7 @@ signals and end     rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 
 ALLOWED = [entry.split()[-3:] for entry in _ALLOWED.split(",")]
 
 
-class SystemCalls:
+class SystemCallFilter:
     """A seccomp filter. `works` is whether this kernel and processor support it."""
 
     def __init__(self) -> None:
@@ -85,15 +85,16 @@ CREATE_RULESET_VERSION, RULE_PATH_BENEATH, READ_FILE, READ_DIR = 1, 1, 1 << 2, 1
 RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}  # number of access rights by version; 16 since version 5
 
 
-class Files:
-    """A Landlock ruleset, made once in the runner and put on each child that runs a completion.
+class FileFilter:
+    """A Landlock ruleset. The runner makes it once; each child that runs a completion adopts it.
 
     `works` is whether this kernel supports it.
     """
 
     def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
-        # `is_permitted` tries this in a child process, whose ruleset ends with it.
+        # `is_permitted` tries the ruleset in a child process, where it ends with the process. If it
+        # works, it is made again in this process.
         self.works = is_permitted(lambda: self._prepare(paths, hidden).restrict())
         if self.works:
             self._prepare(paths, hidden)

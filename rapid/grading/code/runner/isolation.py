@@ -1,14 +1,14 @@
 """Isolates the runner from the machine, and each completion from the runner and other completions.
 
-1. At its start the runner isolates itself (`enclose_process`, unless bubblewrap has done so): it
+1. At its start the runner isolates itself (`enter_namespaces`, unless bubblewrap has done so): it
    enters namespaces that have no network, no processes of the host, and no files but those of
    Python, read-only.
-2. Each completion runs in a child with a process and IPC namespace of its own if the kernel allows
-   that (`Divider`), as a user without rights (`drop_rights`), with limits (`limit_resources`) and
-   filters in the kernel (`filters`).
-3. Last comes a guard in Python (`install_guard`). A determined attacker can get around the guard,
-   so nothing depends on it. It gives forbidden actions a verdict of their own, and prevents
-   accidents where the other walls are missing.
+2. Each completion runs in a child: in a process and IPC namespace of its own if the kernel allows
+   that (`NamespaceForker`), as a user without rights (`drop_rights`), with limits
+   (`limit_resources`) and filters in the kernel (`filters`).
+3. The last step is a guard in Python (`install_guard`). A determined attacker can get around the
+   guard, so nothing depends on it. With it, forbidden actions get a verdict of their own, and there
+   are no accidents on machines where the other isolation is missing.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ SYS_PIDFD_OPEN, SYS_MOUNT_SETATTR = 434, 442  # the same numbers on every archit
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
-def enclose_process(paths: list[str], hidden: list[str], shared: list[str]) -> None:
+def enter_namespaces(paths: list[str], hidden: list[str], shared: list[str]) -> None:
     """Move into new namespaces in which only these paths exist, read-only.
 
     Folders in `hidden` are empty there, except for `shared` and the last of `paths`, which may lie
@@ -63,7 +63,7 @@ def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> Non
 
     An empty folder is mounted on each folder in `hidden`.
     """
-    # The new root is built here, in a folder that always exists and that holds none of the paths.
+    # The new root is built in a folder that exists on every machine and contains none of the paths.
     stage = "/proc"
     call_libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     _mount_empty(stage)
@@ -114,10 +114,10 @@ def _enter_process_namespace() -> None:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-class Divider:
-    """Forks children, each in a process and IPC namespace of its own if `works`.
+class NamespaceForker:
+    """Forks children. If `works`, each child has a process and IPC namespace of its own.
 
-    `works` is whether the kernel allows that. Otherwise children are ordinary ones.
+    `works` is whether the kernel allows that. Otherwise children are forked as usual.
     """
 
     FLAGS = CLONE_NEWPID | CLONE_NEWIPC
@@ -152,7 +152,7 @@ def _open_self() -> int:
     return call_libc("syscall", SYS_PIDFD_OPEN, os.getpid(), 0)
 
 
-def spare_user() -> int | None:
+def find_unused_user() -> int | None:
     """Return the id of a user that owns nothing; None if this process may not change its user.
 
     Each runner draws its own id, because the kernel's limit on processes is per user.
@@ -194,9 +194,9 @@ def limit_resources(resources: dict[str, int]) -> None:
     """
     for name, value in resources.items():
         kind = getattr(resource, f"RLIMIT_{name}")
-        _, allowed = resource.getrlimit(kind)  # a limit that is in force already
-        least = value if allowed == resource.RLIM_INFINITY else min(value, allowed)
-        resource.setrlimit(kind, (least, least))
+        _, hard_limit = resource.getrlimit(kind)  # of this process so far
+        limit = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
+        resource.setrlimit(kind, (limit, limit))
 
 
 class Forbidden(PermissionError):

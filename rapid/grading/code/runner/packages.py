@@ -34,16 +34,16 @@ class Finder:
         return spec_from_file_location(name, self._files[name])
 
 
-def preload_packages(mentioned: set[str]) -> None:
+def preload_packages(names: set[str]) -> None:
     """Import the packages that a program mentions, before the guard in Python is on.
 
     Importing these packages uses the operating system, which the guard would stop. Packages that
     are not installed are skipped.
 
     Args:
-        mentioned: names in the program, such as "numpy" or "numpy.linalg".
+        names: the names in the program, such as "numpy" or "numpy.linalg".
     """
-    modules = {name.partition(".")[0] for name in mentioned}
+    modules = {name.partition(".")[0] for name in names}
     for name in NAMES:
         if name in modules:
             with contextlib.suppress(Exception):

@@ -2,15 +2,15 @@
 
 A completion may contain prose, fenced blocks, examples, several versions of the function, and text
 that goes on until it is cut off. `find_program` makes one program of it, with one definition of the
-function. It accepts about what EvalPlus's `sanitize` accepts. That function is not used, because
-its time grows with the cube of the number of lines, and because it drops functions with a
+function. It accepts about the same completions as EvalPlus's `sanitize`. That function is not used,
+because its time grows with the cube of the number of lines, and because it drops functions with a
 decorator.
 
 This code runs in the sandbox, in the child of the job, so that a completion cannot cost the grader
 much time or memory. It needs only the standard library.
 
-A completion is read in pieces. A *block* is a piece in a fence, a *passage* a piece outside of
-fences. A piece is a list of statements at top level.
+A completion is divided into pieces. A *piece* is a list of statements at top level. A *block* is a
+piece in a fence, and a *passage* is a piece outside of fences.
 """
 
 import __future__
@@ -29,7 +29,8 @@ from typing import NamedTuple
 # A line that opens or closes a block. An opening fence has no backtick after the first ones.
 _FENCE = re.compile(r"[ \t]*(?:(?:`{3,}|~{3,})(?P<info>.*)|\[/?PYTHON\][ \t]*)")
 _CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # after the last line of code, on the same line
-# What the first line of a piece of code looks like. Prose may look so too, but cannot be parsed.
+# What the first line of a piece of code looks like. A line of prose may match, but is then found to
+# be no Python.
 _START = re.compile(
     r"""[ \t]*(?:(?:async|class|def|for|from|if|import|try|while|with)\b | @ | r?(?:\"{3}|'{3})
         | [^=\s\#][^=\#]*=[^=])""",
@@ -46,7 +47,7 @@ class Part(NamedTuple):
     """A compiled statement of the program that is run."""
 
     code: CodeType
-    must_succeed: bool  # otherwise the program goes on if the statement raises
+    must_succeed: bool  # whether the program ends if the statement raises an exception
 
 
 class Statement:
@@ -55,8 +56,7 @@ class Statement:
     Attributes:
         mentioned: global names and attributes that occur in the statement, also in nested code.
         bound: global names that the statement itself binds.
-        rebound: names that nested code declares `global` and binds, at the latest when it is
-            called.
+        rebound: names that nested code declares `global` and binds when it is called.
         altered: names of objects of which the statement may change an attribute or item.
     """
 
@@ -64,7 +64,7 @@ class Statement:
         self.node = node
         module = ast.Module([node], [])
         self.code = compile(module, "<completion>", "exec", flags=flags, dont_inherit=True)
-        self.mentioned = names_in(self.code)
+        self.mentioned = find_names(self.code)
         steps = list(dis.get_instructions(self.code))
         self.bound = {step.argval for step in steps if step.opname in _STORES}
         self.rebound = {
@@ -94,7 +94,7 @@ class Statement:
         """Return whether the statement binds this name, by an import or otherwise."""
         return name in self.bound
 
-    def is_plain_function(self, name: str) -> bool:
+    def is_undecorated_def(self, name: str) -> bool:
         """Return whether the statement is a `def` of this name without a decorator."""
         node = self.node
         return isinstance(node, _FUNCTIONS) and node.name == name and not node.decorator_list
@@ -106,10 +106,10 @@ Piece = list[Statement]  # a block or a passage
 def find_program(completion: str, name: str) -> list[Part]:
     """Return the program that defines the function `name`, part by part.
 
-    1. The program is made from one piece: the last block, of those in closed fences, that defines
-       the function. If no block does, it is the first passage that does, up to a second `def` of
-       the function, because a base model often goes on with more versions. If no piece defines the
-       function, a piece that imports it is used.
+    1. The program is made from one piece: the last block in a closed fence that defines the
+       function. If no block defines it, the first passage that does is used, up to a second `def`
+       of the function, because a base model often goes on with more versions. If no piece defines
+       the function, a piece that imports it is used.
     2. A piece ends at the line where Python cannot parse any further.
     3. Imports and definitions that the piece needs and does not have are taken from other pieces.
     4. Other statements are kept only if they may change what the function uses. Statements after
@@ -130,13 +130,13 @@ def find_program(completion: str, name: str) -> list[Part]:
     piece, count = _parse_longest(lines)
     is_whole = piece is not None and count == len(lines)
     blocks, passages = ([], [piece]) if is_whole else _read_pieces(lines)
-    passages = [_before_second(passage, name) for passage in passages]
+    passages = [_cut_before_second_definition(passage, name) for passage in passages]
     for is_definition in (Statement.defines, Statement.binds):
         for piece in blocks[::-1] + passages:
             indices = [index for index, step in enumerate(piece) if is_definition(step, name)]
             if indices:
-                rest = itertools.chain(*(p for p in blocks + passages if p is not piece))
-                return _select_parts(name, piece, max(indices), list(rest))
+                others = itertools.chain(*(p for p in blocks + passages if p is not piece))
+                return _select_parts(name, piece, max(indices), list(others))
     definition = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", re.MULTILINE)
     if not is_whole and definition.search(text):
         raise SyntaxError("the function's definition cannot be parsed")
@@ -147,7 +147,7 @@ def find_program(completion: str, name: str) -> list[Part]:
     return []
 
 
-def names_in(code: CodeType) -> set[str]:
+def find_names(code: CodeType) -> set[str]:
     """Return the global names, modules and attributes in code, at any depth."""
     return {name for nested in _nested_codes(code) for name in nested.co_names}
 
@@ -161,9 +161,9 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
-    """Return the blocks and the passages of a completion, each in order.
+    """Return the blocks and the passages of a completion, both in order.
 
-    What is in a fence that is never closed counts as passages.
+    Pieces in a fence that is never closed count as passages.
     """
     blocks: list[Piece] = []
     passages: list[Piece] = []
@@ -173,8 +173,8 @@ def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
         fence, count = _FENCE.fullmatch(lines[index]), 1
         if fence and (opened is not None or "`" not in (fence["info"] or "")):
             blocks += opened or []  # a fence closes the block that is open
-            # It opens a block if none is open, or if it names a language: then the fence that
-            # should have closed the last block is missing.
+            # A fence opens a block if none is open. If one is open but the fence names a language,
+            # it opens a block too: the fence that should have closed the last block is missing.
             has_language = re.match(r"[ \t]*[\w{]", fence["info"] or "")
             opened = [] if opened is None or has_language else None
         elif _START.match(lines[index]):
@@ -188,9 +188,9 @@ def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
 def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
     """Parse as many lines as possible, from the first on.
 
-    The indentation of the first line, which may be in a list, is removed from all lines. If a
-    statement has a syntax error, the piece ends before the statement, or at the last blank line in
-    the statement before the error if the lines up to there can be parsed.
+    The indentation of the first line, which code in a list item has, is removed from all lines. If
+    a statement has a syntax error, the piece ends before the statement. If the lines up to a blank
+    line in the statement can be parsed, it ends there.
 
     Returns:
         The statements and the number of their lines. If nothing can be parsed: None, and the
@@ -240,25 +240,29 @@ def _compile(nodes: list[ast.stmt]) -> Piece:
     return piece
 
 
-def _before_second(piece: Piece, name: str) -> Piece:
+def _cut_before_second_definition(piece: Piece, name: str) -> Piece:
     """Return the statements before a second `def` of the function."""
-    indices = [index for index, step in enumerate(piece) if step.is_plain_function(name)]
+    indices = [index for index, step in enumerate(piece) if step.is_undecorated_def(name)]
     return piece[: indices[1]] if len(indices) > 1 else piece
 
 
-def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement]) -> list[Part]:
+def _select_parts(
+    name: str, piece: Piece, defined_at: int, other_statements: list[Statement]
+) -> list[Part]:
     """Return the program of a piece, with the statements that it needs from other pieces.
 
     Args:
         name: the function's name.
         defined_at: index of the piece's last statement that defines the function.
-        rest: the statements of all other pieces.
+        other_statements: the statements of all other pieces.
     """
     bound_in_piece = {bound for statement in piece for bound in statement.bound}
-    # Statements of other pieces give only names that the piece itself does not bind.
-    imported = [(statement, statement.bound - bound_in_piece - _BUILTINS) for statement in rest]
+    # Statements of other pieces are used only for names that the piece itself does not bind.
+    imported = [
+        (statement, statement.bound - bound_in_piece - _BUILTINS) for statement in other_statements
+    ]
     statements = imported + [(statement, statement.bound) for statement in piece]
-    # By name: the names that are mentioned by the statements that bind it.
+    # For each name: the names that are mentioned in the statements that bind it.
     mentions: dict[str, set[str]] = defaultdict(set)
     for statement, bound in statements:
         for bound_name in bound:
@@ -279,7 +283,7 @@ def _select_parts(name: str, piece: Piece, defined_at: int, rest: list[Statement
     modules = {bound for step in piece if step.imports for bound in step.bound}
     settings = {step for step in piece if not step.declares and step.mentioned & modules}
     needed = reach([name, *itertools.chain(*(step.mentioned for step in settings))])
-    state = set()  # names that the function uses and that other statements than definitions change
+    state = set()  # names that the function uses, and that statements besides definitions change
     for statement, bound in statements:
         state |= statement.altered | statement.rebound | (set() if statement.declares else bound)
     state &= needed

@@ -3,23 +3,24 @@
  * The author elaborates `statement` followed by `proof` and exports the result (export.js).
  *
  * An adversary may have written the proof, and elaborating it may run code in it. So nothing that
- * this process says is believed. A proof that it refuses saves the judge's time and gets a more
- * precise reason, but no proof passes because of it. These are required:
+ * this process says is believed. If it refuses a proof, that saves the judge's time, and the verdict
+ * has a more precise reason; but no proof passes because of it. It requires of a proof:
  *
  * 1. The proof has no word that makes Lean run code, and the options of its tactics are literals.
  * 2. The text is exactly one command, of the same form as the statement's.
  * 3. The elaborator reports no error and no `sorry`.
  *
- * Steps 1 and 2 compare with the statement and `sorry`, so that what the statement itself contains,
- * such as an attribute or `open ... in`, is not held against a proof.
+ * Steps 1 and 2 compare with the statement followed by `sorry`. So what the statement itself
+ * contains, such as an attribute or `open ... in`, is not held against a proof.
  *
  * To save time, a proof is first elaborated without checks by the author's kernel, since the
- * judge's kernel checks it anyway. Sometimes the result would differ: a tactic such as `first` goes
- * on with its next alternative if the kernel refuses one. So a proof is elaborated again with the
- * kernel if elaborating fails and the kernel refuses something that was added before, and if the
- * judge has refused the export (then the caller sets `checked`).
+ * judge's kernel checks it anyway. Sometimes the result differs from that with checks: a tactic such
+ * as `first` goes on with its next alternative if the kernel refuses one. So there are two cases in
+ * which a proof is elaborated again with checks: if elaborating fails and the kernel refuses
+ * something that was added before; and if the judge has refused the export (then the caller sets
+ * `checked`).
  */
-const { exported } = require('./export.js');
+const { exportTheorem } = require('./export.js');
 const { isError } = require('./frontend.js');
 const { Refusal } = require('./refusal.js');
 
@@ -48,7 +49,7 @@ class Author {
   /** Return `{why, payload}`: `elaborated` and the export. Throw a Refusal without an export. */
   answer({ name, statement, proof, checked }) {
     const environment = this.elaborate(name, statement, proof, checked);
-    return { why: 'elaborated', payload: exported(this.lean, environment, name, 'value') };
+    return { why: 'elaborated', payload: exportTheorem(this.lean, environment, name, 'value') };
   }
 
   /** Elaborate the proof and return the environment with the theorem. May throw a Refusal. */
@@ -56,9 +57,9 @@ class Author {
     const { lean } = this;
     const command = lean.command(statement + proof);
     const syntax = lean.tree(command.syntax);
-    const stated = lean.tree(lean.command(`${statement} sorry`).syntax);
-    if (countForbidden(syntax) > countForbidden(stated)) throw new Refusal('forbidden');
-    if (formOf(syntax) !== formOf(stated)) throw new Refusal('unparsable');
+    const withSorry = lean.tree(lean.command(`${statement} sorry`).syntax);
+    if (countForbidden(syntax) > countForbidden(withSorry)) throw new Refusal('forbidden');
+    if (formOf(syntax) !== formOf(withSorry)) throw new Refusal('unparsable');
     if (command.messages.some(isError)) throw new Refusal('unparsable');
     if (!command.isWhole) throw new Refusal('unparsable');
     let { environment, messages } = isChecked

@@ -2,10 +2,10 @@
 /**
  * Writes Lean's terms as text, the export. The author writes it and the judge reads it (replay.js).
  *
- * Each line is a JSON array: a word, then the items that `LINES` lists for the word. An item that
- * refers to an earlier line is the index of that line among the lines of its kind. Names and levels
- * are counted from 1 (0 is the anonymous name, and level zero), expressions from 0. Texts are lists
- * of code points, so that an export has only ASCII characters.
+ * Each line is a JSON array: a word, then the items that `LINES` lists for the word. An item may
+ * refer to an earlier line: it is then the index of that line among the lines of the same kind.
+ * Names and levels are counted from 1 (0 is the anonymous name, and level zero), expressions from 0.
+ * Texts are lists of code points, so that an export has only ASCII characters.
  *
  * The export leaves out what the kernel ignores: metadata, names of bound variables, and whether
  * they are implicit. A term that occurs several times is written once. Export.lean does the same
@@ -175,10 +175,10 @@ class Exporter {
 }
 
 /**
- * Export the `type` or the `value` (`part`) of a theorem in `environment`. Before it, the constants
- * are exported that it depends on and that the header does not have, each after those that it uses.
+ * Export a theorem in `environment`: its `type` or its `value`, as `part` says. The constants that it
+ * depends on and that the header does not have come first, each after those that it uses.
  */
-function exported(lean, environment, theorem, part) {
+function exportTheorem(lean, environment, theorem, part) {
   const { rt } = lean;
   const exporter = new Exporter(rt);
   const seen = new Set();
@@ -201,4 +201,4 @@ function exported(lean, environment, theorem, part) {
   return exporter.finish(root[part]);
 }
 
-module.exports = { HINTS, LINES, MAX_LINES, exported };
+module.exports = { HINTS, LINES, MAX_LINES, exportTheorem };

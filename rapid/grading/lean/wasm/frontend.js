@@ -236,12 +236,12 @@ class Frontend {
   elaborateUnchecked(command, statement) {
     const { statements } = this.rt;
     const result = this.run(command.context, this.unchecked, command, statements.get(statement));
-    if (!statements.has(statement)) statements.set(statement, this.stated(result.snapshot));
+    if (!statements.has(statement)) statements.set(statement, this.dropProof(result.snapshot));
     return result;
   }
 
-  /** Return the snapshot of a statement for other proofs (see `run`); null if there is none. */
-  stated(snapshot) {
+  /** Return a snapshot without the proof, for other proofs (see `run`); null if there is none. */
+  dropProof(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;
     const [type, declarations] = [0, 1].map((index) => rt.field(rt.field(snapshot, 0), index));

@@ -16,7 +16,7 @@
  *
  * So nothing depends on the author's honesty: whatever passes is a proof.
  */
-const { exported } = require('./export.js');
+const { exportTheorem } = require('./export.js');
 const { HEARTBEATS, isError } = require('./frontend.js');
 const { Replayer, declarationOf } = require('./replay.js');
 const { box } = require('./runtime.js');
@@ -54,7 +54,7 @@ class Judge {
 
   /**
    * Return the result of step 1, `{name, params, type}`. The type is an export, with the constants
-   * that the statement adds, because objects in Lean's memory are lost when that is put back.
+   * that the statement adds: objects in Lean's memory would be lost when the memory is put back.
    */
   goal(name, statement) {
     const key = keyOf([name, statement]);
@@ -77,7 +77,7 @@ class Judge {
     return {
       name: lean.rt.readName(theorem),
       params: lean.parametersOf(constant).map((param) => lean.rt.readName(param)),
-      type: exported(lean, environment, name, 'type'),
+      type: exportTheorem(lean, environment, name, 'type'),
     };
   }
 

@@ -52,7 +52,7 @@ class Replayer {
     const lines = bytes.toString('latin1').split('\n'); // a right line has only ASCII
     if (lines.pop() !== '' || lines.length > MAX_LINES) throw refusal(lines.length + 1);
     for (const [index, line] of lines.entries()) {
-      const [op, ...items] = this.parsed(line, index + 1);
+      const [op, ...items] = this.parseLine(line, index + 1);
       if ((op === 'proof') !== (index === lines.length - 1)) throw refusal(index + 1);
       this.add(op, items, declare);
     }
@@ -75,7 +75,7 @@ class Replayer {
   }
 
   /** Return the array in a line. Throw a Refusal if it does not have the form of `LINES`. */
-  parsed(line, number) {
+  parseLine(line, number) {
     let read;
     try {
       read = JSON.parse(line);
@@ -84,13 +84,13 @@ class Replayer {
     }
     const [op, ...items] = Array.isArray(read) ? read : [];
     const form = FORMS.get(op)?.items;
-    const fits = form?.length === items.length && form.every((kind, i) => this.is(kind, items[i]));
-    if (!fits) throw refusal(number);
+    const fits = form?.length === items.length;
+    if (!fits || !form.every((kind, i) => this.isOfKind(kind, items[i]))) throw refusal(number);
     return read;
   }
 
   /** Return whether an item is of this kind. */
-  is(kind, item) {
+  isOfKind(kind, item) {
     switch (kind) {
       case 'name':
       case 'level':
@@ -98,7 +98,7 @@ class Replayer {
         return isNumber(item, this.objects[kind].length - 1);
       case 'names':
       case 'levels':
-        return Array.isArray(item) && item.every((part) => this.is(kind.slice(0, -1), part));
+        return Array.isArray(item) && item.every((part) => this.isOfKind(kind.slice(0, -1), part));
       case 'text':
         return Array.isArray(item) && item.every(isCharacter);
       case 'digits':
@@ -111,7 +111,7 @@ class Replayer {
   }
 
   /** Return an item as an argument of Lean's constructors, which consume one reference to it. */
-  object(kind, item) {
+  toArgument(kind, item) {
     const { rt } = this;
     switch (kind) {
       case 'name':
@@ -120,7 +120,7 @@ class Replayer {
         return rt.share(this.objects[kind][item]);
       case 'names':
       case 'levels':
-        return rt.makeList(item.map((part) => this.object(kind.slice(0, -1), part)));
+        return rt.makeList(item.map((part) => this.toArgument(kind.slice(0, -1), part)));
       case 'text':
         return rt.makeString(textOf(item));
       case 'digits':
@@ -135,7 +135,7 @@ class Replayer {
   /** Build the object of a line and add it to the objects of its kind. */
   add(op, items, declare) {
     const form = FORMS.get(op);
-    const parts = form.items.map((kind, index) => this.object(kind, items[index]));
+    const parts = form.items.map((kind, index) => this.toArgument(kind, items[index]));
     switch (form.kind) {
       case 'constant':
         return declare(this.nameOf(items[0]), declarationOf(this.rt, op, ...parts));
@@ -154,7 +154,7 @@ class Replayer {
       default:
         if (op === 'const' || op === 'proj') this.used.add(items[0]);
     }
-    return this.objects[form.kind].push(this.made(op, parts));
+    return this.objects[form.kind].push(this.buildObject(op, parts));
   }
 
   /** Return the depth of a level. Throw a Refusal if Lean's constructor could not build it. */
@@ -165,7 +165,7 @@ class Replayer {
   }
 
   /** Build a name, a level or an expression with Lean's constructor. */
-  made(op, parts) {
+  buildObject(op, parts) {
     const { rt, x } = this;
     switch (op) {
       case 'str':

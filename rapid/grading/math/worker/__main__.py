@@ -1,17 +1,16 @@
-"""The math grader's worker: compares mathematical answers for the grader.
+"""The math grader's worker: a process that compares mathematical answers.
 
     python worker MEMORY_BYTES
 
-Standard input is a socket, which is also used for the answers. A request is a line of JSON:
-{"gold", "answer", "question", "timeout"}, the timeout in seconds. The answer is one word, the
-reason of the verdict; it is "infrastructure" if the process that compares was killed from outside.
-An empty line, which a grader sends first, is answered with "ready"; it also clears the caches of
-earlier answers.
+Standard input is a socket, on which the worker also sends its replies. A request is a line of JSON:
+{"gold", "answer", "question", "timeout"}, the timeout in seconds. The reply is one word, the reason
+of the verdict; it is "infrastructure" if the process that compares was killed from outside. A
+grader first sends an empty line. The worker then clears the caches of earlier answers, and replies
+"ready".
 
 sympy can take forever on a short answer, and only a signal ends it. So there are two processes:
 this one, which has imported sympy, and a child that it forks to compare. MEMORY_BYTES limits the
-child's address space. When the time is up an alarm kills the child, whether or not the grader still
-waits.
+child's address space. When the time is up, an alarm kills the child, even if the grader has ended.
 """
 
 import contextlib
@@ -25,29 +24,38 @@ import sys
 
 from compare import compare
 
-# Known answers and answers that are compared at the start. They fill tables in lark and sympy that
-# the first answers would otherwise wait for; the children inherit the tables.
-WARMING = [("\\frac12", "0.5"), ("1+\\sqrt2", "2-e^x"), ("x^2-1", "(x-1)(x+1)"), ("y=x", "y=2x")]
+# Pairs (known answer, answer) that are compared at the start. This fills tables in lark and sympy,
+# which the children inherit; otherwise the first comparisons would take longer.
+WARM_UP_PAIRS = [
+    ("\\frac12", "0.5"),
+    ("1+\\sqrt2", "2-e^x"),
+    ("x^2-1", "(x-1)(x+1)"),
+    ("y=x", "y=2x"),
+]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-# Audit events (PEP 578) that are refused in the child, and those that imports need nevertheless.
-ACTIONS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
-IMPORTING = ("os.listdir", "os.scandir")
+# Beginnings of audit events (PEP 578) that are refused in the child, and exceptions that imports
+# need.
+REFUSED_EVENTS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
+IMPORT_EVENTS = ("os.listdir", "os.scandir")
 
 
 def main() -> None:
     memory = int(sys.argv[1])
-    for gold, answer in WARMING:
+    for gold, answer in WARM_UP_PAIRS:
         compare(gold, answer, "Simplify $x^2-1$.")
     child = None
     with contextlib.suppress(ConnectionError), socket.socket(fileno=0) as connection:
         for line in connection.makefile():
-            if line == "\n":  # a new grader: start with a new child
-                child = child and child.end() and None  # ends the child, if there is one
+            if line == "\n":  # from a new grader, which gets a new child
+                if child:
+                    child.end()
+                child = None
                 connection.sendall(b"ready")
                 continue
             # Between requests the child sends nothing, so a readable link means that it has ended.
             if child and select.select([child.link], [], [], 0)[0]:
-                child = child.end() and None
+                child.end()
+                child = None
             child = child or Child(connection, memory)
             reason = child.ask(line, connection)
             if not reason:
@@ -55,15 +63,16 @@ def main() -> None:
             connection.sendall(reason.encode())
             # The child's caches may fill its memory. A new child starts with empty caches.
             if child and reason == "memory":
-                child = child.end() and None
+                child.end()
+                child = None
     if child:
         child.end()
 
 
 class Child:
-    """A forked process that compares answers. After its death another one is forked.
+    """A forked process that compares answers. If it dies, the worker forks another one.
 
-    A fork is fast, because sympy is imported already.
+    Forking is fast, because the worker has imported sympy already.
 
     Args:
         connection: the worker's socket to the grader, which the child closes.
@@ -82,9 +91,9 @@ class Child:
         far_end.close()
 
     def ask(self, line: str, connection: socket.socket) -> str:
-        """Send a request to the child and return its answer.
+        """Send a request to the child and return its reply.
 
-        Returns "" if the child has ended. It is killed if the grader closes `connection`.
+        Returns "" if the child has ended. The child is killed if the grader closes `connection`.
         """
         with contextlib.suppress(ConnectionError):
             self.link.sendall(line.encode())
@@ -97,13 +106,17 @@ class Child:
         return ""
 
     def end(self) -> str:
-        """Close the link and wait for the child to end. Return the reason for a missing answer."""
+        """Close the link and wait for the child to end.
+
+        Returns:
+            The reason of the verdict, if the child has not replied.
+        """
         self.link.close()
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         # Signals from outside: no answer can cause them.
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             return "infrastructure"
-        # The alarm of `serve_questions`; anything else is a crash.
+        # SIGALRM is the alarm of `serve_questions`. Anything else is a crash.
         return "timeout" if status == -signal.SIGALRM else "crashed"
 
 
@@ -118,9 +131,9 @@ def serve_questions(link: socket.socket) -> None:
 
 
 def shed_rights(memory: int) -> None:
-    """Limit this process to what comparing needs.
+    """Take from this process all rights that comparing does not need.
 
-    No answer is ever run as code. This is a precaution in case a bug makes it possible.
+    No answer is ever run as code. This is a precaution, in case a bug makes it possible.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the parent may have ignored it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
@@ -130,8 +143,8 @@ def shed_rights(memory: int) -> None:
         resource.setrlimit(limit, (0, 0))
 
     def refuse(event: str, args: tuple) -> None:
-        acts = event.startswith(ACTIONS) and event not in IMPORTING
-        if acts or (event == "open" and args[2] & WRITES):
+        is_refused = event.startswith(REFUSED_EVENTS) and event not in IMPORT_EVENTS
+        if is_refused or (event == "open" and args[2] & WRITES):
             raise PermissionError(event)
 
     sys.addaudithook(refuse)

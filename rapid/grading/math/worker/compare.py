@@ -4,7 +4,7 @@ An answer is right if it has the value of the known answer, if it is worked out 
 is left that could be computed), and if it has the form and the unit that the question asks for.
 Answers that `grammar.lark` cannot parse are compared as LaTeX text.
 
-In this folder `gold` is the known answer, and "unit" the unit of measurement.
+In this folder, `gold` is the known answer, and a "unit" is a unit of measurement.
 """
 
 import contextlib
@@ -16,9 +16,17 @@ from latex import Unreadable, clean_latex
 from question import asked_base, asked_forms, asked_texts, base_of
 from relations import is_same
 from statements import SEQUENCES
-from units import NO_UNIT, PERCENT, SHARES, asks_percent, extract_prose, is_unit_allowed, split_unit
+from units import (
+    NO_UNIT,
+    PERCENT,
+    SHARE_WORDS,
+    asks_percent,
+    extract_prose,
+    is_unit_allowed,
+    split_unit,
+)
 
-# A number in a base, such as 1101_2 or (1A)_{16}; a text or name, which is compared by its letters.
+# A number in a base, such as 1101_2 or (1A)_{16}. A text or a name, which is compared by letters.
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 
@@ -87,7 +95,7 @@ def right_side(text: str, question: str) -> str:
 
 
 def normalize_spelling(text: str) -> str:
-    """Return text in a spelling by which texts are compared.
+    """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
     are removed. Texts with words are in lower case; texts of single letters keep their case.
@@ -123,7 +131,7 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
 
 
 def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question: str) -> bool:
-    """Return whether two answers are the same, of which one is a percentage and one has no unit.
+    """Return whether two answers are the same if one is a percentage and the other has no unit.
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
     the question is about a share such as a probability.
@@ -135,7 +143,7 @@ def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question:
         return is_same(expected, answer, question)
     percentage, number = (expected, answer) if is_gold else (answer, expected)
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
-    if asked_forms(question) or value(number).is_Integer or not SHARES.search(question):
+    if asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
         return False
     return value(percentage) == 100 * value(number) and not find_undone(answer) - find_undone(
         expected

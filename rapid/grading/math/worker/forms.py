@@ -1,7 +1,7 @@
-"""The form of a formula: which operations are not carried out, its shape, and if it is simplest.
+"""The form of a formula: which operations it leaves undone, its shape, whether it is simplified.
 
-An operation is "undone" if it is written and not carried out: 34+57 equals 91, but leaves a sum
-undone. So the form is determined from the tree that `formula` has parsed, before it is evaluated.
+An operation is "undone" if it is written down but not carried out: 34+57 equals 91, but leaves a
+sum undone. So the form is determined from the tree that `formula` parses, before it is evaluated.
 `factors` lists the factors of a formula as (1, factor) or (-1, divisor).
 """
 
@@ -16,8 +16,8 @@ from formula import (
     factors,
     is_integer,
     kind,
-    mixed,
     operands,
+    split_mixed_number,
     terms,
     tokens,
     value,
@@ -72,8 +72,8 @@ def has_sum(formula: Formula) -> bool:
 def find_undone(formula: Formula) -> set[str]:
     """Return names for the operations that a formula leaves undone, such as "sum of numbers".
 
-    Letters and functions count too, by their names, and roots as "root". An answer may leave undone
-    only what the known answer leaves undone too.
+    The set also has the names of letters and functions, and "root" for roots. An answer may leave
+    undone only what the known answer leaves undone too.
     """
     if number_style(formula):
         return set(undone_in_number(drop_sign(formula)))
@@ -92,7 +92,7 @@ def undone_in_number(number: Formula) -> Iterator[str]:
     style = number_style(number)
     if style == "fraction" and value(number).is_Integer:
         yield "product of numbers"
-    if style == "mixed" and not 0 < mixed(number)[1] < 1:
+    if style == "mixed" and not 0 < split_mixed_number(number)[1] < 1:
         yield "sum of numbers"
     if style == "scientific":
         yield "scientific notation"
@@ -278,7 +278,7 @@ def is_simplest(formula: Formula) -> bool:
     """Return whether fractions are reduced, roots are simplified, and factors are irreducible."""
     formula = drop_sign(formula)
     if kind(formula) == "MIXED":
-        return mixed(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
+        return split_mixed_number(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
     if isinstance(formula, Token):
         return True
     above, below, number_above, number_below = split_quotient(formula)

@@ -16,7 +16,7 @@ from sympy import Expr, Rational
 
 Formula = Tree | Token
 PRODUCTS = ("product", "fraction", "called")  # the value of f(x) is that of f times x
-# The sign of a term in a sum in a sum: - and - give +.
+# The sign of a term in a sum that is itself a term of a sum, by the two signs: - and - give +.
 OPPOSITE = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 BITS = 100_000  # maximum size of a power, and of an exponent; answers are far smaller
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
@@ -72,7 +72,7 @@ def factors(formula: Formula, keeps_numbers: bool = False) -> list[tuple[int, Fo
     return parts
 
 
-def mixed(number: Token) -> tuple[Expr, Expr]:
+def split_mixed_number(number: Token) -> tuple[Expr, Expr]:
     """Return the integer and the fraction in a mixed number such as 1\\frac{1}{2}."""
     integer, above, below = map(int, re.findall(r"\d+", number))
     return sympy.Integer(integer), Rational(above, below)
@@ -99,7 +99,7 @@ def operands(formula: Formula) -> list[Formula]:
 
 
 def tokens(formula: Formula) -> list[Token]:
-    """Return the names, numbers and signs of a formula."""
+    """Return the tokens of a formula: its names, numbers and signs."""
     return list(formula.scan_values(lambda _: True)) if isinstance(formula, Tree) else [formula]
 
 
@@ -126,7 +126,9 @@ def _value(formula: Formula) -> Expr:
     if rule == "applied":
         name, _, base = parts[0][1:].partition("_")
         if len(parts) == 3 and value(parts[1]).is_negative:
-            raise Unreadable(f"{parts[0]} to a negative power: an inverse function or a quotient")
+            raise Unreadable(
+                f"{parts[0]} to a negative power could be an inverse function or a quotient"
+            )
         function = SYMPY_NAMES.get(name, name)
         # \log_2 has its base in its name; \log without one has the base 10, but sympy's has e.
         bases = (
@@ -144,12 +146,12 @@ def _value_of_token(token: Token) -> Expr:
         case "NUMBER":
             return Rational(token.removesuffix("."))
         case "REPEATING":
-            # 0.1\overline{6} is (16 - 1) / 90: `fixed` is 1, the repeated `digits` are 6.
+            # 0.1\overline{6} is (16 - 1) / 90. Here `fixed` is 1, and the repeated `digits` are 6.
             integer, fixed, digits = re.fullmatch(r"(\d*)\.(\d*)\D+(\d+)}", token).groups()
-            above = int(integer + fixed + digits) - int(integer + fixed or 0)
-            return Rational(above, (10 ** len(digits) - 1) * 10 ** len(fixed))
+            numerator = int(integer + fixed + digits) - int(integer + fixed or 0)
+            return Rational(numerator, (10 ** len(digits) - 1) * 10 ** len(fixed))
         case "MIXED":
-            return sympy.Add(*mixed(token))
+            return sympy.Add(*split_mixed_number(token))
         case "NAME":
             return CONSTANTS.get(token) or sympy.Symbol(str(token), real=True)
     raise Unreadable(f"{token} has no value")
@@ -166,9 +168,9 @@ def power(base: Expr, exponent: Expr) -> Expr:
 
 
 def root(*parts: Expr) -> Expr:
-    """Return a root: of `(radicand)` the square root, of `(index, radicand)` that with the index.
+    """Return the square root of `(radicand,)`, or the root with an index of `(index, radicand)`.
 
-    Of the roots of a negative number the real one is returned, if there is one.
+    If a negative number has a real root, it is returned.
     """
     index, radicand = parts if len(parts) == 2 else (sympy.Integer(2), parts[0])
     if radicand.is_negative and index.is_odd:
@@ -203,8 +205,9 @@ def is_equal(first: Formula, second: Formula) -> bool:
     difference = value(first) - value(second)
     if difference.is_Rational:
         return difference == 0
-    for exact in (lambda x: x, sympy.sqrtdenest):  # sqrtdenest: sqrt(3 + 2 sqrt(2)) = 1 + sqrt(2)
-        above, _ = sympy.fraction(sympy.together(exact(difference)))
-        if sympy.expand(above) == 0:
+    # sqrtdenest rewrites sqrt(3 + 2 sqrt(2)) as 1 + sqrt(2).
+    for simplify in (lambda x: x, sympy.sqrtdenest):
+        numerator, _ = sympy.fraction(sympy.together(simplify(difference)))
+        if sympy.expand(numerator) == 0:
             return True
     return False

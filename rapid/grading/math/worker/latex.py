@@ -34,7 +34,7 @@ FONT = re.compile(
     r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"
 )
 # Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
-UNSEEN = (
+LAYOUT_RULES = (
     (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
         " ",
@@ -68,11 +68,11 @@ REWRITES = (
     (r"\\\{ *[a-zA-Z](?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*)\\\}", r"\1"),
     (r"\^ *(?:\\degree|\{ *\\degree *\})", r"\\degree "),
 )
-UNSEEN, REWRITES = (
+LAYOUT_RULES, REWRITES = (
     [(re.compile(pattern), replacement) for pattern, replacement in rules]
-    for rules in (UNSEEN, REWRITES)
+    for rules in (LAYOUT_RULES, REWRITES)
 )
-# A word in quotes, a command, or letters: the last are put in quotes.
+# A word in quotes, a command, or letters (the group of the match), which are then put in quotes.
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
 )
@@ -104,25 +104,25 @@ def clean_latex(text: str, is_list: bool = False) -> str:
     """
     text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', ""))
     text = "".join(CHARACTERS.get(character, character) for character in text)
-    for pattern, replacement in UNSEEN:
+    for pattern, replacement in LAYOUT_RULES:
         text = pattern.sub(replacement, text)
     while font := FONT.search(text):
-        end = closing_brace(text, font.end())
-        content = in_quotes(text[font.end() : end], text[: font.start()])
+        end = find_closing_brace(text, font.end())
+        content = quote_words(text[font.end() : end], text[: font.start()])
         text = f"{text[: font.start()]} {content} {text[end + 1 :]}"
     text = re.sub(r"\\([a-zA-Z]+)", lambda name: "\\" + SYNONYMS.get(name[1], name[1]), text)
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
     text = text.strip().rstrip(" .,;\\")
-    while text.startswith("{") and closing_brace(text, 1) == len(text) - 1:
+    while text.startswith("{") and find_closing_brace(text, 1) == len(text) - 1:
         text = text[1:-1].strip()
     if not (is_list or re.search(r"[(\[]|\\\{", text)):
         text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
-    return with_braces([SIGNS.get(token, token) for token in TOKEN.findall(text)])
+    return add_braces([SIGNS.get(token, token) for token in TOKEN.findall(text)])
 
 
-def in_quotes(words: str, before: str) -> str:
-    """Return the content of \\text{} with its words, and letters that are units, in quotes.
+def quote_words(words: str, before: str) -> str:
+    """Return the content of \\text{} with its words in quotes, and also letters that are units.
 
     Args:
         words: the content.
@@ -145,7 +145,7 @@ def quote_word(word: re.Match) -> str:
     return f'"{word[1].lower()}"' if word[1] else word[0]
 
 
-def closing_brace(text: str, start: int) -> int:
+def find_closing_brace(text: str, start: int) -> int:
     """Return the index of the brace that closes a group whose content begins at `start`."""
     depth = 1
     for brace in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
@@ -155,12 +155,12 @@ def closing_brace(text: str, start: int) -> int:
     raise Unreadable(text)
 
 
-def with_braces(tokens: list[str]) -> str:
+def add_braces(tokens: list[str]) -> str:
     """Return LaTeX with the arguments of commands in braces: \\frac12 becomes \\frac{1}{2}.
 
-    A bar becomes \\lvert or \\rvert, by what is before it.
+    A bar becomes \\lvert or \\rvert, depending on the token before it.
     """
-    written: list[str] = []
+    output: list[str] = []
     due = [0]  # number of arguments that are still expected, at each depth of braces
     before, open_bars = "", 0
     for token in tokens:
@@ -181,5 +181,5 @@ def with_braces(tokens: list[str]) -> str:
                 if due[-1] and token not in ARGUMENTS:
                     token = f"{{{token}}}"
                 due[-1] = max(0, due[-1] - 1) + ARGUMENTS.get(token, 0)
-        written.append(token)
-    return "".join(written)
+        output.append(token)
+    return "".join(output)

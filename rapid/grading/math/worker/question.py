@@ -44,9 +44,10 @@ BASES = {name: base for base, name in enumerate(NUMERALS.split(" "), 2)}
 
 @functools.lru_cache(maxsize=256)
 def asked_forms(question: str) -> frozenset[str]:
-    """Return "shape" if a question asks for a certain form, "simplest" if for the simplest form.
+    """Return which forms a question asks for.
 
-    The result has both, one or neither.
+    The set contains "shape" if it asks for a certain shape, such as a fraction or a factored
+    polynomial, and "simplest" if it asks for the simplest form.
     """
     text = question.lower()
     names = {"shape": SHAPE, "simplest": SIMPLEST}
@@ -54,12 +55,12 @@ def asked_forms(question: str) -> frozenset[str]:
 
 
 def base_of(name: str) -> int:
-    """Return the base that a word such as two, or digits, name; 0 for other text."""
+    """Return the base that a word, such as "two", or digits name; 0 for other text."""
     return int(name) if name.isdecimal() else BASES.get(name, 0)
 
 
 def asked_base(question: str) -> int:
-    """Return the base of the number that a question asks for: the last that it names, else 10."""
+    """Return the base of the number that a question asks for: the last base in it, or else 10."""
     if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
     bases = [base_of(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
@@ -87,7 +88,7 @@ def asked_texts(question: str) -> list[str]:
 def read_formulas(question: str) -> list[Formula]:
     """Return the formulas of a question as trees.
 
-    Of a formula that cannot be parsed as a whole, the pieces are returned that can.
+    If a formula cannot be parsed as a whole, those of its pieces are returned that can be parsed.
     """
     trees = []
     for text, _ in read_texts(question):
@@ -100,7 +101,7 @@ def read_formulas(question: str) -> list[Formula]:
 
 
 @functools.lru_cache(maxsize=256)
-def stated_expressions(question: str) -> list[Formula]:
+def list_expressions(question: str) -> list[Formula]:
     """Return all formulas and parts of formulas in a question that have a value."""
     expressions = []
     for formula in read_formulas(question):

@@ -21,8 +21,8 @@ from question import (
     asked_forms,
     asked_texts,
     has_value,
+    list_expressions,
     read_formulas,
-    stated_expressions,
 )
 from statements import (
     INTERVALS,
@@ -36,8 +36,8 @@ from statements import (
     is_rounded,
     named_values,
     normalize,
+    repeats_equation,
     sign_of_infinity,
-    states_equation,
     subtract_sides,
 )
 
@@ -113,8 +113,8 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether the question allows the form in which an answer is written.
 
     - If the question asks for a certain form, the answer must have the form of the known answer.
-    - An answer in the form in which the question states the same value is not allowed, since it
-      only repeats the question.
+    - An answer must not only repeat the question: if the question contains an expression of the
+      same value, the answer must have another form.
     - A mixture of sums and products of sums is allowed only if the known answer is one.
     """
     # Pairs (shape, whether the formula is in simplest form), of the known answer and of the answer.
@@ -135,7 +135,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     # Expressions of the question that have the answer's value and are worked out as far.
     copies = [
         part
-        for part in stated_expressions(question)
+        for part in list_expressions(question)
         if find_undone(part) <= undone_names and is_equal(part, answer)
     ]
     if form == expected and any(count_letters(part) == count_letters(gold) for part in copies):
@@ -256,7 +256,7 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     if kind(answer) != "chain":
         return is_name(name) and is_same(expected, answer, question)
     chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
-    if any(states_equation(chain, answer) for chain in chains):
+    if any(repeats_equation(chain, answer) for chain in chains):
         return False
     # Another equation is right if it follows by multiplying with a number, unless the known answer
     # is a value of a name (x = 5), defines the same name, or the question asks for a form.
@@ -280,12 +280,11 @@ def undone_sides(chain: Tree) -> set[str]:
 
 
 def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
-    """Return the values that an answer such as x = 5 or x = 10/2 = 5 gives; nothing if it is no
-    answer.
+    """Return the values that an answer such as x = 5 or x = 10/2 = 5 states; [] if it states none.
 
     The value is the last side. Each other side must be a name, a formula that the question asks
-    for, or equal to the value. After \\approx there may be the rounded value, which is returned too
-    if the question asks for rounding or the known answer is a decimal.
+    for, or equal to the value. The rounded value may follow after \\approx. It is returned too if
+    the question asks for rounding or the known answer is a decimal.
     """
     sides, relations = operands(chain), chain.children[1::2]
     rounded = []
@@ -302,14 +301,14 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     *named_sides, last = sides[::-1] if is_name(sides[-1]) else sides
     fits = all(
         (is_name(side) and side not in tokens(last))
-        or is_asked(side, question)
+        or equals_asked_formula(side, question)
         or (has_value(last) and is_equal(side, last))
         for side in named_sides
     )
     return [last, *rounded] if fits else []
 
 
-def is_asked(side: Formula, question: str) -> bool:
+def equals_asked_formula(side: Formula, question: str) -> bool:
     """Return whether an expression with letters equals a formula that the question asks for."""
     if not has_value(side) or not value(side).free_symbols:
         return False

@@ -1,4 +1,4 @@
-"""Reads lists, inequalities and equations: as intervals, as values by name, and \\pm as two values.
+"""Converts inequalities to intervals, equations to values by name, and \\pm to two values.
 
 "chain" is the grammar's word for sides with relations between them: x = 5, 2 <= x < 5.
 """
@@ -14,7 +14,8 @@ from sympy import Expr
 INFINITY = Token("CONSTANT", "\\infty")
 MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
 MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
-# Kinds of intervals. The index has two bits: 2 if the left end is closed, 1 if the right end is.
+# Kinds of intervals. The index is 2 if only the left end is closed, 1 if only the right end is, and
+# 3 if both ends are.
 INTERVALS = ("open", "left_open", "right_open", "closed")
 # Kinds of formulas that have parts: only in those of SORTED the order of the parts matters. "items"
 # is a list without brackets.
@@ -36,23 +37,25 @@ def normalize(formula: Formula) -> Formula:
     if kind(formula) not in SEQUENCES and signs:
         if signs.count("\\pm") > 1:
             raise Unreadable("more than one choice of signs")
-        return Tree("items", [normalize(with_signs(formula, *signs)) for signs in ("+-", "-+")])
+        return Tree(
+            "items", [normalize(replace_plus_minus(formula, *signs)) for signs in ("+-", "-+")]
+        )
     return to_interval(formula) if kind(formula) == "chain" else formula
 
 
-def with_signs(formula: Formula, plus: str, minus: str) -> Formula:
+def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
     """Return a formula with the sign `plus` for \\pm and the sign `minus` for \\mp."""
     if isinstance(formula, Token):
         sign = {"\\pm": plus, "\\mp": minus}.get(formula)
         return Token("SIGN", sign) if sign else formula
-    parts = [with_signs(part, plus, minus) for part in formula.children]
+    parts = [replace_plus_minus(part, plus, minus) for part in formula.children]
     if kind(formula) == "sum" and parts[0] == "+":
         return parts[1] if len(parts) == 2 else Tree("sum", parts[1:])
     return Tree(formula.data, parts)
 
 
 def to_interval(chain: Tree) -> Formula:
-    """Return the interval that 2 <= x < 5 or x > 2 describes; other relations unchanged."""
+    """Return the interval that 2 <= x < 5 or x > 2 describes; return other relations unchanged."""
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
         is_set = kind(sides[1]) in SEQUENCES or sides[1] == "\\reals"
@@ -127,7 +130,7 @@ def is_proportional(first: Expr, second: Expr) -> bool:
         return False
     first, second = sympy.expand(first), sympy.expand(second)
     coefficients, second_coefficients = first.as_coefficients_dict(), second.as_coefficients_dict()
-    # Compare all terms after multiplying so that a term that both expressions have is equal.
+    # Multiply both so that a term that both have gets the same coefficient, and compare all terms.
     common = next((key for key in coefficients if second_coefficients.get(key)), None)
     return (
         common is not None
@@ -175,12 +178,12 @@ def has_known_names(answer: Formula, question: str) -> bool:
     chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
     chains = [chain for chain in chains if "=" not in chain.children[1::2]]
     names = {side for chain in chains for side in operands(chain) if is_name(side)}
-    stated_letters = set().union(*map(find_names, read_formulas(question)))
+    question_names = set().union(*map(find_names, read_formulas(question)))
     if len(names) > 1:
         return False
-    if "range" in question or not stated_letters:
+    if "range" in question or not question_names:
         return True
-    return all(find_names(name) & stated_letters for name in names)
+    return all(find_names(name) & question_names for name in names)
 
 
 def has_word(sequence: Tree, word: str) -> bool:
@@ -188,13 +191,13 @@ def has_word(sequence: Tree, word: str) -> bool:
     return any(kind(part) == "SEPARATOR" and word in part for part in sequence.children)
 
 
-def states_equation(stated_chain: Tree, answer: Tree) -> bool:
+def repeats_equation(question_chain: Tree, answer: Tree) -> bool:
     """Return whether the answer repeats an equation of the question, up to a factor."""
-    if any(chain.children[1::2] != ["="] for chain in (stated_chain, answer)):
+    if any(chain.children[1::2] != ["="] for chain in (question_chain, answer)):
         return False
-    if not all(map(has_value, (*operands(stated_chain), *operands(answer)))):
+    if not all(map(has_value, (*operands(question_chain), *operands(answer)))):
         return False
-    return is_proportional(subtract_sides(stated_chain), subtract_sides(answer))
+    return is_proportional(subtract_sides(question_chain), subtract_sides(answer))
 
 
 def subtract_sides(equation: Tree) -> Expr:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 Unit = frozenset[tuple[str, int]]
 
-# Measures and their other names. Another word is a unit if the question asks how many of it there
-# are.
+# Measures and their other names. Any other word is a unit if the question asks "how many" of it,
+# as in "how many apples".
 MEASURES = {
     "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre",
     "km": "kilometer kilometre", "in": "inch", "ft": "foot feet", "yd": "yard", "mi": "mile",
@@ -36,18 +36,21 @@ NAMES = {  # measures by the stems of their names
     stem_word(name): unit for unit, names in MEASURES.items() for name in (unit, *names.split())
 }
 # The names of measures as a regular expression, the longest first.
-SHORT = "|".join(
+MEASURE_PATTERN = "|".join(
     sorted((name for name in NAMES if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
 # Words that are never units.
-NO_UNITS = (
+NON_UNIT_WORDS = (
     "or and not to but if than less more minus plus over by dozen hundred thousand million billion "
     "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
     "many different"
 )
-NO_UNITS = frozenset(map(stem_word, NO_UNITS.split(" ")))
+NON_UNIT_WORDS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
 # A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
-WORD = rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{SHORT})(?:e?s)?(?![a-zA-Z])|(?<=\s)[a-z]{{3,}}'
+WORD = (
+    rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{MEASURE_PATTERN})(?:e?s)?(?![a-zA-Z])'
+    r"|(?<=\s)[a-z]{3,}"
+)
 UNIT = re.compile(rf"(?:\s*(?:(?:{WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$")
 PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 
@@ -112,7 +115,10 @@ def read_unit(words: str) -> Unit | None:
                 powers[last] *= factor
             else:
                 power = factor
-        elif stem_word(part) in NO_UNITS or NAMES.get(stem_word(part), stem_word(part)) in powers:
+        elif (
+            stem_word(part) in NON_UNIT_WORDS
+            or NAMES.get(stem_word(part), stem_word(part)) in powers
+        ):
             return None
         else:
             last = NAMES.get(stem_word(part), stem_word(part))
@@ -128,20 +134,20 @@ def read_unit(words: str) -> Unit | None:
 COUNTED = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
 NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
 # Words that end the description of what is counted.
-VERBS = (
+END_WORDS = (
     "is are was were do does did can will would has have had must should there in with that who "
     "which to from express"
 )
-VERBS = frozenset(VERBS.split(" "))
-# Names of measures that have other meanings too: they are measures only after a number.
-NO_MEASURES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
+END_WORDS = frozenset(END_WORDS.split(" "))
+# Names of measures that also have other meanings. They are measures only after a number.
+AMBIGUOUS_NAMES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
 LENGTHS = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 # Words of a sentence that asks something.
-ASKS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
-# A question with a word of NO_ANGLE does not ask for degrees; one with a word of RATES asks for a
-# unit with "per", and not for a measure that it merely mentions.
-NO_ANGLE = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
-RATES = frozenset(["speed", "rate"])
+ASKING_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
+# A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
+# asks for a unit with "per", and not for a measure that it mentions.
+NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
+RATE_WORDS = frozenset(["speed", "rate"])
 # Stems of words for numbers that may follow "how many".
 NUMBER_WORDS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
 # Signs by which a question mentions a measure.
@@ -151,7 +157,7 @@ PERCENT_ASKED = re.compile(
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
 # Words in a question whose answer may be a percentage or a number between 0 and 1.
-SHARES = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
+SHARE_WORDS = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
 
 
 class AskedUnits(NamedTuple):
@@ -168,12 +174,12 @@ class AskedUnits(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def asked_units(question: str) -> AskedUnits:
-    """Return the units in "how many inches", "in dollars", "how many boxes of apples"."""
+    """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
     text = extract_prose(question)
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED.findall(text):
-        phrase = list(itertools.takewhile(lambda word: word not in VERBS, phrase.split()))
-        if unit := read_unit(" ".join(itertools.takewhile(is_of_measure, phrase))):
+        phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
+        if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase))):
             measures.add(unit)
         else:
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
@@ -183,14 +189,14 @@ def asked_units(question: str) -> AskedUnits:
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
-            if unit := read_unit(" ".join(itertools.takewhile(is_of_measure, phrase.split()))):
+            if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
     return AskedUnits(
-        frozenset(measures), frozenset(counted - NO_UNITS), frozenset(words - NO_UNITS)
+        frozenset(measures), frozenset(counted - NON_UNIT_WORDS), frozenset(words - NON_UNIT_WORDS)
     )
 
 
-def is_of_measure(word: str) -> bool:
+def is_measure_word(word: str) -> bool:
     """Return whether a word can be part of the name of a measure, as in "square feet per hour"."""
     return word in POWERS or word == "per" or (len(word) > 2 and stem_word(word) in NAMES)
 
@@ -200,7 +206,7 @@ def mentioned_measures(question: str) -> frozenset[str]:
     """Return the measures that a question mentions, as words or after a number."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
-    words -= NO_MEASURES
+    words -= AMBIGUOUS_NAMES
     after_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
     measures = {
         NAMES[stem_word(word)] for word in {*words, *after_numbers} if stem_word(word) in NAMES
@@ -246,12 +252,14 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     if units.measures or units.counted:
         return answer in units.measures or is_counted
     sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
-    sentence = next(filter(ASKS.search, reversed(sentences)), sentences[-1])
+    sentence = next(filter(ASKING_WORDS.search, reversed(sentences)), sentences[-1])
     clause = extract_prose(sentence).split()
     # An area is in squares of a mentioned measure, a volume in cubes.
     size = next((word for word in clause if word in ("area", "volume")), "")
     power = {"area": 2, "volume": 3}.get(size, 1)
-    is_no_angle = NO_ANGLE & set(clause) or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", sentence)
-    if (is_no_angle and names == {"degree"}) or RATES & set(clause):
+    is_no_angle = NON_ANGLE_WORDS & set(clause) or re.search(
+        r"\\(?:sin|cos|tan|cot|sec|csc)", sentence
+    )
+    if (is_no_angle and names == {"degree"}) or RATE_WORDS & set(clause):
         return False
     return len(names) == 1 and names <= mentioned_measures(question) and powers == [power]
