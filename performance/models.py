@@ -81,9 +81,9 @@ class Workload:
 
         folder = self.model
         if self.shape is not None:
-            folder = cache_folder() / f"untrained-{self.name}-{self.shape.parameters}"
+            folder = get_cache_folder() / f"untrained-{self.name}-{self.shape.parameters}"
             if not folder.exists():
-                unfinished = Path(tempfile.mkdtemp(dir=cache_folder()))
+                unfinished = Path(tempfile.mkdtemp(dir=get_cache_folder()))
                 self.load().save_pretrained(unfinished)
                 transformers.AutoTokenizer.from_pretrained(self.model).save_pretrained(unfinished)
                 unfinished.rename(folder)

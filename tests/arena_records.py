@@ -65,7 +65,7 @@ def compute_end_points(
         final = statistics.fmean(run.evaluation["pass_at"]["1"] for run in pg_runs)
         reach = math.floor(1000 * (start + 0.75 * (final - start)) + 0.5) / 1000
     by_machine: dict = defaultdict(list)
-    for run in plain:
+    for run in pg_runs:
         by_machine[run.summary["hardware"]].append(run.summary["runtime"]["total"])
     half = {machine: statistics.fmean(totals) / 2 for machine, totals in by_machine.items()}
     points = {}

@@ -37,12 +37,12 @@ from rapid.config.sections import (
     Run,
     Section,
     Seed,
-    Studies,
     Tables,
     Training,
     check_source,
 )
 from rapid.config.sources import BadParams, locate_key, read
+from rapid.config.studies import Studies
 from rapid.grading.policy import STRICT, Grading
 from rapid.settings import describe_invalid
 from rapid.text import suggest_name

@@ -3,7 +3,6 @@
 H is the number of optimizer steps that RAPID takes on one batch of sampled completions.
 """
 
-import math
 from functools import partial
 from operator import eq, not_
 from typing import Annotated, Any, Literal
@@ -22,7 +21,6 @@ from pydantic import (
 from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
 from rapid.algorithms.variant_names import AlgorithmName, parse
 from rapid.artifacts.layout import EVALUATION, RUN
-from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, describe_invalid
 from rapid.text import join_words
@@ -191,8 +189,8 @@ class Training(TrainingParameters):
     @model_validator(mode="after")
     def _check_start_seed(self):
         if self.start == BASE and self.start_seed is not None:
-            allowed = f"none if start is {BASE}, which has no seed"
-            raise ValueError(not_allowed("start_seed", self.start_seed, allowed))
+            reason = f"must be unset if start is {BASE}, which has no seed"
+            raise ValueError(describe_invalid("start_seed", self.start_seed, reason))
         return self
 
 
@@ -300,82 +298,6 @@ class Tables(Section):
     main: MainTable
     families: FamilyTable
     staleness: StalenessTable
-
-
-class Study(Section):
-    """A comparison of variants on one benchmark; each differs from the first in one parameter."""
-
-    benchmark: BenchmarkName
-    model: ModelName | None = Field(
-        None, exclude_if=not_, description="by default that of the main table"
-    )
-    sweep: str = Field(
-        "",
-        exclude_if=not_,
-        description="a parameter: a further figure shows the variants by its value",
-    )
-    algorithms: list[AlgorithmName] = Field(
-        min_length=2, description="algorithms and variants; the others are compared with the first"
-    )
-
-    @model_validator(mode="after")
-    def _check_sweep(self):
-        for name in self.algorithms if self.sweep else ():
-            names = list(parse(name).algorithm.fields.values())
-            if self.sweep not in names:
-                allowed = f"a parameter of {name}: {', '.join(names) or 'it has none'}"
-                raise ValueError(not_allowed("sweep", self.sweep, allowed))
-        return self
-
-
-class Hypothesis(Section):
-    """A preregistered prediction: a sum over variants of a study lies on one side of a limit.
-
-    The sum is that of a metric of each variant times the variant's factor.
-    """
-
-    claim: str = Field(min_length=1, description="in words, without a full stop")
-    studies: list[PlainName] = Field(min_length=1, description="each is a test of its own")
-    metric: Annotated[
-        str, Field(pattern=rf"^(pass@[1-9]\d*|{'|'.join(EVALUATION_METRICS)})$")
-    ] = "pass@1"
-    contrast: dict[AlgorithmName, float] = Field(
-        min_length=1, description="factor of each variant of the sum"
-    )
-    above: float = Field(-math.inf, description="limit that the sum exceeds")
-    below: float = Field(math.inf, description="limit that exceeds the sum")
-
-    @model_validator(mode="after")
-    def _check_limits(self):
-        if not self.above < self.below or {self.above, self.below} == {-math.inf, math.inf}:
-            allowed = "a number below `below`; at least one of the two is needed"
-            raise ValueError(not_allowed("above", self.above, allowed))
-        return self
-
-
-class Studies(Section):
-    """Ablations (docs/studies.md), with the main table's model unless a study names another."""
-
-    seeds: list[Seed] = Field(
-        default_factory=list, min_length=1, description="by default those of the main table"
-    )
-    compared: dict[NameWithoutDots, Study]
-    hypotheses: dict[PlainName, Hypothesis] = Field(default_factory=dict, exclude_if=not_)
-
-    @model_validator(mode="after")
-    def _check_hypotheses(self):
-        for key, hypothesis in self.hypotheses.items():
-            for name in hypothesis.studies:
-                if name not in self.compared:
-                    allowed = f"one of {', '.join(self.compared)}"
-                    raise ValueError(not_allowed(f"hypotheses.{key}.studies", name, allowed))
-                for algorithm in hypothesis.contrast:
-                    if algorithm not in self.compared[name].algorithms:
-                        allowed = f"an algorithm of the study {name}"
-                        raise ValueError(
-                            not_allowed(f"hypotheses.{key}.contrast", algorithm, allowed)
-                        )
-        return self
 
 
 class Run(Section):

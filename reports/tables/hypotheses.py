@@ -13,7 +13,7 @@ from functools import cache
 
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.params import Params
-from rapid.config.sections import Hypothesis
+from rapid.config.studies import Hypothesis
 from reports import formats
 from reports.analyses import draw_skeletons
 from reports.collect import file_of

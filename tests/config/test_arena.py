@@ -136,7 +136,7 @@ def test_all_runs_can_start_from_one_run(values):
     assert {job.options["model"][0] for job in others} == {f"{start.folder}/model"}
     assert {job.spec.training.start_seed for job in others} == {7} and len(others) > 10
     values["training"]["start"] = "base"
-    with pytest.raises(BadParams, match="start_seed: 7 is not allowed; allowed: none if start is"):
+    with pytest.raises(BadParams, match="start_seed: 7 is invalid: must be unset if start is"):
         load(values)
 
 

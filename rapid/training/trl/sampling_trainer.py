@@ -147,9 +147,8 @@ class SamplingTrainer(
         """Return a dataloader whose batches are this process's part of an inference batch.
 
         TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
-        not a multiple of the number of processes. In each step on an inference batch TRL also reads
-        the same rows again and moves them to the device. Here rows are cached, and moved once, for
-        sampling.
+        not a multiple of the number of processes. In each step on a batch TRL also reads the same
+        rows again and moves them to the device. Here rows are cached, and moved once, for sampling.
         """
         if is_training:
             size = self.args.H * self.args.n_step
@@ -226,9 +225,8 @@ class SamplingTrainer(
         if self._early_grading:
             self._early_grading.forget()
         args = self.args
-        # TRL makes forward passes for log mu, unless an optimizer step takes all micro-batches that
-        # it counts for an inference batch, and for the reference, if beta is not 0. They are made
-        # later, and only where they are needed.
+        # TRL makes forward passes for log mu, unless a step takes all micro-batches of a batch, and
+        # for the reference, if beta is not 0. Here they are made later, and only where needed.
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
         # Rows of the forward pass that TRL makes anyway, to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
@@ -328,17 +326,16 @@ class SamplingTrainer(
         """
         early = self.model.training and not self.tools
 
-        def on_end(row: int, ids: list[int]) -> None:
+        def grade(row: int, ids: list[int]) -> None:
             self._grade_early(start + row, ids)
 
+        on_end = grade if early and self._early_grading else None
         if self.use_vllm:
-            if not (early and self._early_grading):
-                return nullcontext([])
             return report_ended_completions(self.vllm_generation, on_end)
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
             record=early and self.args.steps_per_batch > 1 and self.use_sampler_logps(),
-            on_end=on_end if early and self._early_grading else None,
+            on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)
         return decoding(model, decoder, self._sampler_check.collect(self))

@@ -93,7 +93,7 @@ def prepare_engine() -> dict[str, int]:
 
 @contextmanager
 def report_ended_completions(
-    generation: VLLMGeneration, on_end: Callable[[int, list[int]], None]
+    generation: VLLMGeneration, on_end: Callable[[int, list[int]], None] | None
 ) -> Iterator[list[torch.Tensor]]:
     """Within this context, report each completion of the engine's next batch when it has ended.
 
@@ -102,12 +102,13 @@ def report_ended_completions(
     (tensor parallelism), whose batch also has the prompts of other processes.
 
     Args:
-        on_end: called with the index of the prompt and the completion's tokens.
+        on_end: called with the index of the prompt and the completion's tokens; None reports
+            nothing.
 
     Yields:
         An empty list: TRL returns vLLM's log-probabilities together with the completions.
     """
-    if generation.mode != "colocate" or generation.tensor_parallel_size > 1:
+    if on_end is None or generation.mode != "colocate" or generation.tensor_parallel_size > 1:
         yield []
         return
     engine, first = generation.llm.llm_engine, generation.llm.request_counter.counter
