@@ -59,7 +59,7 @@ from tests.versions import tested_versions
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
-INTERVAL = re.compile(r"(?<![\w.])\d[\d.]* \[[−+]?\d[\d.]*, [−+]?\d[\d.]*\]")  # 0.50 [0.46, 0.55]
+INTERVAL = re.compile(r"(?<![\w.])\d[\d.]*\s+\[[−+]?\d[\d.]*,\s+[−+]?\d[\d.]*\]")  # 0.5 [0.4, 0.6]
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
 FIGURES = "reports/figures"
@@ -250,7 +250,9 @@ def within(text: str, root: Path, file: str) -> str:
         return MISSING
     content = path.read_text(encoding="utf-8")
     numbers, intervals = set(NUMBER.findall(content)), set(INTERVAL.findall(content))
-    text = INTERVAL.sub(lambda match: match[0] if match[0] in intervals else "? [?]", text)
+    text = INTERVAL.sub(
+        lambda match: match[0] if " ".join(match[0].split()) in intervals else "? [?]", text
+    )
     return NUMBER.sub(lambda match: match[0] if match[0] in numbers else "?", text)
 
 
