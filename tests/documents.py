@@ -231,11 +231,10 @@ def held(text: str, root: Path) -> str:
 
 def passes(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
-    record = steps.read_tables(steps.PASSES)
-    tables = [steps.render_table(name, record[name]) for name in ("memory", "seconds")]
-    commits = dict.fromkeys(
-        shorten_commit(row["commit"], 7) for name in ("memory", "seconds") for row in record[name]
-    )
+    record, names = steps.read_tables(steps.PASSES), ("memory", "seconds")
+    tables = [steps.render_table(name, record[name]) for name in names]
+    rows = [row for name in names for row in record[name]]
+    commits = dict.fromkeys(shorten_commit(row["commit"], 7) for row in rows)
     origins = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
     return "\n" + "\n".join([*tables, origins]) + "\n"
 
