@@ -146,11 +146,6 @@ class TrainSpec(Spec):
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
-    def steps_per_batch(self) -> int:
-        """The optimizer steps on an inference batch: H, or H * reuse in RL."""
-        return self.H * (self.training.reuse if self.training else 1)
-
-    @property
     def pass_settings(self) -> Any:  # the section with `micro_batch`, `precision`, ...
         return self.training or self.objective
 

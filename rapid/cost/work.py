@@ -106,7 +106,7 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
             problems = spec.problems or sizes.train
             # Whole inference batches of an epoch; the completions left over are not sampled.
             batches = problems * spec.training.group_size // (spec.H * spec.n_step)
-            steps = spec.training.epochs * batches * spec.steps_per_batch
+            steps = spec.training.epochs * batches * count_batch_steps(spec)
             return count_train_work(spec, steps, expected)
         case EvaluateSpec():
             models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
@@ -142,7 +142,7 @@ def count_train_work(
     prompts = trained / min(padded, spec.n_step / count)
     tokens = prompts * expected.prompt + trained * expected.longest(padded)
     rounds, drawn = estimate_sampling_rounds(spec, expected)
-    sampled = steps / spec.steps_per_batch  # inference batches
+    sampled = steps / count_batch_steps(spec)  # inference batches
     batches, completions = sampled * rounds, sampled * drawn * group / count
     # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
     batch = min(spec.sampling_batch or completions / batches, completions / batches)
@@ -159,6 +159,11 @@ def count_train_work(
     )
 
 
+def count_batch_steps(spec: TrainSpec) -> int:
+    """Return the optimizer steps of an RL run on each inference batch."""
+    return spec.H * spec.training.reuse
+
+
 def _count_extra_forwards(spec: TrainSpec) -> float:
     """Return how many forward passes without a backward pass an RL step takes on average.
 
@@ -173,7 +178,7 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
     training, objective = spec.training, spec.objective
     compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
-    steps = spec.steps_per_batch
+    steps = count_batch_steps(spec)
     computes_log_mu = training.precision != "float32"
     once = (getattr(objective, "beta", 0) > 0) * spec.H
     once += computes_log_mu * (spec.H if training.reuse > 1 else spec.H - 1)
@@ -203,7 +208,8 @@ def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # The first step of an inference batch is on-policy (`fresh`). The other steps are not.
     first, later = (shares[algorithm.gradient_groups(objective, fresh)] for fresh in (True, False))
-    return (first + (spec.steps_per_batch - 1) * later) / spec.steps_per_batch
+    steps = count_batch_steps(spec)
+    return (first + (steps - 1) * later) / steps
 
 
 def _count_sampling(

@@ -12,7 +12,7 @@ from rapid import RapidConfig, RapidTrainer
 from tests.training import loops
 from tests.training.conformance import test_resume as resume
 
-H, REUSE, N_STEP, GROUP_SIZE, RATE = 2, 3, 16, 4, 0.05
+H, REUSE, N_STEP, GROUP_SIZE, RATE = 2, 3, 16, 4, 0.005
 BETA, EPSILON, ETA = 0.04, 0.2, 2.0
 
 
@@ -85,11 +85,12 @@ def test_gradients_equal_a_plain_loop(toy_model, tmp_path, objective, compute_lo
     expected = compute_expected_gradients(toy_model, trainer.batches, compute_loss)
     assert len(trainer.batches) == 2 and len(expected) == len(trainer.gradients) == 12
     for step, (gradient, correct) in enumerate(zip(trainer.gradients, expected, strict=True)):
-        assert (gradient - correct).norm() <= 1e-9 * correct.norm() > 0, step
+        # RapidTrainer standardizes rewards in float32.
+        assert (gradient - correct).norm() <= 1e-6 * correct.norm() > 0, step
     if objective == "rapid":
         run = loops.logged_values(trainer, "rapid/run")
-        skipped = [step for step, share in enumerate(run) if share < 1]
-        assert skipped == ([0, REUSE * H] if saves else [])
+        for first in (0, REUSE * H):
+            assert run[first] < run[first + H] if saves else run[first] == 1
 
 
 @pytest.mark.parametrize("objective", loops.OBJECTIVES)
@@ -106,7 +107,7 @@ def test_first_pass_is_that_of_a_run_without_reuse(toy_model, tmp_path, objectiv
 def test_trl_objective_equals_grpo_trainer_with_num_iterations(toy_model, tmp_path, monkeypatch):
     # TRL's shuffle would split groups.
     monkeypatch.setattr("trl.trainer.grpo_trainer.shuffle_sequence_dict", lambda batch: batch)
-    settings = {"max_completion_length": 8, "max_steps": 8, "learning_rate": RATE}
+    settings = {"max_completion_length": 8, "max_steps": 8, "learning_rate": 0.05}
     settings |= loops.COMMON | {"epsilon": EPSILON, "beta": BETA}
     trl_sizes = {"per_device_train_batch_size": N_STEP, "steps_per_generation": H}
     stock_config = GRPOConfig(str(tmp_path / "trl"), **trl_sizes, num_iterations=2, **settings)
@@ -128,6 +129,7 @@ def test_trl_objective_equals_grpo_trainer_with_num_iterations(toy_model, tmp_pa
 def test_epoch_has_reuse_times_the_steps_on_the_same_completions(toy_model, tmp_path):
     """The schedule extends over them, and only the first step on an inference batch is on-policy."""
     settings = {"H": H, "reuse": REUSE, "max_steps": -1, "num_train_epochs": 1}
+    settings |= {"learning_rate": RATE}
     trainer = loops.train_rapid(
         toy_model, tmp_path, "rapid", lr_scheduler_type="linear", **settings
     )
@@ -146,7 +148,7 @@ def test_log_mu_is_computed_once_for_all_passes(toy_model, tmp_path, reuse_logp,
     """Another forward pass for each group, or none with the sampler's log-probs."""
     trainer = loops.build_rapid_trainer(
         toy_model, tmp_path, "rapid", H=H, reuse=REUSE, max_steps=H * REUSE,
-        micro_batch_size=GROUP_SIZE, reuse_logp=reuse_logp, skip_zero_groups=False,
+        micro_batch_size=GROUP_SIZE, pack=False, reuse_logp=reuse_logp, skip_zero_groups=False,
     )  # fmt: skip
     scored, score = [], trainer._score_chunk
     trainer._score_chunk = lambda model, chunk: scored.append(chunk) or score(model, chunk)
