@@ -3,10 +3,11 @@
 Metrics of training are the fields of `StepMetrics`, those of evaluation are in
 `EVALUATION_METRICS`; pass@k is declared with the scores in `rapid.artifacts.evaluations`.
 
-The declarations of training determine which of the trainer's logs are kept, the columns of steps.jsonl, the
-statistics in summary.json and in the reports' data frame, the metrics that `dvc exp show` compares,
-and the table in docs/watching.md. `rapid.training.batch_statistics` or the loss of an algorithm
-computes the values, which are logged as rapid/NAME or under the name in `Metric.log`.
+The declarations of training determine which of the trainer's logs are kept, the columns of
+steps.jsonl, the statistics in summary.json and in the reports' data frame, the metrics that `dvc
+exp show` compares, and the table in docs/watching.md. `rapid.training.batch_statistics` or the loss
+of an algorithm computes the values, which are logged as rapid/NAME or under the name in
+`Metric.log`.
 
 The importance weight w of a completion or token is its probability under the policy over that under
 the behaviour policy, which sampled it. RAPID clips w to at most eta.

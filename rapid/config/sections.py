@@ -306,14 +306,15 @@ class Hypothesis(Section):
 
     claim: str = Field(min_length=1, description="in words, without a full stop")
     studies: list[PlainName] = Field(min_length=1, description="each is a test of its own")
-    metric: Annotated[
-        str, Field(pattern=rf"^(pass@[1-9]\d*|{'|'.join(EVALUATION_METRICS)})$")
-    ] = "pass@1"
+    metric: Annotated[str, Field(pattern=rf"^(pass@[1-9]\d*|{'|'.join(EVALUATION_METRICS)})$")] = (
+        "pass@1"
+    )
     contrast: dict[AlgorithmName, float] = Field(
         min_length=1, description="factor of each variant of the sum"
     )
-    above: float = Field(-math.inf, description="limit that the sum exceeds")
-    below: float = Field(math.inf, description="limit that exceeds the sum")
+    # `exclude_if`: JSON has no infinity, and the parameters reach the report as JSON.
+    above: float = Field(-math.inf, exclude_if=math.isinf, description="limit that the sum exceeds")
+    below: float = Field(math.inf, exclude_if=math.isinf, description="limit that exceeds the sum")
 
     @model_validator(mode="after")
     def _check_limits(self):

@@ -84,9 +84,7 @@ def contrast(
     if clusters:
         matrix = by_cluster(matrix, [clusters[name] for name in columns])
     factors = [factor for _, factor in terms]
-    return estimate(
-        matrix, (sum(min(f, 0.0) for f in factors), sum(max(f, 0.0) for f in factors))
-    )
+    return estimate(matrix, (sum(min(f, 0.0) for f in factors), sum(max(f, 0.0) for f in factors)))
 
 
 def ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:

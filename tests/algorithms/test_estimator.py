@@ -71,9 +71,7 @@ def test_group_baseline_clipped_in_advantage_lacks_own_term(staleness, group_siz
     problem = build_problem(staleness)
     values = problem.weight * problem.weight.clamp(max=eta) * problem.rewards
     own_term = scale * score_mean(problem, values) / group_size
-    mean = expected_gradient(
-        problem, group_size, eta=eta, clip="advantage", baseline_scale=scale
-    )
+    mean = expected_gradient(problem, group_size, eta=eta, clip="advantage", baseline_scale=scale)
     assert_same_gradient(mean, true_gradient(problem) - own_term)
 
 

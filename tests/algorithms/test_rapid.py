@@ -126,9 +126,7 @@ def test_advantages_of_ablations_match_hand_computation(ablation, advantages):
     rewards = torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=torch.float64)
     logp = torch.full((4, 1), -1.0, dtype=torch.float64, requires_grad=True)
     behavior_logp = logp.detach() - weights.log()[:, None]
-    loss, _ = rapid_loss(
-        logp, behavior_logp, torch.ones(4, 1), rewards, 2, eta=2.0, **ablation
-    )
+    loss, _ = rapid_loss(logp, behavior_logp, torch.ones(4, 1), rewards, 2, eta=2.0, **ablation)
     loss.backward()
     factors = weights if ablation.get("weighted", True) else torch.ones(4)
     assert (-4 * logp.grad.flatten() / factors).tolist() == pytest.approx(advantages)
