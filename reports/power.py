@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from rapid.algorithms import PLAIN, RAPID
 from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import Params, load_files
@@ -24,16 +25,17 @@ from reports.tables.hypotheses import count_tests
 
 METRIC = "pass@1"
 SEEDS = (10, 20, 40)
+RECORDED_H = 16  # the H at which the arena has RAPID with and without a baseline
 
 
 def find_similar(params: Params, run: Run) -> str:
     """Return the algorithm of the arena whose noise is taken for that of a run of the study."""
     objective = train_spec(params, run).objective
     if objective.baseline == "none" or objective.baseline_scale == 0:
-        return "rapid-H16,baseline=none"
+        return f"{RAPID.at(RECORDED_H)},baseline=none"
     if parse(run.algorithm).H == 1:
-        return "pg"
-    return "rapid-H16" if objective.weighted else "pg-H16"
+        return PLAIN.name
+    return RAPID.at(RECORDED_H) if objective.weighted else PLAIN.at(RECORDED_H)
 
 
 def render_power(params: Params, record: pd.DataFrame) -> str:

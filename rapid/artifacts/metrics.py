@@ -6,7 +6,8 @@ Metrics of training are the fields of `StepMetrics`, those of evaluation are in
 The declarations of training determine which of the trainer's logs are kept, the columns of
 steps.jsonl, the statistics in summary.json and in the reports' data frame, the metrics that `dvc
 exp show` compares, and the table in docs/watching.md. `rapid.training.batch_statistics` or the
-loss of an algorithm computes the values, which are logged as rapid/NAME or under the name in
+loss
+of an algorithm computes the values, which are logged as rapid/NAME or under the name in
 `Metric.log`.
 
 The importance weight w of a completion or token is its probability under the policy over that under

@@ -58,8 +58,9 @@ class Hypothesis(Section):
     contrast: dict[AlgorithmName, float] = Field(
         min_length=1, description="factor of each variant of the sum"
     )
-    above: float = Field(-math.inf, description="limit that the sum exceeds")
-    below: float = Field(math.inf, description="limit that exceeds the sum")
+    # `exclude_if`: JSON has no infinity, and the parameters reach the report as JSON.
+    above: float = Field(-math.inf, exclude_if=math.isinf, description="limit that the sum exceeds")
+    below: float = Field(math.inf, exclude_if=math.isinf, description="limit that exceeds the sum")
 
     @model_validator(mode="after")
     def _check_limits(self):

@@ -27,6 +27,7 @@ from reports.tables.study_runs import StudyRuns
 COLORS = [style.BLUE, style.RED, "#009E73", "#CC79A7", style.ORANGE, style.SKY, style.GREY]
 SHIFT = 0.012  # distance of lines on the x-axis, relative to its length, so that none hides another
 ROW_HEIGHT = 1.5  # inches
+SMALLEST_RANGE = 1e-6  # of a y-axis; matplotlib would magnify rounding
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,9 @@ def _draw(
                 shift = SHIFT * length * (kind - (len(kinds) - 1) / 2)
                 entries |= _draw_line(axes, study, line, quantity, _choose_look(kind), shift)
             axes.set_xticks(values, [f"{value:g}" for value in values])
+        low, high = row[0].get_ylim()
+        if high - low < SMALLEST_RANGE:
+            row[0].set_ylim(0, 1)  # all values are equal
     for axes, h in zip(panels[0], ratios, strict=True):
         style.set_title(axes, f"H = {h}")
     for axes in panels[-1]:

@@ -1,5 +1,6 @@
 """experiments/baseline.yaml and its page; studies with a model, a sweep and hypotheses."""
 
+import math
 from itertools import product
 
 import pytest
@@ -57,11 +58,13 @@ def test_runs_differ_in_what_the_design_says_only(study):
         assert (spec.n_step, spec.training.group_size, spec.training.epochs) == (4, 4, 1)
         if "learning_rate" not in run.algorithm:
             assert spec.training.learning_rate == 1e-4
-    models = study.models
-    assert set(models["tiny-qwen2-clean"].error_rate.values()) == {0}
-    shared = ("architecture", "layers", "hidden")
-    base, clean = models["tiny-qwen2"], models["tiny-qwen2-clean"]
-    assert [getattr(base, key) for key in shared] == [getattr(clean, key) for key in shared]
+    base = study.models["tiny-qwen2"]
+    for name, compared in study.studies.compared.items():
+        if name.endswith("-clean"):
+            clean = study.models[compared.model]
+            assert clean.error_rate == {compared.benchmark: 0}
+            for key in ("architecture", "layers", "hidden"):
+                assert getattr(clean, key) == getattr(base, key)
 
 
 def test_page_names_each_hypothesis(study):
@@ -77,6 +80,13 @@ def test_quick_study_has_the_same_variants_and_hypotheses(study):
     assert quick.studies.hypotheses == study.studies.hypotheses
     assert quick.studies.compared == study.studies.compared
     assert (quick.name, len(quick.studies.seeds)) == ("baseline-quick", 1)
+
+
+def test_parameters_are_the_same_after_json(study):
+    """Reports get them so."""
+    again = load_files(study.model_dump_json())
+    assert again.studies == study.studies
+    assert again.studies.hypotheses["gap"].below == math.inf
 
 
 def test_studies_of_another_model_are_planned(values):
