@@ -58,7 +58,7 @@ from tests.versions import tested_versions
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MARK = re.compile(r"(<!-- figures: (.+?) -->\n?)(.*?)(<!-- end -->)", re.DOTALL)
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+NUMBER = re.compile(r"(?<![\w.])\d+(?:,\d{3}\b)*(?:\.\d+)?")  # 34078, 34,078 or 0.5
 INTERVAL = re.compile(r"(?<![\w.])\d[\d.]*\s+\[[−+]?\d[\d.]*,\s+[−+]?\d[\d.]*\]")  # 0.5 [0.4, 0.6]
 TIMES = "performance/results/commands.jsonl"
 GRADERS = "performance/results/math-graders.json"
@@ -248,11 +248,14 @@ def within(text: str, root: Path, file: str) -> str:
     if path is None:
         return MISSING
     content = path.read_text(encoding="utf-8")
-    numbers, intervals = set(NUMBER.findall(content)), set(INTERVAL.findall(content))
+    numbers = {number.replace(",", "") for number in NUMBER.findall(content)}
+    intervals = set(INTERVAL.findall(content))
     text = INTERVAL.sub(
         lambda match: match[0] if " ".join(match[0].split()) in intervals else "? [?]", text
     )
-    return NUMBER.sub(lambda match: match[0] if match[0] in numbers else "?", text)
+    return NUMBER.sub(
+        lambda match: match[0] if match[0].replace(",", "") in numbers else "?", text
+    )
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:

@@ -78,7 +78,7 @@ class StepMetrics(Record):
             compared=True,
             log="rapid/accuracy",
         ),
-    ] = Field(None, description="mean reward by the grader")
+    ] = Field(None, description="mean reward by the first reward function")
     signal: Annotated[Share, Metric("mini-batch", unit="share", label="Signal")] = Field(
         None, description="share of groups whose rewards differ"
     )
