@@ -240,10 +240,7 @@ def passes(text: str, root: Path) -> str:
 
 
 def within(text: str, root: Path, file: str) -> str:
-    """Return prose in which numbers that are not in a file are replaced by question marks.
-
-    An estimate and its interval must stand together in the file.
-    """
+    """Return prose in which numbers and intervals that are not in a file are question marks."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
@@ -253,9 +250,7 @@ def within(text: str, root: Path, file: str) -> str:
     text = INTERVAL.sub(
         lambda match: match[0] if " ".join(match[0].split()) in intervals else "? [?]", text
     )
-    return NUMBER.sub(
-        lambda match: match[0] if match[0].replace(",", "") in numbers else "?", text
-    )
+    return NUMBER.sub(lambda match: match[0] if match[0].replace(",", "") in numbers else "?", text)
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:

@@ -49,7 +49,7 @@ def test_every_rl_algorithm_can_reuse_completions(values, name):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("rapid-H4,reuse=0", "reuse as greater than 0"),
+        ("rapid-H4,reuse=0", "reuse must be greater than 0"),
         ("sft,reuse=2", "no variants"),
         ("ppo", "must be one of sft, grpo"),
         ("rapid", "one of sft"),

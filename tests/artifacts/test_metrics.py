@@ -17,7 +17,7 @@ SUMMARY = [
     "benchmark", "model", "algorithm", "seed", "status", "note", "runtime", "cpu", "waited",
     "stolen", "disturbed", "attempt", "interrupted", "lost", "optimizer_steps", "completions",
     "staleness", "clip_fraction", "run", "completion_length", "reward_first", "reward_last",
-    "reasons", "peak_memory_mb", "pass_completions", "halvings", "hardware", "commit",
+    "reasons", "peak_memory_mb", "precision", "pass_completions", "halvings", "hardware", "commit",
 ]  # fmt: skip
 RUN = {"benchmark": "math", "model": "toy", "algorithm": "pg", "seed": 1}
 

@@ -71,7 +71,7 @@ def list_names(archive: str) -> list[str]:
 
 def explain_jobs(plan) -> set[str]:
     """Return why jobs of the arena would run; "" stands for those that are up to date."""
-    examination = Examination(hashed=False)
+    examination = Examination(hash_all=False)
     return {examination.explain(job) for job in plan.list_with_inputs(ARENA)[:-1]}
 
 
@@ -121,7 +121,7 @@ def test_other_machine_continues_from_the_archives(plan):
     assert Path(
         f"experiments/{NAME}/runs/math/tiny_qwen/sft/seed1/model/model.safetensors"
     ).exists()
-    examination = Examination(hashed=False)
+    examination = Examination(hash_all=False)
     stale = [job.folder for job in plan.list_with_inputs(ARENA)[:-1] if examination.explain(job)]
     assert stale and all("seed2" in folder for folder in stale)
 

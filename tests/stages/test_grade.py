@@ -7,7 +7,7 @@ import pytest
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.cli import run
-from rapid.grading.verdicts import WRONG_ANSWER, verdict
+from rapid.grading.verdicts import WRONG_ANSWER, build_verdict
 from rapid.stages.grade import Graded
 
 PROBLEMS = {
@@ -179,7 +179,7 @@ def test_flawed_statements_are_named_beside_the_verdicts(write_files, capsys, mo
     arguments = write_files(problems, [{"id": row["name"], "completion": "x"} for row in problems])
     monkeypatch.setattr(BENCHMARKS["minif2f"], "unavailable", lambda: None)
     monkeypatch.setattr(
-        "rapid.stages.grade.grade", lambda *_, **__: Graded([verdict(WRONG_ANSWER)] * 2, {})
+        "rapid.stages.grade.grade", lambda *_, **__: Graded([build_verdict(WRONG_ANSWER)] * 2, {})
     )
     assert run(["grade", "--benchmark", "minif2f", *arguments]) == 0
     error = capsys.readouterr().err
