@@ -4,6 +4,7 @@ Both work on the completions of a training loop: the same prompts and numbers of
 model, precision and threads. They are measured in a fresh process.
 """
 
+import os
 from collections.abc import Callable
 from statistics import median
 
@@ -60,6 +61,8 @@ def _time_training(workload: Workload, setting: Setting) -> float:
 
 def _time_sampling(workload: Workload, setting: Setting) -> tuple[float, float]:
     """Return vLLM's seconds per completion for an inference batch, and for one step's part."""
+    # The engine runs in this process, as in training. In a process of its own it would not end.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM, SamplingParams
 
     from rapid.training.trl.vllm import prepare_engine
