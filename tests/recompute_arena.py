@@ -34,15 +34,9 @@ from tests.arena_records import (
     read_tables,
 )
 from tests.arena_statistics import Result
-from tests.arena_text import (
-    label,
-    print_p,
-    print_percent,
-    print_points,
-    print_ratio,
-    print_result,
-)
+from tests.arena_text import label, print_percent, print_points
 from tests.conftest import ROOT
+from tests.recompute_statistics import print_p, print_ratio, print_result
 
 FOLDER = ROOT / "experiments"
 # Largest difference of an end of a bootstrap interval, in percentage points.

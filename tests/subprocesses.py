@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -103,11 +102,10 @@ def adopt_orphans() -> Iterator[Callable]:
         ctypes.CDLL(None).prctl(SUBREAPER, 0)
 
 
-def start_interruptible(command: list[str], **settings) -> subprocess.Popen:
-    """Start a command that SIGINT ends, even from a background job of a shell, which ignores SIGINT."""
+def start_command(command: list[str], **settings) -> subprocess.Popen:
+    """Start a command whose output is read as text."""
     settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | settings
-    reset = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    return subprocess.Popen(command, preexec_fn=reset, **settings)
+    return subprocess.Popen(command, **settings)
 
 
 @contextmanager

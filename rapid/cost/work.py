@@ -169,8 +169,8 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
 
     1. A KL term needs the log-probs under the reference policy of every completion, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
-       policy. They are computed once, unless the sampler's values are exact, which they are in
-       float32. If completions are used again, so are those of the first step.
+       policy. They are computed once, unless the sampler's values are used, which is certain in
+       float32 or with `trust_sampler`. The first step needs them too if completions are used again.
     3. All but the first step need the importance weights of a whole group before its backward
        pass, if the algorithm compares them (`compares_weights`) and the group takes several
        micro-batches.
@@ -179,7 +179,7 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
     compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = count_batch_steps(spec)
-    computes_log_mu = training.precision != "float32"
+    computes_log_mu = training.precision != "float32" and not training.trust_sampler
     once = (getattr(objective, "beta", 0) > 0) * spec.H
     once += computes_log_mu * (spec.H if training.reuse > 1 else spec.H - 1)
     return (once + (compares_weights and is_split) * (steps - 1)) / steps

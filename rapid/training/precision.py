@@ -82,12 +82,20 @@ def choose_precision(file: Path) -> str:
 
     Args:
         file: where the choice is kept, so that it also holds for a resumed run.
+
+    Raises:
+        TimeoutError: the first process has not chosen within `WAIT_SECONDS`.
     """
     if is_main_process() and not file.exists():
         rates = measure_rates("cuda" if torch.cuda.is_available() else "cpu")
         print(f"precision: auto is {rates.fastest} ({rates})")
         write_text(file, rates.fastest)
     deadline = time.monotonic() + WAIT_SECONDS
-    while not file.exists() and time.monotonic() < deadline:
+    while not file.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(
+                f"{file}: the first process did not choose a precision within {WAIT_SECONDS:.0f} "
+                "seconds: see its log, or set precision to float32 or bfloat16"
+            )
         time.sleep(POLL_SECONDS)
     return file.read_text(encoding="utf-8")

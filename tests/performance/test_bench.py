@@ -169,6 +169,8 @@ def test_memory_peaks_in_training(workload, side):
 @pytest.mark.slow
 def test_memory_is_measured_in_a_fresh_process(workload):
     ballast = bytearray(b"x") * 2 * 10**9  # a forked process would count it
+    sizes = memory.call_in_fresh_process(memory.train, "rapid", workload, SMALL, 1, 0.5)
+    assert 0 < sizes["empty"] <= sizes["before"] <= sizes["peak"] < len(ballast) / 1e6
     experiment = Experiment("memory", "tiny", SMALL, sides=("stock",), rates=(0.5,))
     [row] = measures.measure_memory(experiment, workload, repeats=1)
     assert 0 < row["grown_stock"][0] < row["peak_stock"][0] < len(ballast) / 1e6

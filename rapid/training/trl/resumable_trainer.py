@@ -18,7 +18,7 @@ from typing_extensions import override
 from rapid.training.trl.saving_trainer import SavingTrainer
 
 # Settings that must be the same when a run is resumed; the first three are RapidConfig's.
-SIZES = ("H", "n_step", "reuse", "num_generations", "world_size")
+SETTINGS = ("H", "n_step", "reuse", "num_generations", "world_size", "bf16")
 
 
 class ResumableTrainer(SavingTrainer, GRPOTrainer):
@@ -110,7 +110,7 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             for key, column in (part if isinstance(part, dict) else {"": part}).items()
         ]
         state = {
-            "sizes": {name: getattr(self.args, name) for name in SIZES},
+            "sizes": {name: getattr(self.args, name) for name in SETTINGS},
             "position": self._position(),
             "loss": (self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged),
             "logs": json.dumps([metrics, logs], default=str),
@@ -145,8 +145,9 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         state: dict[str, Any] = {}
         if file.is_file():
             state = torch.load(file, self.accelerator.device.type, weights_only=True)
-            saved = {"reuse": 1} | state["sizes"]  # earlier versions did not have it
-            changed = [name for name in SIZES if saved[name] != getattr(self.args, name)]
+            # Earlier versions did not save these two.
+            saved = {"reuse": 1, "bf16": self.args.bf16} | state["sizes"]
+            changed = [name for name in SETTINGS if saved[name] != getattr(self.args, name)]
             problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:
             problem = (

@@ -15,7 +15,7 @@ import pytest
 
 from rapid.grading import verdicts
 from tests.grading.code.attacks import ATTACKS, FILE_LEFT_BEHIND, RIGHT
-from tests.subprocesses import adopt_orphans, start_interruptible, wait_for
+from tests.subprocesses import adopt_orphans, start_command, wait_for
 
 TIMEOUT, WORKERS = 2.0, 2
 WRITABLE_FOLDERS = [
@@ -51,7 +51,7 @@ def start_grading(tmp_path, double):
         command += ["--problems", "problems", "--completions", "completions"]
         command += ["--workers", str(WORKERS), "--timeout", str(timeout)]
         environment = os.environ | places | {"PYTHONPATH": os.getcwd()}
-        return start_interruptible(command, cwd=tmp_path, env=environment, start_new_session=True)
+        return start_command(command, cwd=tmp_path, env=environment, start_new_session=True)
 
     return start_grading
 

@@ -22,7 +22,7 @@ from tests.subprocesses import (
     filter_living,
     find_processes_naming,
     python,
-    start_interruptible,
+    start_command,
     wait_for,
 )
 
@@ -312,7 +312,7 @@ def test_an_interrupted_command_leaves_no_process_and_no_file(tmp_path, ending):
     command += ["--problems", str(problems), "--completions", str(completions)]
     command += ["--timeout", "2", "--workers", "2", "--unsafe-lean"]
     places = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    process = start_interruptible(command, env=os.environ | places)
+    process = start_command(command, env=os.environ | places)
     wait_for(lambda: len(find_checkers(tmp_path)) > 1)
     started_pids = find_checkers(tmp_path)
     process.send_signal(ending)
