@@ -112,9 +112,15 @@ def run_fork_server(path, code, **options):
         yield server
 
 
+@pytest.fixture
+def path(tmp_path_factory):
+    """Path of a socket; that of `tmp_path` can be longer than the 107 bytes that Linux allows."""
+    return tmp_path_factory.mktemp("s") / "socket"
+
+
 @pytest.fixture(scope="module")
 def socket_path(tmp_path_factory):
-    path = tmp_path_factory.mktemp("fork-server") / "socket"
+    path = tmp_path_factory.mktemp("s") / "socket"
     with run_fork_server(path, COMMANDS):
         yield path
 
@@ -164,14 +170,13 @@ def test_a_command_writes_the_same_files_into_the_folder_of_its_caller(socket_pa
         assert (tmp_path / "forked" / file).read_bytes() == (tmp_path / "alone" / file).read_bytes()
 
 
-def test_a_job_that_gets_sigterm_at_its_start_ends(tmp_path):
-    with run_fork_server(tmp_path / "socket", SIGTERM_EARLY):
-        ended = run_rapid(tmp_path / "socket", "whatever")
+def test_a_job_that_gets_sigterm_at_its_start_ends(path):
+    with run_fork_server(path, SIGTERM_EARLY):
+        ended = run_rapid(path, "whatever")
     assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, ""), ended.stderr
 
 
-def test_the_child_of_a_killed_command_ends(tmp_path, monkeypatch):
-    path = tmp_path / "socket"
+def test_the_child_of_a_killed_command_ends(path, monkeypatch, tmp_path):
     with run_fork_server(path, SLOW, env=os.environ | {"OF_THE_SERVER": "and not of the command"}):
         monkeypatch.setenv("COLOUR", "green")
         client = start_rapid(path, "one", "two", cwd=tmp_path)
@@ -182,8 +187,7 @@ def test_the_child_of_a_killed_command_ends(tmp_path, monkeypatch):
         assert_gone(int(pid))
 
 
-def test_a_client_that_sends_no_request_is_ignored(tmp_path):
-    path = tmp_path / "socket"
+def test_a_client_that_sends_no_request_is_ignored(path):
     with run_fork_server(path, LENDING):
         for _ in range(2):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
@@ -191,8 +195,7 @@ def test_a_client_that_sends_no_request_is_ignored(tmp_path):
         assert run_rapid(path, "nothing").returncode == 0
 
 
-def test_a_job_ends_with_the_fork_server(tmp_path, monkeypatch):
-    path = tmp_path / "socket"
+def test_a_job_ends_with_the_fork_server(path, monkeypatch):
     monkeypatch.setenv("COLOUR", "red")
     with run_fork_server(path, SLOW):
         command = start_rapid(path, "job")
@@ -201,8 +204,7 @@ def test_a_job_ends_with_the_fork_server(tmp_path, monkeypatch):
     assert_gone(job)
 
 
-def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
-    path = tmp_path / "socket"
+def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(path, tmp_path):
     with run_fork_server(path, SAVING) as server:
         commands = [start_rapid(path, saved, cwd=tmp_path) for saved in ("first", "second")]
         for command in commands:
@@ -216,8 +218,7 @@ def test_a_job_has_time_to_save_when_its_command_or_the_server_ends(tmp_path):
         assert int((tmp_path / saved).read_text()) <= 2
 
 
-def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
-    path = tmp_path / "socket"
+def test_lent_processes_reach_the_child_and_are_taken_back(path):
     with run_fork_server(path, LENDING, stdout=subprocess.PIPE) as server:
         ended = [run_rapid(path, outcome) for outcome in ("well", "failed", "killed", "nothing")]
     lent = [job.stdout for job in ended]
@@ -229,9 +230,9 @@ def test_lent_processes_reach_the_child_and_are_taken_back(tmp_path):
     assert server.stdout.read().splitlines() == returned
 
 
-def test_a_job_that_cannot_be_forked_fails_and_later_jobs_run(tmp_path):
+def test_a_job_that_cannot_be_forked_fails_and_later_jobs_run(path):
     """This holds also for a command whose error output nobody reads."""
-    path, (reading, writing) = tmp_path / "socket", os.pipe()
+    reading, writing = os.pipe()
     os.close(reading)
     with run_fork_server(path, OUT_OF_MEMORY, stdout=subprocess.PIPE) as server:
         first = run_rapid(path, "first")
@@ -247,10 +248,10 @@ def test_a_job_that_cannot_be_forked_fails_and_later_jobs_run(tmp_path):
     assert server.stdout.read().splitlines() == returned
 
 
-def test_a_fork_server_ends_if_its_parent_ended_during_the_start(tmp_path):
+def test_a_fork_server_ends_if_its_parent_ended_during_the_start(path):
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    python("-c", FORK_SERVER.format(SLOW), tmp_path / "socket", ended.pid)
+    python("-c", FORK_SERVER.format(SLOW), path, ended.pid)
 
 
 @pytest.mark.slow
@@ -262,15 +263,15 @@ def test_a_job_that_loads_a_model_imports_no_further_package(tmp_path):
 
 
 @pytest.fixture
-def run_attempts(request, tmp_path):
+def run_attempts(request, path):
     """Return a function that runs the command once and returns the numbers of its attempts."""
 
     def run(first_undisturbed: int) -> list[int]:
-        result = run_rapid(tmp_path / "socket", str(first_undisturbed))
+        result = run_rapid(path, str(first_undisturbed))
         assert result.returncode == 0
         return [int(line) for line in result.stdout.split()]
 
-    with run_fork_server(tmp_path / "socket", DISTURBED.format(share=request.param)):
+    with run_fork_server(path, DISTURBED.format(share=request.param)):
         yield run
 
 
