@@ -1,7 +1,7 @@
-"""The least time that a step can take: plain transformers trains, and vLLM samples, on their own.
+"""The least time that a step can take: plain transformers trains, and the sampler samples, alone.
 
-Both work on the completions of a training loop: the same prompts and numbers of tokens, the same
-model, precision and threads. They are measured in a fresh process.
+Both work on the completions of a training loop: the same prompts, model, precision and threads, and
+completions of the same length. They are measured in a fresh process.
 """
 
 import os
@@ -20,23 +20,26 @@ def time_floors(workload: Workload, setting: Setting) -> dict[str, float]:
     """Return seconds per 1,000 completions.
 
     `plain` is a forward pass, a backward pass and AdamW on the completions of an optimizer step, in
-    micro-batches, with prompts and labels as in supervised fine-tuning. `generate` is vLLM's
-    `generate` on an inference batch, and `generate_step` on the completions of one step.
+    micro-batches, with prompts and labels as in supervised fine-tuning. `generate` is the
+    `generate` of vLLM or transformers on an inference batch.
     """
-    plain = _time_training(workload, setting) / setting.n_step
-    batch, step = _time_sampling(workload, setting)
-    times = {"plain": plain, "generate": batch, "generate_step": step}
-    return {name: 1000 * seconds for name, seconds in times.items()}
+    prompts = _tokenize_prompts(workload, setting)
+    plain = _time_training(workload, setting, prompts) / setting.n_step
+    prepare = _prepare_vllm if setting.vllm else _prepare_transformers
+    generate = prepare(workload, setting, prompts)
+    sampling = _time_repeatedly(generate) / setting.inference_batch
+    return {"plain": 1000 * plain, "generate": 1000 * sampling}
 
 
-def _time_training(workload: Workload, setting: Setting) -> float:
+def _time_training(workload: Workload, setting: Setting, prompts: list[list[int]]) -> float:
     """Return the seconds of an optimizer step of plain transformers."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = workload.load_from_folder().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
-    rows = list(zip(*_tokenize(workload, setting), strict=True))[: setting.n_step]
+    completions = [make_completion(row, setting.length) for row in range(setting.n_step)]
+    rows = list(zip(prompts, completions, strict=False))
 
     def take_step() -> None:
         for start in range(0, len(rows), setting.micro_batch):
@@ -59,8 +62,10 @@ def _time_training(workload: Workload, setting: Setting) -> float:
     return _time_repeatedly(take_step)
 
 
-def _time_sampling(workload: Workload, setting: Setting) -> tuple[float, float]:
-    """Return vLLM's seconds per completion for an inference batch, and for one step's part."""
+def _prepare_vllm(
+    workload: Workload, setting: Setting, prompts: list[list[int]]
+) -> Callable[[], object]:
+    """Return a function that samples a completion of each prompt with vLLM."""
     # The engine runs in this process, as in training. In a process of its own it would not end.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM, SamplingParams
@@ -73,31 +78,49 @@ def _time_sampling(workload: Workload, setting: Setting) -> tuple[float, float]:
         folder, dtype=dtype, max_model_len=VLLM["vllm_max_model_length"], **prepare_engine()
     )
     settings = SamplingParams(temperature=1.0, max_tokens=setting.length, ignore_eos=True)
-    prompts = [{"prompt_token_ids": prompt} for prompt in _tokenize(workload, setting)[0]]
+    tokens = [{"prompt_token_ids": prompt} for prompt in prompts]
 
-    def generate(count: int) -> None:
+    def generate() -> object:
         engine.reset_prefix_cache()
-        engine.generate(prompts[:count], settings, use_tqdm=False)
+        return engine.generate(tokens, settings, use_tqdm=False)
 
-    counts = setting.inference_batch, setting.n_step
-    batch, step = (
-        _time_repeatedly(lambda count=count: generate(count)) / count for count in counts
-    )
-    return batch, step
+    return generate
 
 
-def _tokenize(workload: Workload, setting: Setting) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the prompts and completions of an inference batch as token ids."""
+def _prepare_transformers(
+    workload: Workload, setting: Setting, prompts: list[list[int]]
+) -> Callable[[], object]:
+    """Return a function that samples a completion of each prompt with transformers."""
+    import torch
+    from transformers import AutoTokenizer
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = workload.load_from_folder().to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
+    model.generation_config.eos_token_id = None  # all completions have the greatest length
+    settings = {"max_new_tokens": setting.length, "do_sample": True, "top_k": 0}
+    settings["pad_token_id"] = tokenizer.pad_token_id
+
+    @torch.no_grad()
+    def generate() -> object:
+        batch = tokenizer.pad({"input_ids": prompts}, return_tensors="pt").to(device)
+        with torch.autocast(device, dtype=torch.bfloat16, enabled=setting.bf16):
+            return model.generate(**batch, **settings)
+
+    return generate
+
+
+def _tokenize_prompts(workload: Workload, setting: Setting) -> list[list[int]]:
+    """Return the prompts of an inference batch as token ids, each once for each completion."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     texts = [row["prompt"] for row in workload.rows(setting.inference_batch // setting.group)]
     prompts = tokenizer([t for t in texts for _ in range(setting.group)])["input_ids"]
-    prompts = prompts[: setting.inference_batch]
-    return prompts, [make_completion(row, setting.length) for row in range(len(prompts))]
+    return prompts[: setting.inference_batch]
 
 
-def _time_repeatedly(work: Callable[[], None]) -> float:
+def _time_repeatedly(work: Callable[[], object]) -> float:
     """Return the median of the seconds that `work` takes."""
     seconds = []
     for _ in range(REPEATS + 1):

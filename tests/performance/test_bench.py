@@ -10,6 +10,7 @@ import torch
 
 from performance import (
     bench,
+    floors,
     loops,
     measures,
     memory,
@@ -96,6 +97,15 @@ def test_on_policy_sides_sample_for_each_step(workload):
 def test_fixed_length_and_scripted_completions_have_one_length(workload, kind):
     with start_loop(workload, replace(SMALL, length=9, **{kind: True})) as loop:
         assert loop.run(2)["length"] == 9
+
+
+def test_floors_are_of_completions_with_the_greatest_length(workload):
+    prompts = floors._tokenize_prompts(workload, SMALL)
+    completions = floors._prepare_transformers(workload, SMALL, prompts)()
+    width = max(map(len, prompts))
+    assert completions.shape == (SMALL.inference_batch, width + SMALL.length)
+    assert [row[width - len(p) : width].tolist() for row, p in zip(completions, prompts, strict=True)] == prompts
+    assert min(floors.time_floors(workload, SMALL).values()) > 0
 
 
 def test_loop_that_is_not_ready_in_time_is_ended(monkeypatch):

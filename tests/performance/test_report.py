@@ -49,7 +49,7 @@ SEVERAL = {
     for side, factor in (("stock", 3.0), ("stock_default", 2.0), ("policy_gradient", 1.5))
 }
 SEVERAL |= {"rapid": PAIR["rapid"]}
-FLOORS = {"generate": 7.5, "generate_step": 9.0, "plain": 7.0}
+FLOORS = {"generate": 7.5, "plain": 7.0}
 ALONE, SLOWER = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["stock"]}
 
 
@@ -66,7 +66,7 @@ def documents() -> dict[str, dict]:
         "b": [make_row(SLOWER, H=1), make_row(ALONE, H=4)],
         "c": [make_row(SEVERAL)],
         "e": [make_row(ALONE, experiment="H=4", **FLOORS)],
-        "d": [make_row(PAIR, varied=name) for name in ("length", "N_inference")],
+        "d": [make_row(PAIR, varied=name, **FLOORS) for name in ("length", "N_inference")],
         "f": [ROW | summary.summarize_memory(MEMORY)],
         "g": [
             proofs | {"kind": kind} | summary.summarize_verdicts(samples)
