@@ -1,7 +1,7 @@
-"""The least time that a step can take: plain transformers trains, and vLLM samples, on their own.
+"""Lower bounds of a step's time: training with plain transformers, and sampling with plain vLLM.
 
-Both work on the completions of a training loop: the same prompts and numbers of tokens, the same
-model, precision and threads. They are measured in a fresh process.
+The model, prompts, lengths of completions, precision and threads are those of the training loop
+with which the times are compared.
 """
 
 import os
@@ -10,27 +10,28 @@ from statistics import median
 
 from performance.models import Workload
 from performance.parts import Setting
-from performance.trainers import LEARNING_RATE, VLLM, make_completion
+from performance.trainers import LEARNING_RATE, VLLM_SETTINGS, make_completion
 from rapid.training.clock import now
 
-REPEATS = 3  # of each measurement, after one to warm up; the median counts
+REPEATS = 3  # measurements of each time, after a first one that is discarded
 
 
-def time_floors(workload: Workload, setting: Setting) -> dict[str, float]:
+def measure_lower_bounds(workload: Workload, setting: Setting) -> dict[str, float]:
     """Return seconds per 1,000 completions.
 
-    `plain` is a forward pass, a backward pass and AdamW on the completions of an optimizer step, in
-    micro-batches, with prompts and labels as in supervised fine-tuning. `generate` is vLLM's
-    `generate` on an inference batch, and `generate_step` on the completions of one step.
+    Returns:
+        `training_alone`: an optimizer step of supervised fine-tuning, with forward and backward
+        passes in micro-batches and AdamW. `sampling_alone`: vLLM's `generate` on an inference
+        batch. `step_sampling_alone`: the same on the completions of one optimizer step.
     """
-    plain = _time_training(workload, setting) / setting.n_step
+    training = _time_training(workload, setting) / setting.n_step
     batch, step = _time_sampling(workload, setting)
-    times = {"plain": plain, "generate": batch, "generate_step": step}
-    return {name: 1000 * seconds for name, seconds in times.items()}
+    seconds = {"training_alone": training, "sampling_alone": batch, "step_sampling_alone": step}
+    return {name: 1000 * value for name, value in seconds.items()}
 
 
 def _time_training(workload: Workload, setting: Setting) -> float:
-    """Return the seconds of an optimizer step of plain transformers."""
+    """Return the seconds of an optimizer step with plain transformers."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -40,16 +41,16 @@ def _time_training(workload: Workload, setting: Setting) -> float:
 
     def take_step() -> None:
         for start in range(0, len(rows), setting.micro_batch):
-            part = rows[start : start + setting.micro_batch]
-            width = max(len(prompt) + len(completion) for prompt, completion in part)
-            columns = torch.zeros(3, len(part), width, dtype=torch.long)
-            ids, mask, labels = columns
+            micro_batch = rows[start : start + setting.micro_batch]
+            width = max(len(prompt) + len(completion) for prompt, completion in micro_batch)
+            tensors = torch.zeros(3, len(micro_batch), width, dtype=torch.long)
+            ids, mask, labels = tensors
             labels -= 100
-            for row, (prompt, completion) in enumerate(part):
+            for row, (prompt, completion) in enumerate(micro_batch):
                 tokens = torch.tensor([*prompt, *completion])
                 ids[row, -len(tokens) :], mask[row, -len(tokens) :] = tokens, 1
                 labels[row, -len(completion) :] = tokens[-len(completion) :]
-            ids, mask, labels = columns.to(device)
+            ids, mask, labels = tensors.to(device)
             with torch.autocast(device, dtype=torch.bfloat16, enabled=setting.bf16):
                 loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
             loss.backward()
@@ -60,8 +61,8 @@ def _time_training(workload: Workload, setting: Setting) -> float:
 
 
 def _time_sampling(workload: Workload, setting: Setting) -> tuple[float, float]:
-    """Return vLLM's seconds per completion for an inference batch, and for one step's part."""
-    # The engine runs in this process, as in training. In a process of its own it would not end.
+    """Return vLLM's seconds per completion, for an inference batch and for an optimizer step."""
+    # The engine runs in this process, as in training. As a separate process it would not end.
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     from vllm import LLM, SamplingParams
 
@@ -70,7 +71,10 @@ def _time_sampling(workload: Workload, setting: Setting) -> tuple[float, float]:
     folder = str(workload.load_from_folder().name_or_path)
     dtype = "bfloat16" if setting.bf16 else "float32"
     engine = LLM(
-        folder, dtype=dtype, max_model_len=VLLM["vllm_max_model_length"], **prepare_engine()
+        folder,
+        dtype=dtype,
+        max_model_len=VLLM_SETTINGS["vllm_max_model_length"],
+        **prepare_engine(),
     )
     settings = SamplingParams(temperature=1.0, max_tokens=setting.length, ignore_eos=True)
     prompts = [{"prompt_token_ids": prompt} for prompt in _tokenize(workload, setting)[0]]
@@ -91,17 +95,17 @@ def _tokenize(workload: Workload, setting: Setting) -> tuple[list[list[int]], li
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
-    texts = [row["prompt"] for row in workload.rows(setting.inference_batch // setting.group)]
-    prompts = tokenizer([t for t in texts for _ in range(setting.group)])["input_ids"]
+    rows = workload.build_rows(setting.inference_batch // setting.group)
+    prompts = tokenizer([row["prompt"] for row in rows for _ in range(setting.group)])["input_ids"]
     prompts = prompts[: setting.inference_batch]
     return prompts, [make_completion(row, setting.length) for row in range(len(prompts))]
 
 
-def _time_repeatedly(work: Callable[[], None]) -> float:
-    """Return the median of the seconds that `work` takes."""
+def _time_repeatedly(function: Callable[[], None]) -> float:
+    """Return the median time of a function's calls, in seconds."""
     seconds = []
     for _ in range(REPEATS + 1):
         began = now()
-        work()
+        function()
         seconds.append(now() - began)
     return median(seconds[1:])
