@@ -1,8 +1,8 @@
-"""`python -m performance.bench`: measure, write the figures, and write the page that shows them.
+"""`python -m performance.bench`: measure, write the figures to a file, and write the results page.
 
-Nothing else should run on the machine. The command leases a core like the pipeline's jobs, so it
-waits if running jobs hold all cores, and uses one thread on that core; with vLLM it leases two
-cores. Parts (j) and (k), which `make gpu` runs, lease a GPU instead if there is one.
+Nothing else should run on the machine. Like the pipeline's jobs, the command leases a core and runs
+one thread on it; while other jobs lease all cores, it waits. With vLLM it leases two cores. Parts
+(j) and (k), which `make gpu` runs, lease a GPU instead if there is one.
 """
 
 import os
@@ -23,12 +23,12 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
-    "TQDM_DISABLE": "1",  # for child processes; this process has read it when it imported tqdm
-    # `torch.cuda.is_available` then asks the driver's library and does not initialise CUDA, which
-    # would make it unusable in processes that are forked later.
+    "TQDM_DISABLE": "1",  # for child processes; in this process tqdm is imported already
+    # `torch.cuda.is_available` then asks the driver's library. Otherwise it would initialise CUDA,
+    # and processes that are forked later could not use CUDA.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
 }
-QUICK = ROOT / "benchmarks" / "quick"  # folder for results of --quick, which are not kept
+QUICK_FOLDER = ROOT / "benchmarks" / "quick"  # for results of --quick, which Git ignores
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,65 +36,81 @@ def main(arguments: list[str] | None = None) -> int:
     options = _make_parser().parse_args(arguments)
     if unknown := [part for part in options.part if part not in PARTS]:
         sys.exit(f"bench: --part {unknown[0]}: no such part; known: {', '.join(PARTS)}")
-    chosen_parts = [(part, [*list_experiments(part, options.quick)]) for part in options.part]
-    most_cores = max(e.setting.cores for _, experiments in chosen_parts for e in experiments)
-    cores = _prepare(not {"j", "k"}.isdisjoint(options.part), most_cores)
+    experiments = [
+        (part, experiment)
+        for part in options.part
+        for experiment in list_experiments(part, options.quick)
+    ]
+    max_cores = max(experiment.setting.cores for _, experiment in experiments)
+    cores = _prepare(not {"j", "k"}.isdisjoint(options.part), max_cores)
     from performance import models, report, results
 
-    chosen = options.models or (models.QUICK if options.quick else models.NAMES)
-    if unknown := [name for name in chosen if name not in models.NAMES]:
-        names, meant = ", ".join(models.NAMES), suggest_name(unknown[0], models.NAMES)
-        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {names}{meant}")
-    skipped = {*models.NAMES} - {*chosen}
+    model_names = options.models or (
+        models.QUICK_MODEL_NAMES if options.quick else models.MODEL_NAMES
+    )
+    if unknown := [name for name in model_names if name not in models.MODEL_NAMES]:
+        names, suggestion = (
+            ", ".join(models.MODEL_NAMES),
+            suggest_name(unknown[0], models.MODEL_NAMES),
+        )
+        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {names}{suggestion}")
+    skipped = {*models.MODEL_NAMES} - {*model_names}
     load_subject = cache(partial(models.load_subject, tiny=options.model, quick=options.quick))
-    folder = options.out or (QUICK if options.quick else results.FOLDER)
+    folder = options.out or (QUICK_FOLDER if options.quick else results.FOLDER)
     settings = {"repeats": options.repeats or (2 if options.quick else 5), "quick": options.quick}
-    rows, todo, failed = {}, [], False
-    for part, experiments in chosen_parts:
-        rows[part] = results.read_rows(folder, part, settings) if options.resume else []
-        measured = {row["experiment"] for row in rows[part]}
-        todo += [
-            (part, experiment)
-            for experiment in experiments
-            if experiment.subject not in skipped and experiment.name not in measured
-        ]
-    for part, new_rows, missing, failure in _measure(
-        todo, load_subject, settings["repeats"], cores
+    rows = {
+        part: results.read_rows(folder, part, settings) if options.resume else []
+        for part in options.part
+    }
+    measured = {(part, row["experiment"]) for part in rows for row in rows[part]}
+    pending = [
+        (part, experiment)
+        for part, experiment in experiments
+        if experiment.subject not in skipped and (part, experiment.name) not in measured
+    ]
+    any_failed = False
+    for part, new_rows, missing, failed in _run_experiments(
+        pending, load_subject, settings["repeats"], cores
     ):
         rows[part] += new_rows
-        failed |= failure or any(row.get("failed") for row in new_rows)
+        any_failed |= failed or any(row.get("failed") for row in new_rows)
         results.write_part(folder, part, rows[part], missing, settings)
     report.main([str(folder)])
-    return int(failed)
+    return int(any_failed)
 
 
-def _measure(
-    todo: list[tuple[str, Experiment]], load_subject: Callable, repeats: int, cores: list[int]
+def _run_experiments(
+    experiments: list[tuple[str, Experiment]],
+    load_subject: Callable,
+    repeats: int,
+    cores: list[int],
 ) -> Iterator:
     """Run experiments.
 
     Args:
-        todo: parts with their experiments.
+        experiments: pairs of a part's letter and an experiment.
         load_subject: returns the model or benchmark of a name (`performance.models.load_subject`).
-        repeats: samples of each side of a comparison.
+        repeats: samples of each trainer, at most.
         cores: the leased cores; empty with a GPU.
 
     Yields:
-        After each experiment its part, its rows, what the part lacks so far, and whether the
-        experiment failed.
+        For each experiment: its part, its rows, lines on what could not be measured in the part so
+        far, and whether the experiment failed.
     """
     from performance import measures
     from rapid.artifacts.files import BadInput
     from rapid.resources.leases import bind_to_cores
 
-    missing: dict[str, dict[str, str]] = {part: {} for part, _ in todo}
-    form = "bench: {desc} {percentage:3.0f}%, {remaining} left"
-    with tqdm(todo, bar_format=form, mininterval=0.1 if sys.stderr.isatty() else 20) as bar:
+    missing: dict[str, dict[str, str]] = {part: {} for part, _ in experiments}
+    bar_format = "bench: {desc} {percentage:3.0f}%, {remaining} left"
+    seconds = 0.1 if sys.stderr.isatty() else 20
+    with tqdm(experiments, bar_format=bar_format, mininterval=seconds) as bar:
         for part, experiment in bar:
             bar.set_description_str(f"({part}) {experiment.name}")
-            measure, count = getattr(measures, experiment.measure), experiment.setting.cores
+            measure = getattr(measures, experiment.measure)
             if cores:
-                bind_to_cores(cores[:count], count)
+                core_count = experiment.setting.cores
+                bind_to_cores(cores[:core_count], core_count)
             rows, failed = [], False
             try:
                 subject = load_subject(experiment.subject)
@@ -102,30 +118,30 @@ def _measure(
                 rows = [{"experiment": experiment.name} | row for row in new_rows]
             except BadInput as error:
                 missing[part][experiment.subject] = str(error)
-                _report(f"({part}) {experiment.subject}: {error}")
+                _print_status(f"({part}) {experiment.subject}: {error}")
             except RuntimeError as error:  # other experiments may still succeed
                 missing[part][experiment.name] = str(error).splitlines()[-1]
-                _report(f"({part}) {experiment.name}: {error}")
+                _print_status(f"({part}) {experiment.name}: {error}")
                 failed = True
-            yield part, rows, [": ".join(line) for line in missing[part].items()], failed
+            yield part, rows, [": ".join(item) for item in missing[part].items()], failed
 
 
-def _prepare(gpu: bool, count: int) -> list[int]:
+def _prepare(use_gpu: bool, core_count: int) -> list[int]:
     """Set the environment, lease cores or a GPU, then import what every training loop needs.
 
     Returns:
-        The `count` cores that were leased; none if a GPU was.
+        The leased cores; an empty list if a GPU was leased.
     """
     os.environ |= ENVIRONMENT
     from rapid.resources.gpus import list_visible_gpus
     from rapid.resources.leases import lease_cores, lease_gpus
 
     cores: list[int] = []
-    if gpu and list_visible_gpus():
-        _report(f"on GPU {lease_gpus(1)[0]}; importing")
+    if use_gpu and list_visible_gpus():
+        _print_status(f"on GPU {lease_gpus(1)[0]}; importing")
     else:
-        cores = lease_cores(count)
-        _report(f"on core {', '.join(map(str, cores))}; importing")
+        cores = lease_cores(core_count)
+        _print_status(f"on core {', '.join(map(str, cores))}; importing")
     from rapid.training.trl import without_vllm
 
     without_vllm()
@@ -135,8 +151,8 @@ def _prepare(gpu: bool, count: int) -> list[int]:
     return cores
 
 
-def _report(text: str) -> None:
-    """Print a message about the command's progress."""
+def _print_status(text: str) -> None:
+    """Print a message to stderr."""
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
@@ -148,18 +164,18 @@ def _make_parser() -> Parser:
     add(
         "--repeats",
         type=int,
-        help="number of samples of each trainer (default: 5; 3 for larger models)",
+        help="samples of each trainer (default: 5; at most 3 for larger models)",
     )
     add(
         "--quick",
         action="store_true",
-        help="measure for minutes only, to see that it works; writes to benchmarks/quick/",
+        help="measure little, to try the command; writes to benchmarks/quick/",
     )
     add("--models", nargs="+", help="names of models, as in the tables (default: all)")
-    add("--resume", action="store_true", help="measure only what the folder does not contain yet")
+    add("--resume", action="store_true", help="skip what the folder contains already")
     tiny = ROOT / "models" / "tiny-qwen2"
     add("--model", type=Path, default=tiny, help="folder of the tiny model")
-    add("--out", type=Path, help="folder to write the figures and the page to")
+    add("--out", type=Path, help="folder to write summary.jsonl and README.md to")
     return parser
 
 

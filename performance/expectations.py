@@ -2,87 +2,92 @@
 
 from typing import NamedTuple
 
-from performance.parts import TABLE
+from performance.parts import DECLARATIONS
 
 
-class Result(NamedTuple):
-    """The result of an expectation."""
+class ExpectationResult(NamedTuple):
+    """Whether an expectation holds, and the figures that show it."""
 
-    text: str  # the expectation
-    measured: str = ""  # the measured figures, as text
+    text: str  # the expectation in words
+    measured: str = ""  # the figures of the rows that fail, or else the worst figure
     holds: bool | None = None  # None if nothing was measured
 
 
-def check_expectations(documents: dict[str, dict]) -> list[Result]:
+def check_expectations(documents: dict[str, dict]) -> list[ExpectationResult]:
     """Return the results of all expectations.
 
     Args:
-        documents: the measurements of each part, as `performance.results.read` returns them.
+        documents: the measurements of each part, as `performance.results.read_parts` returns them.
     """
     rows = {part: _add_ratios(document["rows"]) for part, document in documents.items()}
-    return [_check(rows, **expectation) for expectation in TABLE["expectations"]]
+    return [_check_expectation(rows, **expectation) for expectation in DECLARATIONS["expectations"]]
 
 
 def _add_ratios(rows: list[dict]) -> list[dict]:
-    """Return the rows with the ratios for which there are expectations.
+    """Return the rows, with ratios of figures added.
 
-    `peak_ratio` is the peak memory of RapidTrainer over that of GRPOTrainer. `over_on_policy` is
-    the time with H = 1, which is on-policy, over the time with a larger H. `over_plain` is the time
-    of training over that of plain transformers.
+    `peak_ratio` is RapidTrainer's peak memory divided by GRPOTrainer's. `speedup_over_on_policy`
+    is the time with H = 1, which is on-policy, divided by the time with a larger H.
+    `over_training_alone` is the time of backpropagation in RapidTrainer divided by that of training
+    with plain transformers.
     """
-    on_policy = {row["n_step"]: row["seconds_rapid"][0] for row in rows if row.get("H") == 1}
-    ratios = []
+    on_policy_seconds = {
+        row["n_step"]: row["seconds_rapid"][0] for row in rows if row.get("H") == 1
+    }
+    rows_with_ratios = []
     for row in rows:
-        ratio = {}
-        if "peak_stock" in row:
-            ratio["peak_ratio"] = [row["peak_rapid"][0] / row["peak_stock"][0]]
-        elif row.get("H", 1) > 1 and row["n_step"] in on_policy:
-            ratio["over_on_policy"] = [on_policy[row["n_step"]] / row["seconds_rapid"][0]]
-        if "plain" in row:
-            ratio["over_plain"] = [row["backpropagation"] / row["plain"]]
-        ratios.append(row | ratio)
-    return ratios
+        ratios = {}
+        if "peak_mb_trl" in row:
+            ratios["peak_ratio"] = [row["peak_mb_rapid"][0] / row["peak_mb_trl"][0]]
+        elif row.get("H", 1) > 1 and row["n_step"] in on_policy_seconds:
+            seconds = on_policy_seconds[row["n_step"]]
+            ratios["speedup_over_on_policy"] = [seconds / row["seconds_rapid"][0]]
+        if "training_alone" in row:
+            ratios["over_training_alone"] = [row["backpropagation"] / row["training_alone"]]
+        rows_with_ratios.append(row | ratios)
+    return rows_with_ratios
 
 
-def _check(
+def _check_expectation(
     rows: dict[str, list[dict]],
     *,
     text: str,
     parts: str,
     figure: str,
     bound: float,
-    form: str = "{:.2f}x",
+    number_format: str = "{:.2f}x",
     at_least: bool = False,
-    where: dict | None = None,
-) -> Result:
-    """Return the result of one expectation, with the number of rows for which it holds.
-
-    The result names the figures of the rows for which it does not hold, or else the worst figure.
+    labels: dict | None = None,
+) -> ExpectationResult:
+    """Check an expectation in all rows of the parts that it is about.
 
     Args:
         text: the expectation in words.
         parts: letters of the parts whose rows are checked.
         figure: the name of the figure whose median is compared with the bound.
-        form: how to format the figure.
+        number_format: format string for the figure.
         at_least: whether the bound is a lower bound; otherwise it is an upper bound.
-        where: check only rows with these labels.
+        labels: check only rows with these labels.
     """
     checked = [
         (row[figure][0], _label_row(row))
-        for row in (row for part in parts for row in rows.get(part, []))
-        if figure in row and (where or {}).items() <= row.items()
+        for part in parts
+        for row in rows.get(part, [])
+        if figure in row and (labels or {}).items() <= row.items()
     ]
     if not checked:
-        return Result(text)
+        return ExpectationResult(text)
     checked.sort(reverse=not at_least)
-    beyond = [pair for pair in checked if (pair[0] < bound if at_least else pair[0] > bound)]
-    worst = "; ".join(f"{form.format(value)} ({label})" for value, label in beyond or checked[:1])
-    holding = f"{len(checked) - len(beyond)} of {len(checked)} rows hold"
-    return Result(text, f"{holding}; the {'others' if beyond else 'worst'}: {worst}", not beyond)
+    failing = [pair for pair in checked if (pair[0] < bound if at_least else pair[0] > bound)]
+    shown = failing or checked[:1]
+    figures = "; ".join(f"{number_format.format(value)} ({label})" for value, label in shown)
+    count = f"{len(checked) - len(failing)} of {len(checked)} rows hold"
+    which = "others" if failing else "worst"
+    return ExpectationResult(text, f"{count}; the {which}: {figures}", not failing)
 
 
 def _label_row(row: dict) -> str:
     """Return the labels that distinguish a row from the other rows of its part."""
-    rate = "real grader" if row["rate"] is None else f"solve rate {row['rate']:.0%}"
+    rate = "real grader" if row["solve_rate"] is None else f"solve rate {row['solve_rate']:.0%}"
     length = f", {row['length']} tokens" if row["fixed_length"] else ""
     return f"{row['workload']}, H={row['H']}, N_step={row['n_step']}, {rate}{length}"

@@ -2,15 +2,15 @@
 
     python3 -m performance.gpu
 
-This uses the Python that starts it, which needs the packages in `INSTALLED`. Missing packages among
-those in `CARRIED` are unpacked into .gpu/site from the wheels in .gpu/wheels, which are for Python
-3.12. On a machine with a network
+The Python that runs this must have the packages in `PREINSTALLED`. Those of `WHEEL_PACKAGES` that
+it lacks are unpacked into .gpu/site from wheels in .gpu/wheels, which are for Python 3.12. To
+download the wheels, run on a machine with a network
 
     python -m performance.gpu --wheels [NAME ...]
 
-downloads these wheels. To resume, run the same command again. Other options are those of
-performance.bench: `--part j` runs the tests, `--part k --models Qwen2.5-0.5B` one model's
-benchmark.
+To resume an interrupted benchmark, run the same command again. Other options are passed on to
+performance.bench: `--part j` runs the tests only, `--part k --models Qwen2.5-0.5B` the benchmark of
+one model.
 """
 
 import argparse
@@ -28,29 +28,29 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
 WHEELS, SITE = ROOT / ".gpu" / "wheels", ROOT / ".gpu" / "site"
-# Packages that the GPU machine's Python must have already.
-INSTALLED = (
+# Packages that must be installed on the GPU machine.
+PREINSTALLED = (
     "torch", "transformers", "accelerate", "pandas", "pyarrow", "psutil", "filelock", "jinja2",
 )  # fmt: skip
-# Packages whose wheels are carried to the GPU machine, which may have no network.
-CARRIED = (
+# Packages that are copied as wheels to the GPU machine, which may have no network.
+WHEEL_PACKAGES = (
     "trl", "datasets", "dill", "multiprocess", "xxhash",
     "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "typing-extensions",
     "pytest", "pluggy", "iniconfig", "nvidia-ml-py",
 )  # fmt: skip
 # Wheels for Linux with glibc 2.34 or later.
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(17, 35)] + ["manylinux2014_x86_64"]
-# Options of `pip download` for that platform.
+# Options of `pip download` for these platforms.
 PIP_TARGET = ["--python-version=3.12", "--implementation=cp", "--only-binary=:all:"]
 PIP_TARGET += [f"--platform={platform}" for platform in PLATFORMS]
-MAX_WHEELS_MB = 60  # all wheels together, in 1e6 bytes
+MAX_WHEELS_MB = 60  # limit of the total size of wheels, in 1e6 bytes
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        The exit status if the benchmark cannot start. Otherwise this process is replaced by it.
+        The exit status, unless the benchmark starts, which replaces this process.
     """
     parser = argparse.ArgumentParser(prog="python -m performance.gpu", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -58,35 +58,35 @@ def main(arguments: list[str] | None = None) -> int:
     add(
         "--tiny",
         action="store_true",
-        help="use small sizes, to see that it works; writes to benchmarks/gpu/",
+        help="use small sizes, to try the command; writes to benchmarks/gpu/",
     )
-    help = "download the packages that a GPU machine may lack, and these"
-    add("--wheels", nargs="*", metavar="NAME", help=help)
+    wheels_help = "download wheels of the packages that the GPU machine may lack, and of these"
+    add("--wheels", nargs="*", metavar="NAME", help=wheels_help)
     options, passed_on = parser.parse_known_args(arguments)
     if options.wheels is not None:
         return download_wheels(options.wheels)
     sys.path.insert(0, str(SITE))
     install_wheels()
-    if missing := find_lacking():
+    if missing := find_missing_requirements():
         print(
             f"make gpu: {sys.executable} lacks {', '.join(missing)}. On a machine with a "
             f"network, run make gpu GPU_BENCH=--wheels, and copy {WHEELS} here. If "
-            "packages are still missing, name them, as in GPU_BENCH='--wheels pandas'."
+            "packages are still missing, add their names: GPU_BENCH='--wheels pandas'."
         )
         return 1
     if not options.tiny and not _sees_gpu():
-        print("make gpu: PyTorch sees no GPU here. GPU_BENCH=--tiny runs small sizes on the CPU.")
+        print("make gpu: PyTorch finds no GPU. To try it on a CPU: make gpu GPU_BENCH=--tiny")
         return 1
     folder = ROOT / ("benchmarks/gpu" if options.tiny else "performance/results/gpu")
     quick = ["--quick"] if options.tiny else []
     command = ["-m", "performance.bench", "--part", "jkce", "--resume", "--out", str(folder)]
-    search = filter(None, (os.environ.get("PYTHONPATH"), str(SITE)))
-    os.environ |= {"PYTHONPATH": os.pathsep.join((str(ROOT), *search))}
+    python_path = filter(None, (os.environ.get("PYTHONPATH"), str(SITE)))
+    os.environ |= {"PYTHONPATH": os.pathsep.join((str(ROOT), *python_path))}
     os.execv(sys.executable, [sys.executable, *command, *quick, *passed_on])
 
 
 def download_wheels(names: list[str]) -> int:
-    """Download the wheels of `CARRIED` and of these packages, and print their total size.
+    """Download the wheels of `WHEEL_PACKAGES` and of these packages, and print their total size.
 
     Returns:
         The exit status: 1 if the wheels are larger than `MAX_WHEELS_MB` together.
@@ -94,7 +94,7 @@ def download_wheels(names: list[str]) -> int:
     lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
     shutil.rmtree(WHEELS, ignore_errors=True)
-    pins = [f"{name}=={versions[name]}" for name in (*CARRIED, *names)]
+    pins = [f"{name}=={versions[name]}" for name in (*WHEEL_PACKAGES, *names)]
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]
     if status := subprocess.run([*pip, *PIP_TARGET, *pins], check=False).returncode:
         return status
@@ -104,11 +104,11 @@ def download_wheels(names: list[str]) -> int:
 
 
 def install_wheels() -> None:
-    """Unpack wheels into `SITE` if their package is not installed or only in an older version."""
+    """Unpack wheels into `SITE` whose package is not installed, or is in an older version."""
     wheels = []
     for wheel in WHEELS.glob("*.whl"):
-        name, carried, *_ = parse_wheel_filename(wheel.name)
-        if (installed := _find_version(name)) is None or installed < carried:
+        name, wheel_version, *_ = parse_wheel_filename(wheel.name)
+        if (installed := get_installed_version(name)) is None or installed < wheel_version:
             wheels.append(str(wheel))
     if wheels:
         pip = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet"]
@@ -116,23 +116,24 @@ def install_wheels() -> None:
 
 
 def list_requirements() -> list[Requirement]:
-    """Return `INSTALLED`, `CARRIED`, and what the installed packages of `CARRIED` require."""
-    lines = [line for name in CARRIED if _find_version(name) for line in requires(name) or []]
-    requirements = map(Requirement, (*INSTALLED, *CARRIED, *lines))
+    """Return `PREINSTALLED`, `WHEEL_PACKAGES`, and what packages of the latter require."""
+    installed = filter(get_installed_version, WHEEL_PACKAGES)
+    lines = [line for name in installed for line in requires(name) or []]
+    requirements = map(Requirement, (*PREINSTALLED, *WHEEL_PACKAGES, *lines))
     return [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
-def find_lacking() -> list[str]:
-    """Return the requirements that are not met: not installed, or in another version."""
-    lacking = set()
+def find_missing_requirements() -> list[str]:
+    """Return the requirements that no installed package satisfies."""
+    missing = set()
     for requirement in list_requirements():
-        installed = _find_version(requirement.name)
+        installed = get_installed_version(requirement.name)
         if installed is None or not requirement.specifier.contains(installed):
-            lacking.add(f"{requirement.name}{requirement.specifier}")
-    return sorted(lacking)
+            missing.add(f"{requirement.name}{requirement.specifier}")
+    return sorted(missing)
 
 
-def _find_version(name: str) -> Version | None:
+def get_installed_version(name: str) -> Version | None:
     try:
         return Version(version(name))
     except PackageNotFoundError:

@@ -1,12 +1,12 @@
-"""Training loops in processes of their own that are measured in turns.
+"""Training loops in child processes, which are measured in turns.
 
-Each loop runs in a child process, forked after all imports and bound to the same cores. A loop with
-vLLM is started anew, because the parent imports TRL without vLLM. The parent tells a loop to take a
-number of optimizer steps; the loop takes them, sends the measurements, and waits. So two loops can
-take turns (ABAB...) without starting again, and have separate memory.
+The parent tells a loop to take a number of optimizer steps; the loop takes them, sends the
+measurements, and waits. So two loops can take turns (ABAB...) without restarting, with separate
+memory. They run on the same cores. A child is forked after all imports, but spawned if vLLM is
+used, because the parent has imported TRL without vLLM.
 
-Sampling is seeded anew for every inference batch (the completions of H optimizer steps), so that
-both loops sample the same completions as long as their policies are about the same.
+Sampling is seeded for each inference batch (the completions of H optimizer steps), so that loops
+sample the same completions as long as their policies are about the same.
 """
 
 import gc
@@ -24,28 +24,28 @@ import torch
 from transformers import TrainerCallback
 
 from performance.parts import Setting
-from performance.rewards import Counted
-from performance.utilization import count_operations, measure_peak_rate
+from performance.rewards import RecordingReward
+from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid.artifacts.manifests import peak_memory_mb
 from rapid.training.clock import now
 from rapid.training.trl.vllm import prepare_engine
 
-SEED = 1000  # plus the number of the optimizer step, for each inference batch
+SEED = 1000  # plus the number of optimizer steps before an inference batch: the batch's seed
 BUILD_SECONDS = 300.0  # limit for building a trainer; a loop that takes longer has failed
 
 
-class Gate(TrainerCallback):
-    """A callback that stops a training loop until the parent asks for steps, and measures these.
+class MeasuringCallback(TrainerCallback):
+    """Pauses training until the parent asks for steps, then measures these steps.
 
     It receives the number of optimizer steps and a solve rate (the share of completions to reward),
-    and sends the measurements of `_sample`.
+    and sends the measurements of `_measure_steps`.
     """
 
     def __init__(self, connection: Connection, trainer, setting: Setting):
         self._connection, self._trainer, self._setting = connection, trainer, setting
-        self._reward: Counted = trainer.reward_funcs[0]
+        self._reward: RecordingReward = trainer.reward_funcs[0]
         self._steps_left = self._steps = 0
-        self._optimizer = self._log_mu = 0.0
+        self._optimizer_seconds = self._log_mu_seconds = 0.0
         if compute := getattr(trainer, "_compute_log_mu", None):
             trainer._compute_log_mu = partial(self._time_log_mu, compute)
 
@@ -60,18 +60,18 @@ class Gate(TrainerCallback):
     def _time_log_mu(self, compute: Callable[[], None]) -> None:
         began = now()
         compute()
-        self._log_mu += now() - began
+        self._log_mu_seconds += now() - began
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        self._optimizer -= time.perf_counter()
+        self._optimizer_seconds -= time.perf_counter()
 
     def on_optimizer_step(self, args, state, control, **kwargs):
-        self._optimizer += time.perf_counter()
+        self._optimizer_seconds += time.perf_counter()
 
     def on_step_end(self, args, state, control, **kwargs):
         self._steps_left -= 1
         if not self._steps_left:
-            self._connection.send(self._sample())
+            self._connection.send(self._measure_steps())
             self._wait_for_steps()
 
     def _wait_for_steps(self) -> None:
@@ -81,44 +81,46 @@ class Gate(TrainerCallback):
             SystemExit: the parent has ended.
         """
         try:
-            self._steps, self._reward.rate = self._connection.recv()
+            self._steps, self._reward.solve_rate = self._connection.recv()
         except EOFError:
             raise SystemExit from None
         self._steps_left = self._steps
         self._reward.clear()
-        self._optimizer = self._log_mu = 0.0
-        self._phases_before = self._read_phases()
+        self._optimizer_seconds = self._log_mu_seconds = 0.0
+        self._earlier_phases = self._read_phases()
         self._cpu_before, self._began = time.process_time(), now()
 
-    def _sample(self) -> dict:
-        """Return the measurements of the steps. Times are in wall-clock seconds.
+    def _measure_steps(self) -> dict:
+        """Return the measurements of the steps since the parent's request.
 
-        `cpu_seconds` is CPU time of this process, far below `seconds` if the process waited or
-        other processes used the core. `length` is the mean number of tokens per completion,
-        `solved` the share of rewarded completions, `alive` the share of groups with a reward that
-        is not 0. `optimizer` is the time of the optimizer's steps, and `log_mu` that of
-        RapidTrainer's computation of log mu; `phases` are the times of its clock. `memory` is the
-        peak of the process in 1e6 bytes, on a CPU including memory that it shares with its parent.
-        `operations` are counted (`count_operations`), and `peak_rate` is the most operations per
-        second that the processor reaches.
+        Returns:
+            `seconds`, and the times of parts of them: `optimizer` (the optimizer's steps), `log_mu`
+            (RapidTrainer's computation of log mu) and `phases` (RapidTrainer's clock).
+            `cpu_seconds`, the CPU time of this process, which is far below `seconds` if the process
+            waited or other processes used the core. `length`, the mean number of tokens per
+            completion. `rewarded_share` of the completions, and `rewarded_group_share` of the
+            groups, which have at least one rewarded completion. `memory`, the peak of this process
+            in 1e6 bytes, on a CPU with memory that it shares with its parent. `flops`
+            (`count_flops`), and the processor's `peak_flops_per_second`.
         """
         seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu_before
-        trainer, verdicts, group = self._trainer, self._reward.verdicts, self._setting.group
-        groups = [verdicts[start : start + group] for start in range(0, len(verdicts), group)]
-        phases, before = self._read_phases(), self._phases_before
+        trainer, rewards, size = self._trainer, self._reward.rewards, self._setting.group
+        groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
+        phases, earlier = self._read_phases(), self._earlier_phases
+        device, bf16 = trainer.accelerator.device, trainer.args.bf16
         return {
             "seconds": seconds,
             "cpu_seconds": cpu_seconds,
             "completions": self._steps * self._setting.n_step,
             "length": fmean(self._reward.lengths),
-            "solved": fmean(verdicts),
-            "alive": fmean(map(any, groups)),
-            "optimizer": self._optimizer,
-            "log_mu": self._log_mu,
-            "phases": {name: after - before.get(name, 0.0) for name, after in phases.items()},
-            "memory": peak_memory_mb(),  # before `measure_peak_rate`, which needs memory too
-            "operations": count_operations(trainer),
-            "peak_rate": measure_peak_rate(trainer.accelerator.device, trainer.args.bf16),
+            "rewarded_share": fmean(rewards),
+            "rewarded_group_share": fmean(map(any, groups)),
+            "optimizer": self._optimizer_seconds,
+            "log_mu": self._log_mu_seconds,
+            "phases": {name: seconds - earlier.get(name, 0.0) for name, seconds in phases.items()},
+            "memory": peak_memory_mb(),  # read before the next measurement, which needs memory too
+            "flops": count_flops(trainer),
+            "peak_flops_per_second": measure_peak_flops_per_second(device, bf16),
         }
 
     def _read_phases(self) -> dict[str, float]:
@@ -126,36 +128,41 @@ class Gate(TrainerCallback):
         return dict(clock.seconds) if clock else {}
 
 
-class Loop:
+class TrainingLoop:
     """A training loop in a child process; use as a context manager.
 
     Args:
-        build: called in the child with `setting` and `reward`; returns the trainer.
-        reward: called in the child; returns the reward function.
+        build_trainer: called in the child with `setting` and `reward`.
+        build_reward: called in the child; returns the reward function.
     """
 
-    def __init__(self, setting: Setting, build: Callable, reward: Callable[[], Counted]):
+    def __init__(
+        self,
+        setting: Setting,
+        build_trainer: Callable,
+        build_reward: Callable[[], RecordingReward],
+    ):
         context: Any = multiprocessing.get_context("spawn" if setting.vllm else "fork")
         gc.collect()
         gc.freeze()  # the child's garbage collection then does not copy shared memory
-        self._connection, far_end = context.Pipe()
-        arguments = (far_end, self._connection, setting, build, reward)
-        self._process = context.Process(target=_run_loop, args=arguments, daemon=True)
+        self._connection, child_end = context.Pipe()
+        arguments = (child_end, self._connection, setting, build_trainer, build_reward)
+        self._process = context.Process(target=_train_in_child, args=arguments, daemon=True)
         self._process.start()
-        far_end.close()
+        child_end.close()
         try:
             self._receive(BUILD_SECONDS)
         except RuntimeError:  # end the child, which would disturb the next measurement
             self.__exit__()
             raise
 
-    def run(self, steps: int, rate: float | None = None) -> dict:
-        """Take optimizer steps, and return their measurements (`Gate._sample`).
+    def run(self, steps: int, solve_rate: float | None = None) -> dict:
+        """Take optimizer steps, and return their measurements (`MeasuringCallback._measure_steps`).
 
         Args:
-            rate: solve rate, if the reward function has one.
+            solve_rate: share of completions to reward, if the reward function can set it.
         """
-        self._connection.send((steps, rate or 0.0))
+        self._connection.send((steps, solve_rate or 0.0))
         return self._receive()
 
     def _receive(self, timeout: float | None = None) -> Any:
@@ -167,12 +174,12 @@ class Loop:
         if not self._connection.poll(timeout):
             raise RuntimeError(f"a training loop was not ready after {timeout:.0f} s")
         try:
-            answer = self._connection.recv()
+            message = self._connection.recv()
         except EOFError:
-            raise RuntimeError("the process of a training loop ended without an answer") from None
-        if isinstance(answer, Failure):
-            raise RuntimeError(f"a training loop failed:\n{answer}")
-        return answer
+            raise RuntimeError("the process of a training loop ended unexpectedly") from None
+        if isinstance(message, Failure):
+            raise RuntimeError(f"a training loop failed:\n{message}")
+        return message
 
     def __enter__(self) -> Self:
         return self
@@ -183,19 +190,19 @@ class Loop:
 
 
 class Failure(str):
-    """The traceback of the error that ended a loop's process."""
+    """A message of the child: the traceback of the error that ended it."""
 
 
-def _run_loop(connection, near_end, setting: Setting, build, reward) -> None:
-    """Train in the child process; send the traceback if that fails."""
-    near_end.close()  # else `recv` would not notice that the parent has ended
-    if setting.vllm:  # also for GRPOTrainer, which would take a share of the machine's memory
+def _train_in_child(connection, parent_end, setting: Setting, build_trainer, build_reward) -> None:
+    """Train until the parent ends; if training fails, send it the traceback."""
+    parent_end.close()  # else `recv` would not notice that the parent has ended
+    if setting.vllm:  # else the engine of GRPOTrainer would take a share of all memory
         prepare_engine()
-    silence = os.open(os.devnull, os.O_WRONLY)  # discard output; errors are sent to the parent
-    os.dup2(silence, 1), os.dup2(silence, 2)
+    null = os.open(os.devnull, os.O_WRONLY)  # discard output; errors are sent to the parent
+    os.dup2(null, 1), os.dup2(null, 2)
     try:
-        trainer = build(setting=setting, reward=reward())
-        trainer.add_callback(Gate(connection, trainer, setting))
+        trainer = build_trainer(setting=setting, reward=build_reward())
+        trainer.add_callback(MeasuringCallback(connection, trainer, setting))
         trainer.train()
     except Exception:
         connection.send(Failure(traceback.format_exc()))

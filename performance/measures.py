@@ -1,7 +1,7 @@
-"""The measurements of the benchmark.
+"""The benchmark's measurements: functions that parts.yaml names under `measure`.
 
-The functions that parts.yaml names under `measure` yield the rows of an experiment. A row has
-labels and figures; summary.py computes the figures from samples.
+Each yields the rows of an experiment. A row has labels (settings), and figures that summary.py
+computes from samples.
 """
 
 import os
@@ -18,76 +18,87 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from performance import summary
-from performance.floors import time_floors
-from performance.loops import Loop
-from performance.memory import call_in_fresh_process, train
+from performance.loops import TrainingLoop
+from performance.lower_bounds import measure_lower_bounds
+from performance.memory import call_in_fresh_process, measure_training_memory
 from performance.models import Workload, make_exercises
 from performance.parts import Experiment, Setting
-from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
-from performance.trainers import SIDES
+from performance.rewards import TIMEOUT, GraderReward, RecordingReward, SolveRateReward
+from performance.trainers import TRAINERS
 from rapid.artifacts.code import ROOT
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise
 
 Rows = Iterator[dict]
+Samples = dict[str, list[dict]]  # by the name of a trainer
 
 
-def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
-    """Yield a row for each solve rate, with the seconds of training loops that take turns."""
-    setting, graded = experiment.setting, experiment.rates == (None,)
+def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
+    """Yield a row for each solve rate, with the times of the trainers.
+
+    The last trainer takes turns with each other one. No more than two are in memory at a time.
+    """
+    setting, uses_grader = experiment.setting, experiment.solve_rates == (None,)
     _check_sampler(setting)
-    reward = partial(load_grader, workload) if graded else SolveRate
-    with ExitStack() as stack:
-        loops = {
-            side: stack.enter_context(Loop(setting, partial(SIDES[side], workload), reward))
-            for side in experiment.sides
-        }
-        for loop in loops.values():
-            loop.run(setting.H)  # to warm up
-        for rate in experiment.rates:
-            samples: dict[str, list[dict]] = {side: [] for side in loops}
-            for _ in range(repeats):
-                for side, loop in loops.items():
-                    samples[side].append(loop.run(experiment.batches * setting.H, rate))
-            labels = _label_row(experiment, workload, rate)
-            yield labels | summary.summarize_timing(samples)
+    build_reward = partial(build_grader_reward, workload) if uses_grader else SolveRateReward
+    *other_names, last_name = experiment.trainers
+    turns: dict[float | None, list[Samples]] = {rate: [] for rate in experiment.solve_rates}
+    for names in [(name, last_name) for name in other_names] or [(last_name,)]:
+        with ExitStack() as stack:
+            loops = {
+                name: stack.enter_context(
+                    TrainingLoop(setting, partial(TRAINERS[name], workload), build_reward)
+                )
+                for name in names
+            }
+            for loop in loops.values():
+                loop.run(setting.H)  # to warm up
+            for rate in experiment.solve_rates:
+                samples: Samples = {name: [] for name in names}
+                for _ in range(repeats):
+                    for name, loop in loops.items():
+                        samples[name].append(loop.run(experiment.batches * setting.H, rate))
+                turns[rate].append(samples)
+    for rate, samples_in_turns in turns.items():
+        labels = _label_row(experiment, workload, rate)
+        yield labels | summary.summarize_timing(samples_in_turns)
 
 
-def time_beside_floors(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
-    """Yield the rows of `time_in_turns`, with the times of `performance.floors`."""
+def time_with_lower_bounds(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
+    """Yield the rows of `time_trainers`, with the times of `performance.lower_bounds`."""
     _check_sampler(experiment.setting)
-    alone = call_in_fresh_process(time_floors, workload, experiment.setting)
-    for row in time_in_turns(experiment, workload, repeats):
-        yield row | {name: summary.round_number(seconds) for name, seconds in alone.items()}
+    lower_bounds = call_in_fresh_process(measure_lower_bounds, workload, experiment.setting)
+    for row in time_trainers(experiment, workload, repeats):
+        yield row | {name: summary.round_number(seconds) for name, seconds in lower_bounds.items()}
 
 
 def _check_sampler(setting: Setting) -> None:
-    """Raise BadInput if vLLM is to sample and is not installed."""
+    """Raise BadInput if vLLM is needed and not installed."""
     if setting.vllm and not find_spec("vllm"):
         raise BadInput("vLLM is not installed")
 
 
-def load_grader(workload: Workload) -> Counted:
-    """Return a reward function with the real grader, which ends with the loop's process."""
+def build_grader_reward(workload: Workload) -> RecordingReward:
+    """Return a reward function with the real grader, which ends with this process."""
     grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()
-    return Graded(grader, workload.problems)
+    return GraderReward(grader, workload.problems)
 
 
 def _label_row(experiment: Experiment, workload: Workload, rate: float | None) -> dict:
-    labels = {"model": workload.described, "workload": workload.name, "rate": rate}
+    labels = {"model": workload.title_with_size, "workload": workload.name, "solve_rate": rate}
     labels |= {"N_inference": experiment.setting.inference_batch, **asdict(experiment.setting)}
     return labels | ({"varied": experiment.varied} if experiment.varied else {})
 
 
 def measure_memory(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
     """Yield one row with the peak memory of training, each sample from a fresh process."""
-    [rate] = experiment.rates
-    samples: dict[str, list[dict]] = {side: [] for side in experiment.sides}
+    [rate] = experiment.solve_rates
+    samples: dict[str, list[dict]] = {name: [] for name in experiment.trainers}
     for _ in range(repeats):
-        for side in samples:
-            arguments = (side, workload, experiment.setting, experiment.batches, rate)
-            samples[side].append(call_in_fresh_process(train, *arguments))
+        for name in samples:
+            arguments = (name, workload, experiment.setting, experiment.batches, rate)
+            samples[name].append(call_in_fresh_process(measure_training_memory, *arguments))
     labels = _label_row(experiment, workload, rate)
     yield labels | summary.summarize_memory(samples)
 
@@ -97,36 +108,36 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
     exercises = make_exercises(benchmark, experiment.completions)
     samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
     for kind in samples[0]:
-        verdicts = [sample[kind] for sample in samples]
-        labels = {"benchmark": benchmark, "graded": BENCHMARKS[benchmark].graded, "kind": kind}
-        yield labels | summary.summarize_verdicts(verdicts)
+        completions = BENCHMARKS[benchmark].graded
+        labels = {"benchmark": benchmark, "completions": completions, "kind": kind}
+        yield labels | summary.summarize_verdicts([sample[kind] for sample in samples])
 
 
 def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict]:
     """Grade two completions of each exercise, one after the other, and time the verdicts.
 
-    The completions are the correct one and the first mistake. All problems are prepared before the
-    first verdict, as most problems are in a run. The grader is new and each completion different,
-    so that no verdict comes from a cache.
+    They are the correct completion and the first mistaken one. All problems are prepared before the
+    first verdict, as most problems are in a run. No verdict comes from a cache, because the grader
+    is new and all completions differ.
 
     Returns:
-        For `correct` and `mistaken` completions the `latencies` of verdicts in seconds, and how
-        many completions were `rewarded`.
+        For `correct` and `mistaken` completions: the `latencies` of verdicts in seconds, and the
+        number of completions that were `rewarded`.
     """
     task = BENCHMARKS[benchmark]
-    kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
+    samples = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
     with task.grader(task.default_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
-        grader.grade(exercises[0].problem, "trivial")  # starts processes that start late
+        grader.grade(exercises[0].problem, "trivial")  # a first verdict, which starts processes
         for exercise in exercises:
             completions = (exercise.correct, exercise.mistakes[0])
-            for counted, completion in zip(kinds.values(), completions, strict=True):
+            for sample, completion in zip(samples.values(), completions, strict=True):
                 began = time.perf_counter()
                 verdict = grader.grade(exercise.problem, completion)
-                counted["latencies"].append(time.perf_counter() - began)
-                counted["rewarded"] += bool(verdict.reward)
-    return kinds
+                sample["latencies"].append(time.perf_counter() - began)
+                sample["rewarded"] += bool(verdict.reward)
+    return samples
 
 
 def run_tests(experiment: Experiment, folder: str, repeats: int) -> Rows:

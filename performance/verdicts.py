@@ -1,11 +1,11 @@
-"""Measure how many verdicts per second the reward functions in `rapid.rewards` give.
+"""Measures how many completions per second the reward functions in `rapid.rewards` grade.
 
     python -m performance.verdicts            print a table
     python -m performance.verdicts --write    also write it into performance/results/rewards.md
 
-Each reward function is called as a trainer calls it: once, with the correct and the mistaken
-completions of problems made from a seed. Earlier calls start the graders and prepare each problem.
-All completions differ, so no verdict comes from the cache.
+Each reward function is called once, as a trainer calls it, with correct and mistaken completions of
+generated problems. Calls before the measured one start the graders and prepare the problems. All
+completions differ, so no verdict comes from the cache.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from rapid.rewards import CodeReward, GradedReward, LeanReward, MathReward, clos
 from rapid.text import render_markdown_table, shorten_commit
 
 PAGE = results.FOLDER / "rewards.md"
-PROBLEMS = {MathReward: 500, CodeReward: 500, LeanReward: 100}
+PROBLEM_COUNTS = {MathReward: 500, CodeReward: 500, LeanReward: 100}
 HEADS = ["reward", "workers", "verdicts", "verdicts per second", "first call, s", "MB per worker"]
 
 
 def build_columns(reward: GradedReward, exercises: list[Exercise]) -> dict[str, list]:
-    """Return the columns of a dataset with these problems."""
+    """Return the dataset's columns that the reward function needs."""
     rows = [exercise.problem.model_dump(exclude={"prompt"}) for exercise in exercises]
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     if isinstance(reward, LeanReward):
@@ -39,28 +39,38 @@ def build_columns(reward: GradedReward, exercises: list[Exercise]) -> dict[str, 
 
 
 def measure_reward(reward: GradedReward, exercises: list[Exercise]) -> list[str]:
-    """Return the cells of a row: the speed and memory of a reward function with new graders."""
+    """Measure a reward function with new graders, and return the cells of its row."""
     workers = reward.workers or 1
     began = time.perf_counter()
     grade_all(reward, exercises[:1], [""])
     first_seconds = time.perf_counter() - began
     grade_all(reward, exercises, ["?"] * len(exercises))  # prepares each problem and all workers
-    jobs = [
+    pairs = [
         (exercise, completion)
         for exercise in exercises
         for completion in dict.fromkeys([exercise.correct, *exercise.mistakes])
     ]
     began = time.perf_counter()
-    grade_all(reward, [job[0] for job in jobs], [job[1] for job in jobs])
-    rate = len(jobs) / (time.perf_counter() - began)
+    grade_all(reward, [exercise for exercise, _ in pairs], [text for _, text in pairs])
+    verdicts_per_second = len(pairs) / (time.perf_counter() - began)
     memory = sum(child.memory_info().rss for child in psutil.Process().children(recursive=True))
     close()
-    figures = f"{rate:,.0f}", f"{first_seconds:.1f}", f"{memory / workers / 1e6:,.0f}"
-    return [reward.__name__, str(workers), f"{len(jobs):,}", *figures]
+    return [
+        reward.__name__,
+        str(workers),
+        f"{len(pairs):,}",
+        f"{verdicts_per_second:,.0f}",
+        f"{first_seconds:.1f}",
+        f"{memory / workers / 1e6:,.0f}",
+    ]
 
 
 def grade_all(reward: GradedReward, exercises: list[Exercise], completions: list[str]) -> None:
-    """Grade completions, one for each exercise; fail if one is not graded."""
+    """Grade one completion of each exercise.
+
+    Raises:
+        AssertionError: a completion could not be graded.
+    """
     rewards = reward(completions, completions, **build_columns(reward, exercises))
     assert None not in rewards
 
@@ -69,11 +79,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m performance.verdicts", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--problems", type=int, help="per reward function (500, for Lean 100)")
-    parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name}")
+    parser.add_argument(
+        "--problems", type=int, help="per reward function (default: 500; 100 for Lean)"
+    )
+    parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name} too")
     options = parser.parse_args(arguments)
-    rows, (load, *_) = [], os.getloadavg()
-    for reward_class, count in PROBLEMS.items():
+    rows, load_average = [], os.getloadavg()[0]
+    for reward_class, count in PROBLEM_COUNTS.items():
         benchmark = BENCHMARKS[reward_class.benchmark]
         exercises = draw_exercises(benchmark, 0, {"test": options.problems or count})["test"]
         for workers in sorted({1, min(count_cores(), reward_class.max_workers)}):
@@ -83,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
         commit, date = shorten_commit(get_commit(), 7), datetime.now(UTC).date()
         table = render_markdown_table(HEADS, rows)
         lines = ["# Verdicts per second", "By `python -m performance.verdicts`.", table]
-        hardware = f"{describe_hardware()}, with a load average of {load:.1f} before"
+        hardware = f"{describe_hardware()}, with a load average of {load_average:.1f} before"
         lines.append(f"Measured on {date} at commit {commit}: {hardware}.")
         text = "\n\n".join(line.rstrip() for line in lines)
         write_text(PAGE, f"{text}\n")

@@ -114,10 +114,10 @@ def jobs_of(text: str, root: Path, overlay: str) -> str:
 
 def speed(text: str, root: Path, *workloads: str) -> str:
     """Return the text with the range of RapidTrainer's speed relative to GRPOTrainer's at H=4."""
-    measured, ratios = results.read(ROOT / results.FOLDER), {name: [] for name in workloads}
+    measured, ratios = results.read_parts(ROOT / results.FOLDER), {name: [] for name in workloads}
     for row in (row for part in "ad" for row in measured[part]["rows"]):
         if row["H"] == 4 and row["workload"] in ratios:
-            ratios[row["workload"]].append(row["faster"][0])
+            ratios[row["workload"]].append(row["speedup"][0])
     spans = iter([f"{min(faster):.1f} to {max(faster):.1f}" for faster in ratios.values()])
     return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
 
@@ -221,17 +221,17 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
     return "\n" + render_markdown_table(heads, cells) + "\n" + "\n".join(totals) + "\n"
 
 
-def held(text: str, root: Path) -> str:
+def planned_memory(text: str, root: Path) -> str:
     """Return a table of the measured memory of training steps, with the planned memory."""
-    rows = steps.read_tables(steps.HELD)["held"]
+    rows = steps.read_tables(steps.PLANNED_MEMORY)["planned_memory"]
     origins = [f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows]
     measured_on = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(origins))}.", 100)
-    return f"\n{steps.render_table('held', rows)}\n{measured_on}\n"
+    return f"\n{steps.render_table('planned_memory', rows)}\n{measured_on}\n"
 
 
-def passes(text: str, root: Path) -> str:
+def micro_batches(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
-    record, names = steps.read_tables(steps.PASSES), ("memory", "seconds")
+    record, names = steps.read_tables(steps.MICRO_BATCHES), ("trainer_memory", "logit_seconds")
     tables = [steps.render_table(name, record[name]) for name in names]
     rows = [row for name in names for row in record[name]]
     commits = dict.fromkeys(shorten_commit(row["commit"], 7) for row in rows)
@@ -275,8 +275,8 @@ def picture_paths(root: Path, name: str, *overlays: str) -> tuple[Path, Path]:
 GENERATORS = {
     generator.__name__: generator
     for generator in (
-        table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders, held,
-        passes, steps_fields, logged_metrics, fields, config_fields, within, arena, picture,
+        table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders,
+        planned_memory, micro_batches, steps_fields, logged_metrics, fields, config_fields, within, arena, picture,
         tested_versions, minif2f_flaws,
     )
 }  # fmt: skip

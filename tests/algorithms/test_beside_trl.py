@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from performance.trainers import RECIPE
+from performance.trainers import NEAREST_SETTINGS
 from rapid.algorithms import rapid_loss
 from rapid.algorithms.groups import group_mean
 from tests.algorithms.test_against_trl import (
@@ -29,7 +29,7 @@ def test_recipe_on_page_is_the_measured_one():
         variables,
     )
     recipe = variables["training_args"]
-    assert {name: getattr(recipe, name) for name in RECIPE} == RECIPE
+    assert {name: getattr(recipe, name) for name in NEAREST_SETTINGS} == NEAREST_SETTINGS
     assert recipe.steps_per_generation == 4 * recipe.gradient_accumulation_steps  # H
     assert recipe.generation_batch_size % recipe.num_generations == 0
 
@@ -38,7 +38,12 @@ def test_recipe_on_page_is_the_measured_one():
 def test_nearest_trl_gradient_lacks_weighted_baseline(toy_model, tmp_path, staleness):
     """Its weight is w exp(lambda (1 - w)) as well. On-policy the gradients are equal."""
     trainer = build_stock_trainer(
-        FixedLogpsTrainer, "pg", toy_model, tmp_path, importance_sampling_level="token", **RECIPE
+        FixedLogpsTrainer,
+        "pg",
+        toy_model,
+        tmp_path,
+        importance_sampling_level="token",
+        **NEAREST_SETTINGS,
     )
     batch, rewards = build_fixed_batch()
     batch["advantages"], mask = compute_trl_advantages(rewards, "none"), batch["completion_mask"]
@@ -57,7 +62,7 @@ def test_nearest_trl_gradient_lacks_weighted_baseline(toy_model, tmp_path, stale
         rapid_loss(logp, behavior_logp, mask, rewards, GROUP_SIZE, eta=2.0)[0]
     )
     weight = ((logp.detach() - behavior_logp) * mask).sum(1).exp()
-    decay = torch.tensor(RECIPE["vespo_lambda_pos"]).item()  # float32, as TRL takes it
+    decay = torch.tensor(NEAREST_SETTINGS["vespo_lambda_pos"]).item()  # float32, as TRL takes it
     kernel = weight * (decay * (1 - weight)).exp()
     missing_baseline = group_mean((weight.clamp(max=2) - 1) * rewards, GROUP_SIZE)
     difference = (kernel - weight) * batch["advantages"] + weight * missing_baseline

@@ -13,7 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 
-from performance.rewards import SolveRate
+from performance.rewards import SolveRateReward
 from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.manifests import describe_hardware
 
@@ -45,7 +45,7 @@ def main(model: Path, out: Path, settings: dict) -> None:
     )  # fmt: skip
     trainer = RapidTrainer(
         str(model),
-        SolveRate(0.5),
+        SolveRateReward(0.5),
         args=config,
         train_dataset=Dataset.from_list([{"prompt": f"prompt {i}"} for i in range(32)]),
         processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),

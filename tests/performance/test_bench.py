@@ -1,4 +1,4 @@
-"""`make bench`: a tiny measurement of each kind on the toy model, and the command."""
+"""`make bench`: small measurements on the toy model, and the command's errors."""
 
 import multiprocessing
 import time
@@ -10,8 +10,8 @@ import torch
 
 from performance import (
     bench,
-    floors,
     loops,
+    lower_bounds,
     measures,
     memory,
     models,
@@ -22,7 +22,7 @@ from performance import (
     utilization,
 )
 from performance.parts import DEFAULT_PARTS, PARTS, Experiment, Setting, list_experiments
-from performance.trainers import SIDES
+from performance.trainers import TRAINERS
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.cost.shapes import Shape, parse_shape, read_shape
@@ -36,39 +36,55 @@ def workload(toy_model) -> models.Workload:
     return models.load_subject("tiny", toy_model)
 
 
-def start_loop(workload, setting=SMALL) -> loops.Loop:
-    return loops.Loop(setting, partial(SIDES["rapid"], workload), rewards.SolveRate)
+def start_loop(workload, setting=SMALL) -> loops.TrainingLoop:
+    return loops.TrainingLoop(
+        setting, partial(TRAINERS["rapid"], workload), rewards.SolveRateReward
+    )
 
 
 def test_both_trainers_sample_the_same_completions_and_are_timed(workload, monkeypatch):
     samples = []
     summarize = measures.summary.summarize_timing
     monkeypatch.setattr(
-        measures.summary, "summarize_timing", lambda pair: samples.append(pair) or summarize(pair)
+        measures.summary,
+        "summarize_timing",
+        lambda turns: samples.extend(turns) or summarize(turns),
     )
-    rates = {"rates": (0.0, 1.0), "sides": ("stock", "rapid"), "completions": 64}
-    experiment = Experiment("rates", "tiny", SMALL, varied="length", **rates)
-    rows = [*measures.time_in_turns(experiment, workload, repeats=1)]
+    experiment = Experiment(
+        "rates",
+        "tiny",
+        SMALL,
+        trainers=("trl", "rapid"),
+        solve_rates=(0.0, 1.0),
+        completions=64,
+        varied="length",
+    )
+    rows = [*measures.time_trainers(experiment, workload, repeats=1)]
     for row, pair, rate in zip(rows, samples, (0.0, 1.0), strict=True):
-        assert (row["varied"], row["rate"], row["N_inference"]) == ("length", rate, 16)
-        (stock,), (rapid,) = pair["stock"], pair["rapid"]
-        assert rapid["completions"] == stock["completions"] == 64
-        assert rapid["length"] == stock["length"]
-        assert rapid["solved"] == rapid["alive"] == stock["alive"] == rate
+        assert (row["varied"], row["solve_rate"], row["N_inference"]) == ("length", rate, 16)
+        (trl,), (rapid,) = pair["trl"], pair["rapid"]
+        assert rapid["completions"] == trl["completions"] == 64
+        assert rapid["length"] == trl["length"]
+        assert (
+            rapid["rewarded_share"]
+            == rapid["rewarded_group_share"]
+            == trl["rewarded_group_share"]
+            == rate
+        )
         assert 0 < sum(rapid["phases"].values()) < rapid["seconds"]
-        assert 0 < stock["optimizer"] < stock["seconds"]
-        assert row["faster"][0] == pytest.approx(stock["seconds"] / rapid["seconds"], rel=1e-4)
+        assert 0 < trl["optimizer"] < trl["seconds"]
+        assert row["speedup"][0] == pytest.approx(trl["seconds"] / rapid["seconds"], rel=1e-4)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_both_trainers_have_the_same_batches_and_settings(workload, checkpointing):
     setting = replace(SMALL, checkpointing=checkpointing)
-    stock, rapid = (
-        SIDES[side](workload, setting, rewards.SolveRate()) for side in ("stock", "rapid")
+    trl, rapid = (
+        TRAINERS[name](workload, setting, rewards.SolveRateReward()) for name in ("trl", "rapid")
     )
-    assert stock.args.per_device_train_batch_size == rapid.args.micro_batch_size == 4
-    assert stock.args.generation_batch_size == rapid.args.generation_batch_size == 16
-    assert stock.args.gradient_accumulation_steps == 2
+    assert trl.args.per_device_train_batch_size == rapid.args.micro_batch_size == 4
+    assert trl.args.generation_batch_size == rapid.args.generation_batch_size == 16
+    assert trl.args.gradient_accumulation_steps == 2
     assert rapid.args.gradient_checkpointing == checkpointing
     names = [
         "learning_rate",
@@ -81,15 +97,15 @@ def test_both_trainers_have_the_same_batches_and_settings(workload, checkpointin
         "gradient_checkpointing",
     ]
     for name in names:
-        assert getattr(rapid.args, name) == getattr(stock.args, name), name
+        assert getattr(rapid.args, name) == getattr(trl.args, name), name
 
 
-def test_on_policy_sides_sample_for_each_step(workload):
-    default, policy_gradient = (
-        SIDES[side](workload, SMALL, rewards.SolveRate())
-        for side in ("stock_default", "policy_gradient")
+def test_on_policy_trainers_sample_before_each_step(workload):
+    trl, policy_gradient = (
+        TRAINERS[name](workload, SMALL, rewards.SolveRateReward())
+        for name in ("trl_on_policy", "policy_gradient")
     )
-    assert default.args.generation_batch_size == SMALL.n_step
+    assert trl.args.generation_batch_size == SMALL.n_step
     assert (policy_gradient.args.H, policy_gradient.args.n_step) == (1, SMALL.n_step)
 
 
@@ -99,24 +115,26 @@ def test_fixed_length_and_scripted_completions_have_one_length(workload, kind):
         assert loop.run(2)["length"] == 9
 
 
-def test_floors_are_of_completions_with_the_greatest_length(workload):
-    prompts = floors._tokenize_prompts(workload, SMALL)
-    completions = floors._prepare_transformers(workload, SMALL, prompts)()
+def test_lower_bounds_are_of_completions_with_the_greatest_length(workload):
+    prompts = lower_bounds._tokenize_prompts(workload, SMALL)
+    completions = lower_bounds._prepare_transformers(workload, SMALL, prompts)()
     width = max(map(len, prompts))
     assert completions.shape == (SMALL.inference_batch, width + SMALL.length)
-    assert [row[width - len(p) : width].tolist() for row, p in zip(completions, prompts, strict=True)] == prompts
-    assert min(floors.time_floors(workload, SMALL).values()) > 0
+    assert [
+        row[width - len(p) : width].tolist() for row, p in zip(completions, prompts, strict=True)
+    ] == prompts
+    assert min(lower_bounds.measure_lower_bounds(workload, SMALL).values()) > 0
 
 
 def test_loop_that_is_not_ready_in_time_is_ended(monkeypatch):
     monkeypatch.setattr(loops, "BUILD_SECONDS", 0.1)
     before = multiprocessing.active_children()
     with pytest.raises(RuntimeError, match="not ready after 0 s"):
-        loops.Loop(SMALL, lambda **_: time.sleep(3600), rewards.SolveRate)
+        loops.TrainingLoop(SMALL, lambda **_: time.sleep(3600), rewards.SolveRateReward)
     assert multiprocessing.active_children() == before
 
 
-def test_failing_loop_gives_the_reason(workload):
+def test_error_of_a_failed_loop_has_the_reason(workload):
     with pytest.raises(RuntimeError, match="set it to a multiple of 4"):
         start_loop(workload, Setting(n_step=6))
 
@@ -130,18 +148,20 @@ def test_loop_ends_with_the_process_that_started_it(workload):
 
 def test_solve_rate_reward_is_deterministic_for_a_text():
     texts = [f"completion {n}" for n in range(2000)]
-    first, second = (rewards.SolveRate(0.1).judge(["prompt"] * 2000, texts) for _ in range(2))
+    first, second = (
+        rewards.SolveRateReward(0.1).compute_rewards(["prompt"] * 2000, texts) for _ in range(2)
+    )
     assert first == second
     assert sum(first) / 2000 == pytest.approx(0.1, abs=0.02)
 
 
-def test_real_grader_judges_the_problem_of_each_prompt(workload):
+def test_real_grader_grades_completions_of_the_problem_of_each_prompt(workload):
     exercises = models.make_exercises("mbpp_plus", 2)
     problems = [exercise.problem for exercise in exercises]
-    reward = measures.load_grader(replace(workload, problems=problems))
+    reward = measures.build_grader_reward(replace(workload, problems=problems))
     completions = [exercises[n].correct for n in (1, 0, 0)]
     assert reward(["p"] * 3, completions, [[1]] * 3, problem=[1, 0, 1]) == [1, 1, 0]
-    assert reward.verdicts == [1, 1, 0] and reward.lengths == [1, 1, 1]
+    assert reward.rewards == [1, 1, 0] and reward.lengths == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +171,9 @@ def test_real_grader_judges_the_problem_of_each_prompt(workload):
 def test_untrained_model_has_the_declared_family_and_sizes(tmp_path, monkeypatch, name, family):
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path))
     shape = Shape(2, 128, 384, 2, 1, 64, 300, True)
-    workload = models.build_untrained(name, shape, words=100, lengths=(5, 5))
+    workload = models.build_untrained_workload(
+        name, shape, vocabulary_size=100, prompt_lengths=(5, 5)
+    )
     model = workload.load()
     assert model.config.model_type == family and model.dtype == torch.float32
     assert parse_shape(model.config.to_dict(), "test") == shape
@@ -159,55 +181,66 @@ def test_untrained_model_has_the_declared_family_and_sizes(tmp_path, monkeypatch
     assert {len(prompt.split()) for prompt in workload.prompts} == {5}
 
 
-def test_forward_pass_counts_two_operations_per_weight_and_token(toy_model):
+def test_forward_pass_has_two_flops_per_weight_and_token(toy_model):
     shape = read_shape(toy_model / "config.json")
     weights = 4 * 64 * 64 + 3 * 64 * 64  # of the one layer
-    head = 64 * shape.vocabulary
+    output_weights = 64 * shape.vocabulary
     attention = 2 * 2 * 64 * (1 + 2 + 3 + 4 + 5)  # each token attends to itself and those before
-    assert utilization.count_forward(shape, 2, 3) == 2 * (5 * weights + 3 * head) + attention
+    assert (
+        utilization.count_forward_flops(shape, 2, 3)
+        == 2 * (5 * weights + 3 * output_weights) + attention
+    )
 
 
-@pytest.mark.parametrize("side", ["rapid", "sft"])
-def test_memory_peaks_in_training(workload, side):
+@pytest.mark.parametrize("trainer_name", ["rapid", "sft"])
+def test_memory_peaks_in_training(workload, trainer_name):
     setting = replace(SMALL, scripted=True, checkpointing=True)
-    sizes = memory.train(side, workload, setting, 1, 0.5)
+    sizes = memory.measure_training_memory(trainer_name, workload, setting, 1, 0.5)
     # Building a trainer may also free memory of this process, which has run other tests.
-    assert sizes["empty"] > 0
-    assert 0 < sizes["before"] <= sizes["peak"]
+    assert sizes["before_model"] > 0
+    assert 0 < sizes["before_training"] <= sizes["peak"]
 
 
 @pytest.mark.slow
 def test_memory_is_measured_in_a_fresh_process(workload):
-    ballast = bytearray(b"x") * 2 * 10**9  # a forked process would count it
-    sizes = memory.call_in_fresh_process(memory.train, "rapid", workload, SMALL, 1, 0.5)
-    assert 0 < sizes["empty"] <= sizes["before"] <= sizes["peak"] < len(ballast) / 1e6
-    experiment = Experiment("memory", "tiny", SMALL, sides=("stock",), rates=(0.5,))
+    ballast = (
+        bytearray(b"x") * 2 * 10**9
+    )  # memory of this process, which a forked process would count
+    sizes = memory.call_in_fresh_process(
+        memory.measure_training_memory, "rapid", workload, SMALL, 1, 0.5
+    )
+    assert (
+        0 < sizes["before_model"] <= sizes["before_training"] <= sizes["peak"] < len(ballast) / 1e6
+    )
+    experiment = Experiment("memory", "tiny", SMALL, trainers=("trl",), solve_rates=(0.5,))
     [row] = measures.measure_memory(experiment, workload, repeats=1)
-    assert 0 < row["grown_stock"][0] < row["peak_stock"][0] < len(ballast) / 1e6
+    assert 0 < row["increase_mb_trl"][0] < row["peak_mb_trl"][0] < len(ballast) / 1e6
 
 
 def test_steps_are_measured_again_unless_resumed(tmp_path, monkeypatch, capsys):
-    path, sizes = tmp_path / "held.jsonl", {"peak": 3000.0, "before": 2000.0, "empty": 1000.0}
+    path = tmp_path / "planned_memory.jsonl"
+    sizes = {"peak": 3000.0, "before_training": 2000.0, "before_model": 1000.0}
     measured = []
     monkeypatch.setenv("RAPID_CACHE", str(tmp_path))
     monkeypatch.setattr(
         steps, "call_in_fresh_process", lambda function, *inputs: measured.append(inputs) or sizes
     )
-    arguments = ["held", "--out", str(path), "--only", "Llama"]
+    arguments = ["planned_memory", "--out", str(path), "--only", "Llama"]
     steps.main(arguments)
-    side, workload, setting, batches, _ = measured[-1]
-    assert (side, workload.shape.layers, setting.micro_batch, batches) == ("rapid", 3, 2, 1)
+    trainer_name, workload, setting, batches, _ = measured[-1]
+    assert (trainer_name, workload.shape.layers, setting.micro_batch, batches) == ("rapid", 3, 2, 1)
     assert (setting.n_step, setting.group, setting.length) == (4, 4, 512) and setting.checkpointing
     assert "| Llama-3.2-1B, 3 of 16 layers (CPU) | RL | 2 x 576 |" in capsys.readouterr().out
-    rows = steps.read_tables(path)["held"]
-    assert len(rows) == len(measured) == 6 and {row["held"] for row in rows} == {2e9}
+    rows = steps.read_tables(path)["planned_memory"]
+    assert len(rows) == len(measured) == 6 and {row["measured_bytes"] for row in rows} == {2e9}
     steps.main([*arguments, "--resume"])
     assert len(measured) == 6
-    steps.main(arguments)
-    assert len(measured) == 12 and steps.read_tables(path)["held"] == rows
-    figures = steps.measure_memory({"length": 512, "group": 8, "pass": 2})
+    steps.main(["held", *arguments[1:]])  # the former name
+    assert "held is now called planned_memory" in capsys.readouterr().err
+    assert len(measured) == 12 and steps.read_tables(path)["planned_memory"] == rows
+    figures = steps.measure_trainer_memory({"length": 512, "group": 8, "micro_batch": 2})
     assert figures == {"trl": 1000.0, "rapid": 1000.0}
-    assert [arguments[0] for arguments in measured[-2:]] == ["stock", "rapid"]
+    assert [arguments[0] for arguments in measured[-2:]] == ["trl", "rapid"]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -220,7 +253,7 @@ def test_every_part_has_named_experiments_with_a_measurement(part):
         assert experiment.setting.n_step % experiment.setting.micro_batch == 0
 
 
-def test_list_of_values_gives_an_experiment_for_each():
+def test_list_of_values_gives_an_experiment_for_each_value():
     pairs = [(e.setting.n_step, e.setting.H) for e in list_experiments("b")]
     assert pairs == [(n_step, H) for n_step in (4, 16, 32, 64) for H in (1, 2, 4, 8, 16)]
     assert [e.setting.micro_batch for e in list_experiments("b", quick=True)] == [4, 4, 8, 8]
@@ -233,13 +266,13 @@ def test_list_of_values_gives_an_experiment_for_each():
 
 @pytest.fixture
 def unprepared(monkeypatch):
-    """Run the command without reserving cores or writing a page."""
+    """Make the command lease no cores, and write no page."""
     monkeypatch.setattr(bench, "_prepare", lambda *_: [])
     monkeypatch.setattr(report, "main", lambda folders: None)
 
 
 def raise_unavailable(*_, **__):
-    """Stand in for a download that fails."""
+    """Replaces a function that downloads, as if there were no network."""
     raise BadInput("not here")
 
 
@@ -252,9 +285,9 @@ def test_failed_experiment_stops_no_other_and_is_resumed(
         measured.append(experiment.name)
         if experiment.name == "first" and broken:
             raise RuntimeError("a training loop failed:\nno memory")
-        return [{"rate": 0.5, "model": experiment.name}]
+        return [{"solve_rate": 0.5, "model": experiment.name}]
 
-    monkeypatch.setattr(measures, "time_in_turns", measure)
+    monkeypatch.setattr(measures, "time_trainers", measure)
     experiments = [Experiment(name, "tiny", SMALL) for name in ("first", "second")]
     experiments.append(Experiment("third", "smollm2", SMALL))
     monkeypatch.setattr(bench, "list_experiments", lambda part, quick: experiments)
@@ -264,23 +297,25 @@ def test_failed_experiment_stops_no_other_and_is_resumed(
     results.write_summary(tmp_path, {"a": earlier})
     arguments = ["--part", "b", "--model", str(toy_model), "--out", str(tmp_path), "--resume"]
     assert bench.main(arguments) == 1
-    document = results.read(tmp_path)["b"]
+    document = results.read_parts(tmp_path)["b"]
     assert document["commit"] and document["versions"]["torch"]
     assert document["missing"] == ["first: no memory", "smollm2: not here"]
-    assert document["rows"] == [{"experiment": "second", "rate": 0.5, "model": "second"}]
+    assert document["rows"] == [{"experiment": "second", "solve_rate": 0.5, "model": "second"}]
     broken.clear()
     assert bench.main(arguments) == 0
     assert measured == ["first", "second", "first"]
-    document = results.read(tmp_path)["b"]
+    document = results.read_parts(tmp_path)["b"]
     assert [row["model"] for row in document["rows"]] == ["second", "first"]
     assert document["missing"] == ["smollm2: not here"]
-    assert bench.main([*arguments, "--repeats", "9"]) == 0  # other options measure anew
+    assert (
+        bench.main([*arguments, "--repeats", "9"]) == 0
+    )  # with another option all are measured again
     assert measured[3:] == ["first", "second"]
-    assert results.read(tmp_path)["a"] == earlier
+    assert results.read_parts(tmp_path)["a"] == earlier
 
 
 @pytest.mark.parametrize("arguments", [["--part", "z"], ["--models", "z"]])
-def test_unknown_name_is_refused_with_the_allowed_ones(unprepared, arguments):
+def test_error_of_an_unknown_name_lists_the_known_names(unprepared, arguments):
     with pytest.raises(
         SystemExit, match=r"bench: --\w+ z: no such (part; known: a, b|model; known: t)"
     ):
@@ -288,17 +323,19 @@ def test_unknown_name_is_refused_with_the_allowed_ones(unprepared, arguments):
 
 
 @pytest.mark.parametrize("benchmark", ["math", pytest.param("minif2f", marks=pytest.mark.slow)])
-def test_every_solution_is_rewarded_and_no_mistake(benchmark):
-    kinds = measures.grade_exercises(benchmark, models.make_exercises(benchmark, 3))
-    assert all(latency > 0 for kind in kinds.values() for latency in kind["latencies"])
-    assert [len(kind["latencies"]) for kind in kinds.values()] == [3, 3]
-    assert [kinds[kind]["rewarded"] for kind in ("correct", "mistaken")] == [3, 0]
+def test_correct_completions_are_rewarded_and_mistaken_ones_are_not(benchmark):
+    samples = measures.grade_exercises(benchmark, models.make_exercises(benchmark, 3))
+    assert all(latency > 0 for sample in samples.values() for latency in sample["latencies"])
+    assert [len(sample["latencies"]) for sample in samples.values()] == [3, 3]
+    assert [samples[kind]["rewarded"] for kind in ("correct", "mistaken")] == [3, 0]
 
 
-def test_timed_verdicts_are_never_cached_ones(monkeypatch):
-    hits, leave = [], GraderPool.__exit__
+def test_timed_verdicts_do_not_come_from_the_cache(monkeypatch):
+    hits, exit_pool = [], GraderPool.__exit__
     monkeypatch.setattr(
-        GraderPool, "__exit__", lambda self, *error: hits.append(self.hits) or leave(self, *error)
+        GraderPool,
+        "__exit__",
+        lambda self, *error: hits.append(self.hits) or exit_pool(self, *error),
     )
     experiment = Experiment("mbpp_plus", "mbpp_plus", SMALL, completions=10)
     correct, mistaken = measures.time_verdicts(experiment, "mbpp_plus", repeats=2)
@@ -307,7 +344,7 @@ def test_timed_verdicts_are_never_cached_ones(monkeypatch):
     assert hits == [0, 0]
 
 
-def test_graders_need_no_model_and_unavailable_ones_are_listed_as_missing(
+def test_graders_are_measured_without_a_model_and_listed_if_unavailable(
     tmp_path, monkeypatch, unprepared
 ):
     for name in BENCHMARKS:
@@ -315,9 +352,9 @@ def test_graders_need_no_model_and_unavailable_ones_are_listed_as_missing(
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     names = [experiment.subject for experiment in list_experiments("g")]
-    assert results.read(tmp_path)["g"]["missing"] == [f"{name}: not here" for name in names]
+    assert results.read_parts(tmp_path)["g"]["missing"] == [f"{name}: not here" for name in names]
 
 
-def test_missing_tiny_model_is_refused_with_the_command_that_makes_it(tmp_path):
+def test_error_of_a_missing_tiny_model_has_the_command_that_makes_it(tmp_path):
     with pytest.raises(BadInput, match="snakemake"):
         models.load_subject("tiny", tmp_path / "none")

@@ -1,4 +1,4 @@
-"""`make gpu` without a GPU: its parts at small sizes, and errors for what is missing."""
+"""`make gpu` without a GPU: its parts at small sizes, and errors if something is missing."""
 
 import os
 import zipfile
@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.gpu
 def test_one(): pass
 def test_two(): pytest.skip("no GPU")
-def test_of_three(): assert 1 == 2, "so it is"
+def test_of_three(): assert 1 == 2, "a message"
 """
 
 
@@ -24,40 +24,40 @@ def test_both_trainers_are_measured_in_bfloat16_for_every_h(tmp_path, monkeypatc
     assert [experiment.setting.H for experiment in list_experiments("k")] == [1, 2, 4, 8, 16] * 2
     experiment = next(list_experiments("k", quick=True))
     workload = models.load_subject(experiment.subject, tmp_path, quick=True)
-    rows = [*measures.time_in_turns(experiment, workload, repeats=1)]
+    rows = [*measures.time_trainers(experiment, workload, repeats=1)]
     for row in rows:
-        assert row["bf16"] and row["tokens_rapid"] == row["tokens_stock"] == 40
-        ratio = row["share_rapid"][0] / row["share_stock"][0]
-        assert ratio == pytest.approx(row["faster"][0], rel=1e-4)  # both do the same work
+        assert row["bf16"] and row["tokens_rapid"] == row["tokens_trl"] == 40
+        ratio = row["mfu_rapid"][0] / row["mfu_trl"][0]
+        assert ratio == pytest.approx(row["speedup"][0], rel=1e-4)  # both do the same work
     page = report.render_section("k", rows)
     assert page.count("\n| SmolLM2-135M, cut to a small model") == 2
 
 
-def test_each_test_of_the_suite_is_a_row_with_its_outcome(tmp_path):
+def test_each_gpu_test_is_a_row_with_its_outcome(tmp_path):
     (tmp_path / "test_some.py").write_text(TEST_FILE)
     [experiment] = list_experiments("j")
     rows = [*measures.run_tests(experiment, str(tmp_path), repeats=1)]
     assert [row["test"] for row in rows] == ["one", "two", "of three"]
     assert [row["failed"] for row in rows] == [False, False, True]
-    assert [row["said"].split("\n")[0] for row in rows[:2]] == ["passed", "skipped: no GPU"]
-    assert rows[2]["said"].startswith("failure: AssertionError: so it is")
+    assert [row["outcome"].split("\n")[0] for row in rows[:2]] == ["passed", "skipped: no GPU"]
+    assert rows[2]["outcome"].startswith("failure: AssertionError: a message")
     page = report.render_section("j", rows)
-    assert "| of three | failure: AssertionError: so it is |" in page
+    assert "| of three | failure: AssertionError: a message |" in page
 
 
 def test_hardware_is_read_in_a_child_process(monkeypatch):
     monkeypatch.setattr(results, "describe_hardware", os.getpid)
-    results.hardware_in_child.cache_clear()
-    assert results.hardware_in_child() != os.getpid()
-    results.hardware_in_child.cache_clear()
+    results.describe_hardware_in_child.cache_clear()
+    assert results.describe_hardware_in_child() != os.getpid()
+    results.describe_hardware_in_child.cache_clear()
 
 
 def test_carried_packages_need_no_other_packages():
-    assert gpu.find_lacking() == []
+    assert gpu.find_missing_requirements() == []
     needed_by_torch_and_transformers = {
         "fsspec", "huggingface-hub", "numpy", "packaging", "pygments", "pyyaml", "tqdm",
     }  # fmt: skip
-    allowed = {*gpu.CARRIED, *gpu.INSTALLED, *needed_by_torch_and_transformers}
+    allowed = {*gpu.WHEEL_PACKAGES, *gpu.PREINSTALLED, *needed_by_torch_and_transformers}
     assert {canonicalize_name(package.name) for package in gpu.list_requirements()} <= allowed
 
 
@@ -67,10 +67,10 @@ def test_wheels_are_unpacked_where_a_package_is_missing_or_older(tmp_path, monke
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     for name, version in (("made_up", "1.0"), ("trl", "0.1"), ("pytest", "999.0")):
         save_wheel(tmp_path, name, version)
-    monkeypatch.setattr(gpu, "CARRIED", ("made_up", "trl", "pytest"))
-    assert gpu.find_lacking() == ["made_up"]
+    monkeypatch.setattr(gpu, "WHEEL_PACKAGES", ("made_up", "trl", "pytest"))
+    assert gpu.find_missing_requirements() == ["made_up"]
     gpu.install_wheels()
-    assert gpu.find_lacking() == []
+    assert gpu.find_missing_requirements() == []
     unpacked = {path.name for path in (tmp_path / "site").glob("*.dist-info")}
     assert unpacked == {"made_up-1.0.dist-info", "pytest-999.0.dist-info"}
 
@@ -87,18 +87,18 @@ def save_wheel(folder, name: str, version: str) -> None:
             wheel.writestr(f"{name}-{version}.dist-info/{file}", text)
 
 
-def test_missing_gpu_or_package_is_an_error_with_a_remedy(monkeypatch, capsys):
+def test_error_of_a_missing_gpu_or_package_says_what_to_do(monkeypatch, capsys):
     monkeypatch.setattr(gpu, "install_wheels", lambda: None)
     monkeypatch.setattr(gpu, "_sees_gpu", lambda: False)
     assert gpu.main([]) == 1
     assert "GPU_BENCH=--tiny" in capsys.readouterr().out
-    monkeypatch.setattr(gpu, "find_lacking", lambda: ["trl"])
+    monkeypatch.setattr(gpu, "find_missing_requirements", lambda: ["trl"])
     assert gpu.main(["--tiny"]) == 1
     assert "lacks trl" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_worker_of_the_suite_runs_on_a_cpu(toy_model, tmp_path):
+def test_worker_of_the_gpu_tests_runs_on_a_cpu(toy_model, tmp_path):
     [outcome] = suite.train_in_processes(toy_model, tmp_path, bf16=True, use_cpu=True)
     assert outcome["device"] == "cpu" and outcome["peak_gb"] == 0
     suite.check_outcome(outcome | {"device": "cuda:0"})

@@ -1,4 +1,4 @@
-"""Figures computed from samples, the page rendered from figures, and expectations."""
+"""Figures are computed from samples; the page and its expectations from figures."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from performance.expectations import check_expectations
 from performance.parts import PARTS
 
 SETTING = {"H": 4, "n_step": 16, "group": 4, "micro_batch": 8, "length": 80, "N_inference": 64}
-ROW = {"model": "a model", "workload": "tiny", "rate": 0.1, "fixed_length": False, **SETTING}
+ROW = {"model": "a model", "workload": "tiny", "solve_rate": 0.1, "fixed_length": False, **SETTING}
 MEMORY = {
-    "stock": [{"peak": 900.0, "before": 800.0}],
-    "rapid": [{"peak": 850.0, "before": 800.0}],
+    "trl": [{"peak": 900.0, "before_training": 800.0}],
+    "rapid": [{"peak": 850.0, "before_training": 800.0}],
 }
 VERDICTS = {
     "correct": [{"latencies": [0.1], "rewarded": 1}],
@@ -28,48 +28,50 @@ def make_sample(seconds: float, **figures) -> dict:
         "cpu_seconds": seconds,
         "completions": 64,
         "length": 30.0,
-        "solved": 0.1,
-        "alive": 0.34,
+        "rewarded_share": 0.1,
+        "rewarded_group_share": 0.34,
         "optimizer": 0.01 * seconds,
         "log_mu": 0.02 * seconds,
         "phases": {"sampling": 0.5 * seconds, "backpropagation": 0.47 * seconds, "other": 0.02},
         "memory": 500.0,
-        "operations": 6.4e10,
-        "peak_rate": 1e11,
+        "flops": 6.4e10,
+        "peak_flops_per_second": 1e11,
     } | figures
 
 
 PAIR = {
-    "stock": [make_sample(2.0), make_sample(2.2), make_sample(2.4)],
+    "trl": [make_sample(2.0), make_sample(2.2), make_sample(2.4)],
     "rapid": [make_sample(1.0)] * 3,
 }
-# The three sides take 3, 2 and 1.5 times RapidTrainer's time.
-SEVERAL = {
-    side: [make_sample(factor)] * 3
-    for side, factor in (("stock", 3.0), ("stock_default", 2.0), ("policy_gradient", 1.5))
+# The other trainers take 3, 2 and 1.5 times RapidTrainer's time.
+FOUR_TRAINERS = {
+    name: [make_sample(factor)] * 3
+    for name, factor in (("trl", 3.0), ("trl_on_policy", 2.0), ("policy_gradient", 1.5))
 }
-SEVERAL |= {"rapid": PAIR["rapid"]}
-FLOORS = {"generate": 7.5, "plain": 7.0}
-ALONE, SLOWER = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["stock"]}
+FOUR_TRAINERS |= {"rapid": PAIR["rapid"]}
+LOWER_BOUNDS = {"sampling_alone": 7.5, "training_alone": 7.0}
+FAST, SLOW = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["trl"]}
 
 
 def make_row(samples: dict, **labels) -> dict:
     """Return a row with the figures of these samples."""
-    return ROW | labels | summary.summarize_timing(samples)
+    *others, last = samples
+    pairs = [{name: samples[name], last: samples[last]} for name in others]
+    return ROW | labels | summary.summarize_timing(pairs or [samples])
 
 
 @pytest.fixture
 def documents() -> dict[str, dict]:
-    proofs = {"benchmark": "minif2f", "graded": "proofs"}
+    labels = {"benchmark": "minif2f", "completions": "proofs"}
     rows = {
         "a": [make_row(PAIR)],
-        "b": [make_row(SLOWER, H=1), make_row(ALONE, H=4)],
-        "c": [make_row(SEVERAL)],
-        "e": [make_row(ALONE, experiment="H=4", **FLOORS)],
-        "d": [make_row(PAIR, varied=name, **FLOORS) for name in ("length", "N_inference")],
+        "b": [make_row(SLOW, H=1), make_row(FAST, H=4)],
+        "c": [make_row(FOUR_TRAINERS)],
+        "e": [make_row(FAST, experiment="H=4", **LOWER_BOUNDS)],
+        "d": [make_row(PAIR, varied=name, **LOWER_BOUNDS) for name in ("length", "N_inference")],
         "f": [ROW | summary.summarize_memory(MEMORY)],
         "g": [
-            proofs | {"kind": kind} | summary.summarize_verdicts(samples)
+            labels | {"kind": kind} | summary.summarize_verdicts(samples)
             for kind, samples in VERDICTS.items()
         ],
         "k": [make_row(PAIR | {"rapid": [make_sample(1.0, memory=400.0)] * 3})],
@@ -87,10 +89,10 @@ def documents() -> dict[str, dict]:
 
 
 def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
-    assert summary.spread([1, 2, 3, 4, 100]) == [3, 2, 4]
-    assert f"{report.Spread([3, 2, 4]):1x}" == "3.0x (2.0–4.0)"
-    assert f"{report.Spread([0.034, 0.03, 0.04]):1%}" == "3.4% (3.0–4.0)"
-    spreads = [f"{report.Spread([value] * 3)}" for value in (123.4, 12.34, 1.234)]
+    assert summary.compute_quartiles([1, 2, 3, 4, 100]) == [3, 2, 4]
+    assert f"{report.Quartiles([3, 2, 4]):1x}" == "3.0x (2.0–4.0)"
+    assert f"{report.Quartiles([0.034, 0.03, 0.04]):1%}" == "3.4% (3.0–4.0)"
+    spreads = [f"{report.Quartiles([value] * 3)}" for value in (123.4, 12.34, 1.234)]
     assert spreads == ["123 (123–123)", "12.3 (12.3–12.3)", "1.23 (1.23–1.23)"]
 
 
@@ -112,9 +114,9 @@ def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
     ],
 )  # fmt: skip
 def test_row_has_the_cells_of_its_part(documents, part, cells):
-    """Speed is the median ratio within pairs; "other" is time outside all phases.
+    """Speedups are medians of ratios within pairs; "other" is the time outside of all phases.
 
-    Latencies are over all verdicts, rates over each sample.
+    Percentiles of latencies are over all verdicts; rates of verdicts are computed for each sample.
     """
     last_row = report.render_section(part, documents[part]["rows"]).splitlines()[-1]
     seconds = "34.4 (32.8–35.9) | 15.6 (15.6–15.6)"  # per 1,000 completions
@@ -122,11 +124,11 @@ def test_row_has_the_cells_of_its_part(documents, part, cells):
 
 
 def test_row_of_the_real_grader_shows_the_measured_solve_rate(documents):
-    documents["a"]["rows"][0]["rate"] = None
+    documents["a"]["rows"][0]["solve_rate"] = None
     assert "| real grader (10%) |" in report.render_section("a", documents["a"]["rows"])
 
 
-def test_expectations_have_a_verdict_and_a_figure(documents):
+def test_results_of_expectations_have_a_figure(documents):
     outcomes = check_expectations(documents)
     assert [result.holds for result in outcomes] == [True] * 10
     assert "4 of 4 rows hold; the worst: 2.20x (tiny, H=4" in outcomes[0].measured
@@ -137,17 +139,17 @@ def test_expectations_have_a_verdict_and_a_figure(documents):
 @pytest.mark.parametrize(
     ("part", "row", "failing", "figure"),
     [
-        ("a", make_row({"stock": [make_sample(0.9)], "rapid": [make_sample(1.0)]}), {0, 1}, "0.90x"),
-        ("d", make_row({"stock": [make_sample(0.9)], "rapid": [make_sample(1.0)]}, H=8), {1}, "0.90x"),
-        ("k", make_row({"stock": [make_sample(0.9)], "rapid": [make_sample(1.0)]}), {0, 1}, "0.90x"),
+        ("a", make_row({"trl": [make_sample(0.9)], "rapid": [make_sample(1.0)]}), {0, 1}, "0.90x"),
+        ("d", make_row({"trl": [make_sample(0.9)], "rapid": [make_sample(1.0)]}, H=8), {1}, "0.90x"),
+        ("k", make_row({"trl": [make_sample(0.9)], "rapid": [make_sample(1.0)]}), {0, 1}, "0.90x"),
         ("k", make_row(PAIR | {"rapid": [make_sample(1.0, memory=505.0)] * 3}), {4}, "1.01x"),
         ("b", make_row({"rapid": [make_sample(9)]}, H=8), {2}, "0.24x (tiny, H=8, N_step=16"),
         ("b", make_row({"rapid": [make_sample(1.0, phases={"sampling": 0.9})]}), {3}, "10.0%"),
         ("f", ROW | summary.summarize_memory(dict(zip(MEMORY, list(MEMORY.values())[::-1], strict=True))), {4}, "1.06x"),
-        ("c", make_row(SEVERAL | {"stock": [make_sample(1.9)] * 3}), {5, 7}, "1.90x"),
-        ("c", make_row(SEVERAL | {"stock_default": [make_sample(1.9)] * 3}), {6}, "1.90x"),
-        ("c", make_row(SEVERAL | {"policy_gradient": [make_sample(1.4)] * 3}), {8}, "1.40x"),
-        ("e", make_row(ALONE, **FLOORS | {"plain": 6.0}), {9}, "1.22"),
+        ("c", make_row(FOUR_TRAINERS | {"trl": [make_sample(1.9)] * 3}), {5, 7}, "1.90x"),
+        ("c", make_row(FOUR_TRAINERS | {"trl_on_policy": [make_sample(1.9)] * 3}), {6}, "1.90x"),
+        ("c", make_row(FOUR_TRAINERS | {"policy_gradient": [make_sample(1.4)] * 3}), {8}, "1.40x"),
+        ("e", make_row(FAST, **LOWER_BOUNDS | {"training_alone": 6.0}), {9}, "1.22"),
     ],
 )  # fmt: skip
 def test_expectations_cover_every_row_of_every_part(documents, part, row, failing, figure):
@@ -160,7 +162,7 @@ def test_expectations_cover_every_row_of_every_part(documents, part, row, failin
 def test_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsys):
     documents["a"]["missing"] = ["smollm2: no network"]
     results.write_summary(tmp_path, documents)
-    assert results.read(tmp_path) == documents
+    assert results.read_parts(tmp_path) == documents
     report.main([str(tmp_path)])
     page = (tmp_path / "README.md").read_text()
     assert all(f"## ({part})" in page for part in documents)
@@ -173,26 +175,26 @@ def test_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsy
 
 
 @pytest.mark.parametrize("folder", [results.FOLDER, results.FOLDER / "gpu"])
-def test_committed_page_is_that_of_the_committed_summary(folder):
-    documents = results.read(folder)
+def test_committed_page_is_rendered_from_the_committed_summary(folder):
+    documents = results.read_parts(folder)
     assert documents.keys() <= PARTS.keys()
     assert report.render_page(documents) == (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_quick_figures_are_not_judged(documents, tmp_path, capsys):
+def test_expectations_are_not_checked_with_quick_figures(documents, tmp_path, capsys):
     for document in documents.values():
         document["options"] = {"quick": True}
     results.write_summary(tmp_path, documents)
     report.main([str(tmp_path)])
     printed = capsys.readouterr().out
-    assert "not judged: quick figures" in printed and "holds" not in printed
+    assert report.NOT_CHECKED in printed and "holds" not in printed
     page = (tmp_path / "README.md").read_text()
-    assert "Not judged: quick figures" in page and "**does not hold**" not in page
+    assert report.NOT_CHECKED in page and "**does not hold**" not in page
 
 
-@pytest.mark.parametrize("path", [steps.HELD, steps.PASSES])
-def test_tables_of_steps_are_written_byte_for_byte_as_read(path, tmp_path, monkeypatch):
+@pytest.mark.parametrize("path", [steps.PLANNED_MEMORY, steps.MICRO_BATCHES])
+def test_tables_of_steps_are_written_as_they_are_read(path, tmp_path, monkeypatch):
     tables = steps.read_tables(path)
-    monkeypatch.setattr(results, "hardware_in_child", lambda: tables["hardware"])
+    monkeypatch.setattr(results, "describe_hardware_in_child", lambda: tables["hardware"])
     steps.write_tables(tmp_path / path.name, tables)
     assert (tmp_path / path.name).read_bytes() == path.read_bytes()

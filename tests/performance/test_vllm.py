@@ -24,23 +24,23 @@ def workload(tmp_path, monkeypatch) -> models.Workload:
 def test_small_model_is_measured_with_vllm(workload, part):
     experiment = next(list_experiments(part))
     setting = replace(experiment.setting, H=2, n_step=4, group=2, micro_batch=2, length=8, cores=1)
-    sides = ("stock", "rapid") if part == "c" else experiment.sides
-    experiment = replace(experiment, setting=setting, rates=(0.5,), sides=sides)
+    trainers = ("trl", "rapid") if part == "c" else experiment.trainers
+    experiment = replace(experiment, setting=setting, solve_rates=(0.5,), trainers=trainers)
     measure = getattr(measures, experiment.measure)
     [row] = measure(experiment, workload, repeats=1)
     assert row["bf16"] and row["vllm"]
-    assert all(6 < row[f"tokens_{side}"] <= 8 for side in sides)  # a few end by chance
-    assert all(row[f"seconds_{side}"][0] > 0 for side in sides)
+    assert all(6 < row[f"tokens_{name}"] <= 8 for name in trainers)  # some end by chance
+    assert all(row[f"seconds_{name}"][0] > 0 for name in trainers)
     assert row["sampling"] > 0
     assert row["sync"] > 0
     if part == "e":
-        assert min(row["plain"], row["generate"]) > 0
+        assert min(row["training_alone"], row["sampling_alone"]) > 0
         page = report.render_section(part, [{"experiment": experiment.name} | row])
         assert f"| {experiment.name} |" in page
 
 
 @pytest.mark.parametrize("part", ["c", "e"])
-def test_missing_vllm_is_said(monkeypatch, part):
+def test_missing_vllm_is_an_error(monkeypatch, part):
     monkeypatch.setattr(measures, "find_spec", lambda name: None)
     experiment = next(list_experiments(part))
     with pytest.raises(BadInput, match="vLLM is not installed"):

@@ -1,7 +1,7 @@
-"""The least time that a step can take: plain transformers trains, and the sampler samples, alone.
+"""Lower bounds of a step's time: training with plain transformers, and sampling alone.
 
-Both work on the completions of a training loop: the same prompts, model, precision and threads, and
-completions of the same length. They are measured in a fresh process.
+The model, prompts, lengths of completions, precision and threads are those of the training loop
+with which the times are compared.
 """
 
 import os
@@ -10,25 +10,25 @@ from statistics import median
 
 from performance.models import Workload
 from performance.parts import Setting
-from performance.trainers import LEARNING_RATE, VLLM, make_completion
+from performance.trainers import LEARNING_RATE, VLLM_SETTINGS, make_completion
 from rapid.training.clock import now
 
-REPEATS = 3  # of each measurement, after one to warm up; the median counts
+REPEATS = 3  # measurements of each time, after a first one that is discarded
 
 
-def time_floors(workload: Workload, setting: Setting) -> dict[str, float]:
+def measure_lower_bounds(workload: Workload, setting: Setting) -> dict[str, float]:
     """Return seconds per 1,000 completions.
 
-    `plain` is a forward pass, a backward pass and AdamW on the completions of an optimizer step, in
-    micro-batches, with prompts and labels as in supervised fine-tuning. `generate` is the
-    `generate` of vLLM or transformers on an inference batch.
+    Returns:
+        `training_alone`: an optimizer step of supervised fine-tuning, with forward and backward
+        passes in micro-batches and AdamW. `sampling_alone`: `generate` of vLLM or transformers on
+        an inference batch.
     """
     prompts = _tokenize_prompts(workload, setting)
-    plain = _time_training(workload, setting, prompts) / setting.n_step
+    training = _time_training(workload, setting, prompts) / setting.n_step
     prepare = _prepare_vllm if setting.vllm else _prepare_transformers
-    generate = prepare(workload, setting, prompts)
-    sampling = _time_repeatedly(generate) / setting.inference_batch
-    return {"plain": 1000 * plain, "generate": 1000 * sampling}
+    sampling = _time_repeatedly(prepare(workload, setting, prompts)) / setting.inference_batch
+    return {"training_alone": 1000 * training, "sampling_alone": 1000 * sampling}
 
 
 def _time_training(workload: Workload, setting: Setting, prompts: list[list[int]]) -> float:
@@ -43,16 +43,16 @@ def _time_training(workload: Workload, setting: Setting, prompts: list[list[int]
 
     def take_step() -> None:
         for start in range(0, len(rows), setting.micro_batch):
-            part = rows[start : start + setting.micro_batch]
-            width = max(len(prompt) + len(completion) for prompt, completion in part)
-            columns = torch.zeros(3, len(part), width, dtype=torch.long)
-            ids, mask, labels = columns
+            micro_batch = rows[start : start + setting.micro_batch]
+            width = max(len(prompt) + len(completion) for prompt, completion in micro_batch)
+            tensors = torch.zeros(3, len(micro_batch), width, dtype=torch.long)
+            ids, mask, labels = tensors
             labels -= 100
-            for row, (prompt, completion) in enumerate(part):
+            for row, (prompt, completion) in enumerate(micro_batch):
                 tokens = torch.tensor([*prompt, *completion])
                 ids[row, -len(tokens) :], mask[row, -len(tokens) :] = tokens, 1
                 labels[row, -len(completion) :] = tokens[-len(completion) :]
-            ids, mask, labels = columns.to(device)
+            ids, mask, labels = tensors.to(device)
             with torch.autocast(device, dtype=torch.bfloat16, enabled=setting.bf16):
                 loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
             loss.backward()
@@ -75,7 +75,10 @@ def _prepare_vllm(
     folder = str(workload.load_from_folder().name_or_path)
     dtype = "bfloat16" if setting.bf16 else "float32"
     engine = LLM(
-        folder, dtype=dtype, max_model_len=VLLM["vllm_max_model_length"], **prepare_engine()
+        folder,
+        dtype=dtype,
+        max_model_len=VLLM_SETTINGS["vllm_max_model_length"],
+        **prepare_engine(),
     )
     settings = SamplingParams(temperature=1.0, max_tokens=setting.length, ignore_eos=True)
     tokens = [{"prompt_token_ids": prompt} for prompt in prompts]
@@ -115,16 +118,16 @@ def _tokenize_prompts(workload: Workload, setting: Setting) -> list[list[int]]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
-    texts = [row["prompt"] for row in workload.rows(setting.inference_batch // setting.group)]
-    prompts = tokenizer([t for t in texts for _ in range(setting.group)])["input_ids"]
+    rows = workload.build_rows(setting.inference_batch // setting.group)
+    prompts = tokenizer([row["prompt"] for row in rows for _ in range(setting.group)])["input_ids"]
     return prompts[: setting.inference_batch]
 
 
-def _time_repeatedly(work: Callable[[], object]) -> float:
-    """Return the median of the seconds that `work` takes."""
+def _time_repeatedly(function: Callable[[], object]) -> float:
+    """Return the median time of a function's calls, in seconds."""
     seconds = []
     for _ in range(REPEATS + 1):
         began = now()
-        work()
+        function()
         seconds.append(now() - began)
     return median(seconds[1:])
