@@ -1,5 +1,5 @@
-# Steps before the first job: check the machine, and start the fork server, from which jobs are
-# forked (rapid/processes/fork_server.py).
+# Steps before the first job: check the machine, and start the fork server, from which jobs fork
+# (rapid/processes/fork_server.py).
 
 import subprocess
 
@@ -12,9 +12,9 @@ from rapid.processes.lifetimes import WORKFLOW_VARIABLE
 def check_requirements():
     """End the workflow before the first job if something that its jobs need is missing.
 
-    If jobs run on this machine's CPU, they take minutes, and only the package for reporting is
-    checked. Otherwise all requirements are checked (rapid/preflight.py). Machines that SLURM
-    chooses are not checked here; the rule `preflight` can check them.
+    All requirements are checked (rapid/preflight.py). But if jobs run on this machine's CPU, where
+    they take minutes, only the package for reporting is checked. Machines that SLURM chooses are
+    not checked here; the rule `preflight` can check them.
     """
     is_local = workflow.local_exec
     if os.environ.get("RAPID_PREFLIGHT") == "off":
@@ -51,7 +51,7 @@ def start_fork_server():
 
 
 def remove_start_limit():
-    """Remove Snakemake's default limit of 100 started jobs per second; limits that users set stay.
+    """Remove Snakemake's default limit of 100 started jobs per second; keep a user's limit.
 
     With a limit, each check for ready jobs schedules another check one second later, without end.
     Since each job causes a check too, Snakemake checks n times a second after n jobs, which takes
