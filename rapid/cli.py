@@ -27,7 +27,7 @@ from rapid.algorithms import IMITATING
 from rapid.arguments import Parser, build_positive_type
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
-from rapid.artifacts.runs import CHECKPOINTS, RunSummary, has_learned_nothing
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary, had_no_signal
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.errors.endings import run_command
@@ -281,7 +281,7 @@ def _run_train(args) -> int:
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
         last = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
-        if has_learned_nothing(args.out):
+        if had_no_signal(args.out):
             last += "nothing was learned (the rewards of each group were equal), "
         print(f"{args.out}: {last}{summary.runtime.total:.1f} s of training", file=sys.stderr)
         report_ungraded(summary.reasons)

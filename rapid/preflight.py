@@ -20,7 +20,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
-from rapid.config.specs import FetchSpec, TrainSpec, needed_models
+from rapid.config.specs import FetchSpec, TrainSpec, list_needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
@@ -74,7 +74,7 @@ def run_checks(
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
         yield _check_compiler()
     model_sizes: dict[str, int] = {}
-    for name in needed_models(params):
+    for name in list_needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = build_plan(params).job(f"models/{name}")
             source = job.folder if _has_run(job) else model.source

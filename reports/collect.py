@@ -21,7 +21,7 @@ from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
-from rapid.config.specs import BASE, Run, add_base_runs, table_runs
+from rapid.config.specs import BASE, Run, add_base_runs, list_table_runs
 from reports.manifests import JobManifest, check_chain, read_manifests
 from reports.statistics.pairs import PASS_AT
 
@@ -71,7 +71,7 @@ def collect(
         BadFile: a file differs from what its job wrote, contradicts itself, belongs to another run,
             or was made from inputs that have changed.
     """
-    needed = add_base_runs(table_runs(params) if trained is None else trained)
+    needed = add_base_runs(list_table_runs(params) if trained is None else trained)
     root, place = Path(root), build_plan(params, root).folder
     ks = {k for benchmark in params.benchmarks.values() for k in benchmark.pass_at}
     return pd.DataFrame(collect_rows(needed, root, place, problem_sources(params, root), ks))

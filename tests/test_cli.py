@@ -13,7 +13,7 @@ from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.cli import run
 from rapid.config.params import load
-from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
+from rapid.config.specs import PrepareSpec, Run, build_evaluate_spec, build_train_spec
 from rapid.processes.fork_server import RETRY_STATUS
 from tests.conftest import ROOT
 from tests.subprocesses import python
@@ -117,7 +117,7 @@ def train_command(monkeypatch, tmp_path, values):
         write_jsonl(tmp_path / "steps.jsonl", [step])
         monkeypatch.setattr("rapid.stages.train.train", lambda *_: ended)
         monkeypatch.setattr("rapid.resources.requests.lease_resources", lambda spec: None)
-        spec = train_spec(load(values), PG).model_dump_json()
+        spec = build_train_spec(load(values), PG).model_dump_json()
         paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
         return ["train", "--spec", spec, *paths]
 
@@ -163,8 +163,8 @@ def test_an_unknown_model_is_reported_with_the_known_models(values, tmp_path, mo
     paths = ["--data", "d", "--out", "o"]
     for arguments in (
         ["ask", "ab"],
-        ["train", "--spec", train_spec(params, PG).model_dump_json(), *paths],
-        ["evaluate", "--spec", evaluate_spec(params, PG).model_dump_json(), *paths],
+        ["train", "--spec", build_train_spec(params, PG).model_dump_json(), *paths],
+        ["evaluate", "--spec", build_evaluate_spec(params, PG).model_dump_json(), *paths],
     ):
         for folder in ("models/typo", "typo"):
             assert run([*arguments, "--model", folder]) == 2

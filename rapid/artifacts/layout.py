@@ -1,7 +1,7 @@
 """Declares the pipeline's stages and the folders of their jobs.
 
 The folders here are those of the default (params.yaml without a name), relative to the working
-folder. A named experiment has the same folders below experiments/NAME/ (`experiment_root`). The
+folder. A named experiment has the same folders below experiments/NAME/ (`get_experiment_root`). The
 rules of Snakemake, dvc.yaml, `make clean` and .gitignore repeat the folders, so that they can be
 read on their own; tests compare them with this table.
 """
@@ -76,7 +76,7 @@ def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
     raise ValueError(f"{folder}: is not the folder of a job")
 
 
-def experiment_root(name: str) -> str:
+def get_experiment_root(name: str) -> str:
     """Return an experiment's folder with a final slash; "" for the default, which has no name."""
     return f"{EXPERIMENTS}/{name}/" if name else ""
 

@@ -164,7 +164,7 @@ class RunSummary(_AfterMetrics, _Metrics):
     """
 
 
-def has_learned_nothing(run: Path) -> bool:
+def had_no_signal(run: Path) -> bool:
     """Return whether a run had no gradient at all, because in each group all rewards were equal.
 
     Returns False if the algorithm has no rewards.

@@ -33,7 +33,7 @@ from rapid.artifacts.layout import (
     STAGES,
     STUDIES,
     TOKENIZER,
-    experiment_root,
+    get_experiment_root,
     parse_folder,
 )
 from rapid.config import specs
@@ -44,7 +44,7 @@ from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
 # Reports that are made only on request, each with the function that lists the runs in it.
-RUNS_ON_DEMAND = {STUDIES: specs.study_runs, ARENA: specs.arena_runs}
+RUNS_ON_DEMAND = {STUDIES: specs.list_study_runs, ARENA: specs.list_arena_runs}
 
 
 class Plan:
@@ -135,12 +135,12 @@ class Plan:
     def _needed_names(self) -> list[str]:
         """Return the names of the jobs that the reports need, and the reports."""
         params = self.params
-        models = [MODEL.format(model=model) for model in specs.needed_models(params)]
-        if any(specs.is_embedded(params, model) for model in specs.needed_models(params)):
+        models = [MODEL.format(model=model) for model in specs.list_needed_models(params)]
+        if any(specs.is_embedded(params, model) for model in specs.list_needed_models(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
-        return [*problems, *models, *_list_results(specs.table_runs(params)), *reports]
+        return [*problems, *models, *_list_results(specs.list_table_runs(params)), *reports]
 
     @cached_property
     def _planned_names(self) -> list[str]:
@@ -164,19 +164,19 @@ class Plan:
             return build[template](name, **names)
         rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
         inputs = tuple(self.job(result) for result in self._list_results_in(name))
-        return Job(rule, name, specs.report_spec(self.params), inputs=inputs)
+        return Job(rule, name, specs.build_report_spec(self.params), inputs=inputs)
 
     def _build_prepare(self, name: str, benchmark: str) -> Job:
-        spec = specs.prepare_spec(self.params, benchmark)
+        spec = specs.build_prepare_spec(self.params, benchmark)
         return Job("prepare", name, spec, sources=specs.list_source_files(spec))
 
     def _build_tokenizer(self, name: str) -> Job:
-        spec = specs.tokenizer_spec(self.params)
+        spec = specs.build_tokenizer_spec(self.params)
         data = self._problem_jobs(spec.benchmarks)
         return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
 
     def _build_model(self, name: str, model: str) -> Job:
-        spec = specs.model_spec(self.params, model)
+        spec = specs.build_model_spec(self.params, model)
         if isinstance(spec, specs.FetchSpec):
             return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
@@ -188,7 +188,7 @@ class Plan:
         return Job("pretrain", name, spec, options, (*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
-        spec = specs.distill_spec(self.params, benchmark)
+        spec = specs.build_distill_spec(self.params, benchmark)
         (data,) = self._problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
@@ -205,14 +205,16 @@ class Plan:
             template, file = PROBLEMS, "train.jsonl"
         data = self.job(template.format(benchmark=run.benchmark))
         options = {"model": [path], "data": [f"{data.folder}/{file}"]}
-        return Job("train", name, specs.train_spec(self.params, run), options, (model, data))
+        return Job("train", name, specs.build_train_spec(self.params, run), options, (model, data))
 
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._trained_model(run)
         (data,) = self._problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
-        return Job("evaluate", name, specs.evaluate_spec(self.params, run), options, (model, data))
+        return Job(
+            "evaluate", name, specs.build_evaluate_spec(self.params, run), options, (model, data)
+        )
 
     def _problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
         return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
@@ -233,8 +235,8 @@ class Plan:
         if report in RUNS_ON_DEMAND:
             return _list_results(RUNS_ON_DEMAND[report](self.params))
         if report == EXPERIMENT_REPORT:
-            return _list_results(specs.dvc_runs(self.params))
-        return _list_results(specs.table_runs(self.params))
+            return _list_results(specs.list_dvc_runs(self.params))
+        return _list_results(specs.list_table_runs(self.params))
 
 
 def _list_results(runs: list[specs.Run]) -> list[str]:
@@ -259,7 +261,7 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
         return Plan(params)
     file = Path(root) / DEFAULT_FILE
     default = Plan(load_files(file)) if file.is_file() else None
-    return Plan(params, default, experiment_root(params.name))
+    return Plan(params, default, get_experiment_root(params.name))
 
 
 def list_jobs(params: Params) -> list[Job]:

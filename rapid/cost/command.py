@@ -12,7 +12,7 @@ from math import inf
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import load_files
-from rapid.config.specs import table_runs
+from rapid.config.specs import list_table_runs
 from rapid.cost.estimates import (
     Estimator,
     JobCost,
@@ -117,7 +117,7 @@ def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
 def _assumptions(estimator: Estimator) -> Iterable[str]:
     """Yield a line of expectations for each benchmark and model, and one about the teacher."""
     params = estimator.params
-    pairs = dict.fromkeys((run.benchmark, run.model) for run in table_runs(params))
+    pairs = dict.fromkeys((run.benchmark, run.model) for run in list_table_runs(params))
     for benchmark, model in sorted(pairs, key=lambda pair: list(params.benchmarks).index(pair[0])):
         expected = estimator.expect(benchmark, model)
         yield (

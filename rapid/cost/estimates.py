@@ -23,8 +23,8 @@ from rapid.config.specs import (
     PretrainSpec,
     Run,
     TrainSpec,
-    table_runs,
-    train_spec,
+    build_train_spec,
+    list_table_runs,
 )
 from rapid.cost.expected import Expected, expect
 from rapid.cost.memory import (
@@ -260,7 +260,7 @@ def advise(estimator: Estimator) -> Iterator[str]:
     """Yield advice on H and micro-batches, a line for each benchmark and model with RAPID runs."""
     pairs = dict.fromkeys(
         (run.benchmark, run.model)
-        for run in table_runs(estimator.params)
+        for run in list_table_runs(estimator.params)
         if RAPID.named(run.algorithm)
     )
     for benchmark, model in pairs:
@@ -272,7 +272,7 @@ def advise(estimator: Estimator) -> Iterator[str]:
 
 def _build_rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
     run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
-    return train_spec(params, run)
+    return build_train_spec(params, run)
 
 
 def estimate_rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int, float]:

@@ -44,7 +44,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         }
         for id, why in published.dropped.items():
             print(f"{spec.benchmark}: {id} is left out: {why}", file=sys.stderr)
-    refuse_leaks(parts)
+    check_leaks(parts)
     rows = {"train.jsonl": parts["train"], "test.jsonl": parts["test"], "pretrain.jsonl": lessons}
     for source in sources:
         if any((folder / file).resolve().is_relative_to(source.resolve()) for file in rows):
@@ -108,7 +108,7 @@ def _make_parts(
     return parts, lessons
 
 
-def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
+def check_leaks(parts: dict[str, list[Problem]]) -> None:
     """Check that no problem is in two parts, ignoring differences of spaces and letter case.
 
     Raises:

@@ -46,7 +46,7 @@ def make_small_values() -> dict:
 
 
 PARAMS = load(make_small_values())
-RUNS = specs.table_runs(PARAMS)
+RUNS = specs.list_table_runs(PARAMS)
 
 
 @pytest.fixture(scope="module")

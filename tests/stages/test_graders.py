@@ -94,6 +94,6 @@ def test_sft_without_demonstrations_gives_the_reason(values, tmp_path):
     for folder in ("model", "run"):
         (tmp_path / folder).mkdir()
     (tmp_path / "samples.jsonl").touch()
-    spec = specs.train_spec(load(values), run)
+    spec = specs.build_train_spec(load(values), run)
     summary = train(spec, tmp_path / "model", tmp_path / "samples.jsonl", tmp_path / "run")
     assert summary.note == "the teacher solved none of the training problems"

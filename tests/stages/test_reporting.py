@@ -13,7 +13,7 @@ from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import Progress, StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.params import load
-from rapid.config.specs import Run, TrainSpec, train_spec
+from rapid.config.specs import Run, TrainSpec, build_train_spec
 from rapid.stages import reporting
 from rapid.stages.reporting import (
     LiveMeans,
@@ -96,7 +96,7 @@ def test_progress_file_is_written_without_counted_time(clock, tmp_path, monkeypa
 def make_seed_spec(values: dict, seed: int, **changes) -> TrainSpec:
     params = load(values | {"rapid": values["rapid"] | changes})
     run = Run(benchmark="mbpp_plus", model="tiny-qwen2", algorithm="rapid-H4", seed=seed)
-    return train_spec(params, run)
+    return build_train_spec(params, run)
 
 
 def test_live_values_are_means_over_the_seeds(values, tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ except BadInput as error:
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
 if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs while they train
-    run_folder = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
+    run_folder = PLAN.folder(specs.list_dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(run_folder)
 
 EXAMINATION = Examination(hash_all=False)
