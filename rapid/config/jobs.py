@@ -6,12 +6,12 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
 1. The default is params.yaml in the working folder. Its jobs are in data/, models/, distilled/,
    runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
 2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
-3. If the default has the same job, a named experiment shares it: it uses the default's folder and
-   does not run the job again. Two jobs are the same if their specs are equal, and if all jobs whose
-   files they read are shared.
+3. A named experiment shares a job with the default if it is the same: it uses the default's folder
+   and does not run the job again. Two jobs are the same if their specs are equal and they read the
+   same folders.
 
-Runs begin in blocks, one block for each seed, and in random order within a block. So a machine that
-is slow for a while affects all algorithms alike. An evaluation has the priority of its run.
+The runs of a seed begin before those of the next seed, in random order. So if a machine is slow for
+a while, that affects all algorithms alike. An evaluation has the priority of its run.
 """
 
 import random
@@ -43,7 +43,7 @@ from rapid.freshness import Job
 from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
-# Reports that are made only on request, each with the function that lists the runs in it.
+# Reports that are made only on request, with the function that lists the runs of each.
 RUNS_ON_DEMAND = {STUDIES: specs.list_study_runs, ARENA: specs.list_arena_runs}
 
 
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def optional_jobs(self) -> list[Job]:
-        """The jobs that only the studies or the arena need, followed by their reports."""
+        """The jobs that only the studies or the arena need, and their reports."""
         return [self.job(name) for name in self._planned_names if name not in self._needed_names]
 
     def list_with_inputs(self, report: str) -> list[Job]:
@@ -96,8 +96,8 @@ class Plan:
     def priority(self, name: str) -> int:
         """Return the job's priority; Snakemake starts the ready job with the highest one.
 
-        An evaluation has the priority of its run. So if the pipeline is interrupted, most of the
-        seeds that it began are trained and evaluated. Other jobs come before all runs.
+        An evaluation has the priority of its run. So if the pipeline is interrupted, most runs that
+        it began are evaluated. All other jobs come before the runs.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
@@ -115,19 +115,19 @@ class Plan:
         shuffled = list(seeds)
         random.Random(self.params.data_seed).shuffle(shuffled)
         shuffled.sort(key=seeds.get, reverse=True)
-        return {name: turn for turn, name in enumerate(shuffled, 1)}
+        return {name: priority for priority, name in enumerate(shuffled, 1)}
 
     def folder(self, name: str) -> str:
         """Return the folder of a job."""
         return self.job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
-        """Return whether the default has the same job; `job.folder` is still the job's name."""
+        """Return whether the default has the same job. Here `job.folder` is the job's name."""
         if self.default is None or job.folder not in self.default._planned_names:
             return False
         default_job = self.default.job(job.folder)
         input_folders, default_input_folders = (
-            [input_job.folder for input_job in reader.inputs] for reader in (job, default_job)
+            [input_job.folder for input_job in compared.inputs] for compared in (job, default_job)
         )
         return job.spec == default_job.spec and input_folders == default_input_folders
 
@@ -146,13 +146,15 @@ class Plan:
     def _planned_names(self) -> list[str]:
         """Return the names of all jobs: for the reports, the studies and the arena."""
         results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
-        on_demand = [name for report, read in results.items() if read for name in (*read, report)]
+        on_demand = [
+            name for report, names in results.items() if names for name in (*names, report)
+        ]
         return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Build a job whose folder is its name, as in the default."""
+        """Build a job; its folder is its name, as in the default."""
         template, names = parse_folder(name)
-        build = {
+        builders = {
             PROBLEMS: self._build_prepare,
             TOKENIZER: self._build_tokenizer,
             MODEL: self._build_model,
@@ -160,8 +162,8 @@ class Plan:
             RUN: self._build_train,
             EVALUATION: self._build_evaluate,
         }
-        if template in build:
-            return build[template](name, **names)
+        if template in builders:
+            return builders[template](name, **names)
         rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
         inputs = tuple(self.job(result) for result in self._list_results_in(name))
         return Job(rule, name, specs.build_report_spec(self.params), inputs=inputs)
@@ -172,7 +174,7 @@ class Plan:
 
     def _build_tokenizer(self, name: str) -> Job:
         spec = specs.build_tokenizer_spec(self.params)
-        data = self._problem_jobs(spec.benchmarks)
+        data = self._get_problem_jobs(spec.benchmarks)
         return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
 
     def _build_model(self, name: str, model: str) -> Job:
@@ -183,13 +185,13 @@ class Plan:
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
             reason = f"must be one of the benchmarks {', '.join(benchmarks)}"
             raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
-        tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
+        tokenizer, data = self.job(TOKENIZER), self._get_problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
         spec = specs.build_distill_spec(self.params, benchmark)
-        (data,) = self._problem_jobs([benchmark])
+        (data,) = self._get_problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
             return Job("demonstrate", name, spec, options, (data,))
@@ -198,7 +200,7 @@ class Plan:
 
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
-        model, path = self._trained_model(self.params.get_start_run(run))
+        model, path = self._get_trained_model(self.params.get_start_run(run))
         if imitates(run.algorithm):
             template, file = DEMONSTRATIONS, "samples.jsonl"
         else:
@@ -209,17 +211,17 @@ class Plan:
 
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
-        model, path = self._trained_model(run)
-        (data,) = self._problem_jobs([run.benchmark])
+        model, path = self._get_trained_model(run)
+        (data,) = self._get_problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
         return Job(
             "evaluate", name, specs.build_evaluate_spec(self.params, run), options, (model, data)
         )
 
-    def _problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
+    def _get_problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
         return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
-    def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
+    def _get_trained_model(self, run: specs.Run) -> tuple[Job, str]:
         """Return the job that writes a run's model, and the model's folder.
 
         If the run's algorithm is `BASE`, that is the model before training.
@@ -240,7 +242,7 @@ class Plan:
 
 
 def _list_results(runs: list[specs.Run]) -> list[str]:
-    """Return the names of the jobs that runs need: demonstrations, training, evaluations."""
+    """Return the names of the jobs of these runs: demonstrations, training, evaluations."""
     demonstrations = [
         DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
     ]

@@ -56,12 +56,12 @@ class PrepareSpec(Spec):
         return self
 
     def hash_code_files(self) -> dict[str, str]:
-        """Exclude the graders, and the prompt if pre-training texts have their own template."""
-        without = ["rapid/grading/"]
+        """Exclude the graders, and the prompt if pre-training has a template of its own."""
+        excluded = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
-            without.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
+            excluded.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
         modules = ("rapid.stages.prepare", f"rapid.benchmarks.{self.benchmark}")
-        return hash_dependencies(*modules, excluded=tuple(without))
+        return hash_dependencies(*modules, excluded=tuple(excluded))
 
 
 class TokenizerSpec(Spec):
@@ -128,7 +128,7 @@ class TrainSpec(Spec):
     max_completion_length: int
     timeout: float
     grading: Grading = STRICT
-    n_step: int  # completions of an optimizer step
+    n_step: int  # completions per optimizer step
     H: int  # optimizer steps per inference batch
     training: Training | None  # None for SFT
     objective: SerializeAsAny[Parameters] | None
@@ -146,7 +146,8 @@ class TrainSpec(Spec):
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
-    def pass_settings(self) -> Any:  # the section with `micro_batch`, `precision`, ...
+    def pass_settings(self) -> Any:
+        """The section with the settings of forward and backward passes: `micro_batch`, ..."""
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:
@@ -187,7 +188,7 @@ class ReportSpec(Spec):
 
 
 def list_table_runs(params: Params) -> list[Run]:
-    """List the training runs of the tables; for the default also the runs that DVC compares."""
+    """List the training runs of the tables; without a `name` also those that DVC compares."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
@@ -221,15 +222,17 @@ def list_arena_runs(params: Params) -> list[Run]:
 
 
 def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Run]:
-    """List a model's runs, each once and after the run from whose model it starts."""
-    named_runs = [
+    """List a model's runs, each once, after the run whose model it starts from."""
+    requested_runs = [
         Run(benchmark=benchmark, model=model, algorithm=name, seed=seed)
         for benchmark, algorithms, seeds in entries
         for name in algorithms
         for seed in seeds
     ]
-    ordered = [run for named in named_runs for run in (params.get_start_run(named), named)]
-    return [run for run in dict.fromkeys(ordered) if run.algorithm != BASE]
+    ordered_runs = [
+        run for requested in requested_runs for run in (params.get_start_run(requested), requested)
+    ]
+    return [run for run in dict.fromkeys(ordered_runs) if run.algorithm != BASE]
 
 
 def add_base_runs(trained: list[Run]) -> list[Run]:
@@ -249,7 +252,7 @@ def build_prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 
 def _count_lessons(params: Params, benchmark: str) -> int:
-    """Return how many problems to generate for pre-training; 0 if no needed model learns them."""
+    """Return how many problems to generate for pre-training; 0 if no needed model uses them."""
     models = [
         params.models[name] for name in list_needed_models(params) if is_embedded(params, name)
     ]
@@ -260,8 +263,8 @@ def _count_lessons(params: Params, benchmark: str) -> int:
 def list_needed_models(params: Params) -> list[ModelName]:
     """List the base models of all runs (tables, studies, arena), and the teacher if needed."""
     trained = [*list_table_runs(params), *list_study_runs(params), *list_arena_runs(params)]
-    taught = [] if params.imitation.demonstrations else trained
-    teachers = [params.teacher for run in taught if imitates(run.algorithm)]
+    distilled = [] if params.imitation.demonstrations else trained
+    teachers = [params.teacher for run in distilled if imitates(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
 
@@ -354,9 +357,9 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
     ).with_code()
     if not uses_vllm_server(spec):
         return spec
-    # One GPU is for the server. The largest number of other GPUs that divides N_step trains.
-    trainers = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
-    compute = params.compute.model_copy(update={"processes": trainers})
+    # One GPU is for the server. Of the other GPUs, the largest number that divides n_step trains.
+    processes = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
+    compute = params.compute.model_copy(update={"processes": processes})
     return spec.model_copy(update={"compute": compute})
 
 
@@ -381,12 +384,12 @@ def build_report_spec(params: Params) -> ReportSpec:
 
 
 def _is_chat_model(params: Params, model: ModelName) -> bool:
-    """Return whether a model is prompted by its chat template, which only published ones have."""
+    """Return whether a model uses its chat template; only published models have one."""
     return getattr(params.models[model], "chat", False)
 
 
 def _use_one_process(compute: Compute) -> Compute:
-    """Return the section `compute` of a job that only samples, which has one process."""
+    """Return the section `compute` with one process, for jobs that only sample."""
     return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 

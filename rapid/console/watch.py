@@ -113,8 +113,8 @@ def _describe_state(job: RunningJob) -> str:
     last_steps = steps[-max(1, len(steps) // 10) :]  # a tenth, at least one
     rewards = [step.reward for step in last_steps if step.reward is not None]
     reward = f", reward {fmean(rewards):.1%}" if rewards else ""
-    seconds_left = last_step.seconds / last_step.step * (last_step.of - last_step.step)
-    progress_text = f"step {last_step.step} of {last_step.of}"
+    seconds_left = last_step.seconds / last_step.step * (last_step.total_steps - last_step.step)
+    progress_text = f"step {last_step.step} of {last_step.total_steps}"
     return f"{progress_text}{reward}, about {format_duration(seconds_left)} left"
 
 

@@ -167,7 +167,7 @@ def test_the_report_of_snakemake_shows_every_table_and_figure(checkout):
 
 def test_the_fork_server_was_ready(checkout):
     """Without the fork server no job would fail, but each would start slowly."""
-    assert "Traceback" not in (checkout / "logs/warm.log").read_text()
+    assert "Traceback" not in (checkout / "logs/fork_server.log").read_text()
 
 
 def test_snakemake_selects_jobs_when_one_has_ended_and_not_every_second(checkout):

@@ -115,7 +115,7 @@ class JobRunner:
         shutil.copytree(toy_model, folder / "toy")
         socket = folder / "socket"
         self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
-        command = [sys.executable, "-m", "rapid", "warm", str(socket), str(os.getpid())]
+        command = [sys.executable, "-m", "rapid", "fork-server", str(socket), str(os.getpid())]
         self._left_behind = left_behind
         self.fork_server = subprocess.Popen(command)
         while not socket.exists():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rapid.artifacts.evaluations import ShownCompletion
+from rapid.artifacts.evaluations import ExampleCompletion
 from rapid.config.params import load
 from rapid.config.specs import BASE, list_arena_runs
 from reports.__main__ import main
@@ -37,7 +37,7 @@ def write_page(values, runs, monkeypatch, kept: int = 2) -> str:
     for run in [make_run(BASE, 1), *list_arena_runs(params)]:
         reason, text = ANSWERS[run.algorithm.partition(",")[0]]
         shown = [
-            ShownCompletion(
+            ExampleCompletion(
                 id=f"p{number}", problem=f"<b>{number}</b>?", reason=reason, completion=text
             )
             for number in range(kept)

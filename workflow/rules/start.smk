@@ -43,8 +43,8 @@ def start_fork_server():
     # The path is relative, because Linux limits the paths of sockets to about 100 characters.
     path = Path(".snakemake", locks.FORK_SERVER_SOCKETS, str(os.getpid()))
     path.parent.mkdir(exist_ok=True)
-    with open(f"{PLAN.root}logs/warm.log", "w") as log:
-        command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
+    with open(f"{PLAN.root}logs/fork_server.log", "w") as log:
+        command = [sys.executable, *"-m rapid fork-server".split(), str(path), str(os.getpid())]
         environment = {**os.environ, WORKFLOW_VARIABLE: str(os.getpid())}
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
     os.environ[fork_server.SOCKET_VARIABLE] = str(path)
