@@ -140,7 +140,7 @@ def test_a_run_without_any_gradient_reports_that_nothing_was_learned(
 def test_a_disturbed_run_has_the_status_for_a_retry(monkeypatch, train_command, disturbed):
     command = train_command(disturbed=disturbed)
     assert run(command) == (RETRY_STATUS if disturbed else 0)
-    monkeypatch.delenv("RAPID_WARM", raising=False)
+    monkeypatch.delenv("RAPID_FORK_SERVER", raising=False)
     monkeypatch.setattr("sys.argv", ["rapid", *command])
     assert main() == 0
 

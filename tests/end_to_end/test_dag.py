@@ -206,7 +206,7 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
 
 def test_an_accepted_change_of_code_plans_only_the_report(checkout, tmp_path):
     run, copy = "runs/math/tiny-qwen2/rapid-H4/seed1", tmp_path / "copy"
-    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("rapid-warm"))  # sockets
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("rapid-fork-server"))  # sockets
     with edit_file(copy / PROMPT, "Solution", "Answer"):
         assert f"accepted: {run}" in run_rapid(copy, "accept")
         assert list_rules(run_snakemake(copy, TABLES, options=("-n",))) == ["report"]
@@ -261,4 +261,4 @@ class TestExperiment:
         output = run_rapid(
             checkout, "verify", "--configfile", "params.yaml", "experiments/eta.yaml"
         )
-        assert "stale" not in output and "not made" not in output
+        assert "stale" not in output and "not run" not in output

@@ -114,7 +114,7 @@ class JobRunner:
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
         socket = folder / "socket"
-        self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
+        self.environment = os.environ | {"RAPID_FORK_SERVER": str(socket), CHECKPOINT_VARIABLE: "0"}
         command = [sys.executable, "-m", "rapid", "fork-server", str(socket), str(os.getpid())]
         self._left_behind = left_behind
         self.fork_server = subprocess.Popen(command)
@@ -144,7 +144,7 @@ class JobRunner:
 
     def start(self, command: list[str], out: str, forked: bool = True) -> subprocess.Popen:
         """Start a command of `rapid`; its output goes to a log beside its folder."""
-        environment = self.environment if forked else self.environment | {"RAPID_WARM": ""}
+        environment = self.environment if forked else self.environment | {"RAPID_FORK_SERVER": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "rapid", *command, "--out", out], cwd=self.folder,

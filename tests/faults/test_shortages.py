@@ -305,7 +305,7 @@ def run_fetch(tmp_path_factory, toy_model):
         def run_fetch(name: str, out: Path, **env) -> subprocess.CompletedProcess:
             params = {"source": f"stand-in/{name}", "revision": "main"}
             spec = FetchSpec.model_validate({"model": "m", "params": params}).model_dump_json()
-            env = {**os.environ, **settings, "RAPID_WARM": str(socket), **env}
+            env = {**os.environ, **settings, "RAPID_FORK_SERVER": str(socket), **env}
             command = ["fetch", "--spec", spec, "--out", str(out)]
             return run_rapid(socket, *command, env=env, timeout=PATIENCE)
 

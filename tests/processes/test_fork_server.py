@@ -127,7 +127,7 @@ def socket_path(tmp_path_factory):
 
 def fork_server_options(path) -> dict:
     """Return subprocess options for a command that a fork server runs."""
-    return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
+    return {"env": os.environ | {"RAPID_FORK_SERVER": str(path)}, "text": True}
 
 
 def run_rapid(socket_path, *arguments, **options):
