@@ -130,7 +130,7 @@ def test_a_run_without_any_gradient_reports_that_nothing_was_learned(
 ):
     run(train_command(signal, reward_last=0.0))
     learned = (
-        "nothing was learned (the rewards of each group were equal), " if learned_nothing else ""
+        "nothing was learned (in each group all rewards were equal), " if learned_nothing else ""
     )
     expected = f"{tmp_path}: reward 0.0%, {learned}1.0 s of training"
     assert expected in capsys.readouterr().err.splitlines()
@@ -184,7 +184,7 @@ def test_commands_outside_a_clone_say_so(tmp_path, monkeypatch, capsys):
     ("existing", "message", "status"),
     [
         ([], "change to the folder of your clone", 2),
-        (["params.yaml"], "No results yet: `make tables`", 0),
+        (["params.yaml"], "No results yet: run `make tables`", 0),
         (["params.yaml", "runs/x"], "`make tables` runs the others", 0),
         (["params.yaml", "runs/x", "reports/report.html"], "    reports/report.html", 0),
         (["params.yaml", "experiments/a/reports/report.html"], "    experiments/a/reports", 0),

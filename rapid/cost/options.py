@@ -56,8 +56,9 @@ def add_options(command: argparse.ArgumentParser, build_positive_type: Callable)
         help="mean length of prompts",
     )  # fmt: skip
     add(
-        "--verdict-seconds", type=_build_pair_parser(build_positive_type(float)), action="append", default=[],
-        metavar="BENCHMARK=S", help="seconds per verdict of a benchmark",
+        "--verdict-seconds", type=_build_pair_parser(build_positive_type(float)),
+        action="append", default=[], metavar="BENCHMARK=S",
+        help="seconds per verdict of a benchmark",
     )  # fmt: skip
     add(
         "--config", type=_build_pair_parser(Path), action="append", default=[],

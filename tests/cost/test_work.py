@@ -8,7 +8,7 @@ from rapid.config.jobs import list_jobs
 from rapid.config.params import load
 from rapid.cost.memory import set_micro_batch
 from rapid.cost.work import TRANSFORMERS_BATCH, count_job_work, count_train_work
-from rapid.sampling import BATCH
+from rapid.sampling import BATCH_SIZE
 from tests.cost.conftest import EXPECTED, change_compute, make_spec
 
 SPREAD = replace(EXPECTED, spread=1.0)  # completions of different lengths
@@ -19,7 +19,7 @@ def count_work(params, name, expected=SPREAD, benchmark="math"):
 
 
 def test_plan_counts_the_sampling_batch_of_transformers():
-    assert TRANSFORMERS_BATCH == BATCH  # a copy, since rapid.sampling takes seconds to import
+    assert TRANSFORMERS_BATCH == BATCH_SIZE  # a copy, since rapid.sampling takes seconds to import
 
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])
