@@ -49,7 +49,7 @@ rule all:
     """Make the paper's tables, and all jobs that they need (the default)."""
     default_target: True
     input:
-        f"{PLAN.job('reports').folder}/tables.tex",
+        f"{PLAN.get_job('reports').folder}/tables.tex",
 
 
 rule all_data:

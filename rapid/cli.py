@@ -343,10 +343,10 @@ def _run_grade(args) -> int:
 
 
 def _maintain_jobs(args) -> int:
-    from rapid.stages import upkeep
+    from rapid.stages import maintenance
 
     options = {"force": args.force} if args.command == "restore" else {}
-    return getattr(upkeep, args.command)(args.configfile, **options)
+    return getattr(maintenance, args.command)(args.configfile, **options)
 
 
 def _run_plan(args) -> None:

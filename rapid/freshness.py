@@ -71,7 +71,7 @@ class Job:
         options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
         return " ".join([self.rule, *options])
 
-    def inputs_of(self, option: str) -> list["Job"]:
+    def get_inputs(self, option: str) -> list["Job"]:
         """Return the jobs that wrote the files which an option of the subcommand names."""
         return [
             job

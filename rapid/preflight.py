@@ -76,7 +76,7 @@ def run_checks(
     model_sizes: dict[str, int] = {}
     for name in list_needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
-            job = build_plan(params).job(f"models/{name}")
+            job = build_plan(params).get_job(f"models/{name}")
             source = job.folder if _has_run(job) else model.source
             check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check

@@ -65,12 +65,14 @@ class Plan:
     @property
     def jobs(self) -> list[Job]:
         """The jobs that the reports need, and the reports; each job after its inputs."""
-        return [self.job(name) for name in self._needed_names]
+        return [self.get_job(name) for name in self._needed_names]
 
     @property
     def optional_jobs(self) -> list[Job]:
         """The jobs that only the studies or the arena need, and their reports."""
-        return [self.job(name) for name in self._planned_names if name not in self._needed_names]
+        return [
+            self.get_job(name) for name in self._planned_names if name not in self._needed_names
+        ]
 
     def list_with_inputs(self, report: str) -> list[Job]:
         """Return all jobs that a report needs, each after its inputs, and the report's job last."""
@@ -82,10 +84,10 @@ class Plan:
                     add_with_inputs(input_job)
             ordered[job.folder] = job
 
-        add_with_inputs(self.job(report))
+        add_with_inputs(self.get_job(report))
         return list(ordered.values())
 
-    def job(self, name: str) -> Job:
+    def get_job(self, name: str) -> Job:
         """Return a job by its name, whether or not a report needs it."""
         if name not in self._jobs:
             job = self._build_job(name)
@@ -93,7 +95,7 @@ class Plan:
             self._jobs[name] = replace(job, folder=folder)
         return self._jobs[name]
 
-    def priority(self, name: str) -> int:
+    def get_priority(self, name: str) -> int:
         """Return the job's priority; Snakemake starts the ready job with the highest one.
 
         An evaluation has the priority of its run. So if the pipeline is interrupted, most runs that
@@ -117,15 +119,15 @@ class Plan:
         shuffled.sort(key=seeds.get, reverse=True)
         return {name: priority for priority, name in enumerate(shuffled, 1)}
 
-    def folder(self, name: str) -> str:
+    def get_folder(self, name: str) -> str:
         """Return the folder of a job."""
-        return self.job(name).folder if self.default else f"{self.root}{name}"
+        return self.get_job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
         """Return whether the default has the same job. Here `job.folder` is the job's name."""
         if self.default is None or job.folder not in self.default._planned_names:
             return False
-        default_job = self.default.job(job.folder)
+        default_job = self.default.get_job(job.folder)
         input_folders, default_input_folders = (
             [input_job.folder for input_job in compared.inputs] for compared in (job, default_job)
         )
@@ -165,7 +167,7 @@ class Plan:
         if template in builders:
             return builders[template](name, **names)
         rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
-        inputs = tuple(self.job(result) for result in self._list_results_in(name))
+        inputs = tuple(self.get_job(result) for result in self._list_results_in(name))
         return Job(rule, name, specs.build_report_spec(self.params), inputs=inputs)
 
     def _build_prepare(self, name: str, benchmark: str) -> Job:
@@ -185,7 +187,7 @@ class Plan:
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
             reason = f"must be one of the benchmarks {', '.join(benchmarks)}"
             raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
-        tokenizer, data = self.job(TOKENIZER), self._get_problem_jobs(spec.params.benchmarks)
+        tokenizer, data = self.get_job(TOKENIZER), self._get_problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))
 
@@ -195,7 +197,7 @@ class Plan:
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
             return Job("demonstrate", name, spec, options, (data,))
-        teacher = self.job(MODEL.format(model=self.params.teacher))
+        teacher = self.get_job(MODEL.format(model=self.params.teacher))
         return Job("distill", name, spec, {"model": [teacher.folder], **options}, (teacher, data))
 
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
@@ -205,7 +207,7 @@ class Plan:
             template, file = DEMONSTRATIONS, "samples.jsonl"
         else:
             template, file = PROBLEMS, "train.jsonl"
-        data = self.job(template.format(benchmark=run.benchmark))
+        data = self.get_job(template.format(benchmark=run.benchmark))
         options = {"model": [path], "data": [f"{data.folder}/{file}"]}
         return Job("train", name, specs.build_train_spec(self.params, run), options, (model, data))
 
@@ -219,7 +221,7 @@ class Plan:
         )
 
     def _get_problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
-        return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
+        return tuple(self.get_job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
     def _get_trained_model(self, run: specs.Run) -> tuple[Job, str]:
         """Return the job that writes a run's model, and the model's folder.
@@ -227,9 +229,9 @@ class Plan:
         If the run's algorithm is `BASE`, that is the model before training.
         """
         if run.algorithm == specs.BASE:
-            job = self.job(MODEL.format(model=run.model))
+            job = self.get_job(MODEL.format(model=run.model))
             return job, job.folder
-        job = self.job(run.folder)
+        job = self.get_job(run.folder)
         return job, f"{job.folder}/model"
 
     def _list_results_in(self, report: str) -> list[str]:

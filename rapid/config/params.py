@@ -169,7 +169,7 @@ class Params(General):
                 raise ValueError(
                     describe_invalid(f"benchmarks.{name}.pass_at", benchmark.pass_at, reason)
                 )
-            algorithms, start = self.algorithms(name), self.training.start
+            algorithms, start = self.list_algorithms(name), self.training.start
             if start in algorithms and not imitates(start):
                 reason = (
                     f"{start} is one of the algorithms that are compared on {name}; must be "
@@ -180,7 +180,7 @@ class Params(General):
                 self._check_batches(name, algorithm)
         return self
 
-    def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
+    def list_algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
         algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]

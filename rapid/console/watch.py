@@ -1,8 +1,8 @@
 """`rapid watch`: show the state of the workflow in this folder.
 
 The state is read from files. The workflow's journal (`rapid.console.workflow.Journal`) says which
-jobs have started and ended, a training run's progress.jsonl its present step. For any other job the
-last line of its log is shown.
+jobs have started and ended. The step of a training run comes from its progress.jsonl. For any other
+job the last line of its log is shown.
 """
 
 import json

@@ -190,7 +190,7 @@ def test_a_changed_eta_and_a_lost_evaluation_plan_the_affected_jobs(checkout):
     pattern = r"output: (runs/\S+)/manifest.json.*?priority: (\d+)$"
     priorities = {name: int(n) for name, n in re.findall(pattern, output, re.M | re.S)}
     plan = Plan(PARAMS)
-    assert priorities == {run.folder: plan.priority(run.folder) for run in runs}
+    assert priorities == {run.folder: plan.get_priority(run.folder) for run in runs}
 
 
 def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checkout):

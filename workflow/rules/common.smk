@@ -47,7 +47,7 @@ except BadInput as error:
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
 if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs while they train
-    run_folder = PLAN.folder(specs.list_dvc_runs(PARAMS)[0].folder)
+    run_folder = PLAN.get_folder(specs.list_dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_VARIABLE] = os.path.dirname(run_folder)
 
 EXAMINATION = Examination(hash_all=False)
@@ -111,7 +111,7 @@ wildcard_constraints:
 def look_up_job(rule_name, value):
     """Return a function of wildcards that finds the job and returns `value(job)`."""
     folder = STAGES[rule_name].folder
-    return lambda wildcards: value(PLANS[wildcards.root].job(folder.format(**wildcards)))
+    return lambda wildcards: value(PLANS[wildcards.root].get_job(folder.format(**wildcards)))
 
 
 def get_spec(rule_name):
@@ -128,7 +128,7 @@ def get_input_manifests(rule_name, option):
     """Return a function of wildcards: the manifests of the jobs whose files an option names."""
 
     def list_input_manifests(job):
-        manifests = [input_job.manifest for input_job in job.inputs_of(option)]
+        manifests = [input_job.manifest for input_job in job.get_inputs(option)]
         return check_input_files(job, manifests)
 
     return look_up_job(rule_name, list_input_manifests)
@@ -147,7 +147,7 @@ def list_manifests(stage):
 def get_priority(rule_name):
     """Return a function of wildcards: the job's priority. The highest one starts first."""
     folder = STAGES[rule_name].folder
-    return lambda wildcards: PLAN.priority(folder.format(**wildcards))
+    return lambda wildcards: PLAN.get_priority(folder.format(**wildcards))
 
 
 def get_threads(rule_name):

@@ -41,11 +41,11 @@ def list_report_files(folder, category, figures):
 
 def get_input_results(rule_name, plan=PLAN, extra_files=()):
     """Return a function of wildcards: the files with the results that a report shows."""
-    job = plan.job(STAGES[rule_name].folder)
+    job = plan.get_job(STAGES[rule_name].folder)
     results = [path for result in job.inputs for path in result.declared]
     return lambda wildcards: check_input_files(job, [*results, *extra_files])
 
 
 def get_code_digest(rule_name, plan=PLAN):
     """Return the digest of a report's code, so that changed code makes the report again."""
-    return plan.job(STAGES[rule_name].folder).spec.code
+    return plan.get_job(STAGES[rule_name].folder).spec.code
