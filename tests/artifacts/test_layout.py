@@ -88,6 +88,6 @@ def test_folder_is_parsed_into_the_names_of_its_job(folder, names):
     assert parsed == names and template.format(**parsed) == folder
 
 
-def test_a_folder_that_is_not_a_job_s_is_an_error():
+def test_a_folder_of_no_job_is_an_error():
     with pytest.raises(ValueError, match="is not the folder of a job"):
         parse_folder("runs/math/m/pg")

@@ -39,7 +39,7 @@ def list_folders(jobs: list[Job], stage: str = "") -> set[str]:
     return {job.folder for job in jobs if stage in (job.stage, "")}
 
 
-def own_folders(plan: Plan) -> set[str]:
+def list_own_folders(plan: Plan) -> set[str]:
     """Return the folders of jobs that the experiment does not share, without its prefix."""
     return {
         name.removeprefix(OWN_FOLDER)
@@ -221,9 +221,9 @@ def test_unnamed_parameters_use_the_default_folders(values, default):
 def test_experiment_has_only_the_jobs_that_its_parameters_change(plan_overlay):
     changed = plan_overlay(rapid={"eta": 3.0})
     reached = {job.folder for job in changed.default.jobs if "/rapid-H" in job.folder}
-    assert own_folders(changed) == {*reached, "reports"}
+    assert list_own_folders(changed) == {*reached, "reports"}
     unchanged = plan_overlay()
-    assert own_folders(unchanged) == {"reports"}
+    assert list_own_folders(unchanged) == {"reports"}
     assert unchanged.get_folder(STUDIES) == f"{OWN_FOLDER}{STUDIES}"
 
 
@@ -245,7 +245,7 @@ def test_dvc_compares_only_runs_of_the_default(plan_overlay, values):
     default = load(values | {"rapid": values["rapid"] | {"H": 3}})
     dvc_folders = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
     assert dvc_folders <= list_folders(list_jobs(default))
-    assert not dvc_folders & own_folders(plan_overlay(rapid={"H": 3}))
+    assert not dvc_folders & list_own_folders(plan_overlay(rapid={"H": 3}))
 
 
 def test_only_runs_planned_by_the_default_are_shared(plan_overlay, values, tmp_path):
