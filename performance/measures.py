@@ -57,7 +57,7 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
 
 
 def time_beside_references(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
-    """Yield the rows of `time_trainers`, with those of `measure_reference_times` added."""
+    """Yield the rows of `time_trainers`, with the times of `measure_reference_times`."""
     _check_sampler(experiment.setting)
     reference_times = call_in_fresh_process(measure_reference_times, workload, experiment.setting)
     for row in time_trainers(experiment, workload, repeats):
