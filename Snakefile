@@ -2,15 +2,15 @@
 #
 #    snakemake --cores 4 reports/tables.tex                            the default: params.yaml
 #    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
-#    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json one run
+#    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json  one run
 #    snakemake --list-target-rules                                     other targets
 #
 # Each stage is one rule that calls one subcommand of `rapid`. The rules of stages are in
-# workflow/rules/, one file per phase; add yours there. rapid/config/jobs.py declares the
-# inputs and the parameters of a job. The large files of a job are not declared as outputs of its
-# rule: its manifest.json has their digests, and other rules depend on the manifest. {root} is the
-# folder of an experiment with a slash, or empty for the default. RAPID_WORKFLOW=$PPID in a command
-# makes the job end with the workflow (rapid/processes/lifetimes.py).
+# workflow/rules/, one file per phase; add yours there. rapid/config/jobs.py computes the inputs and
+# the parameters of a job. A rule does not declare the large files of a job as outputs: its
+# manifest.json has their digests, and other rules depend on the manifest. The wildcard {root} is
+# experiments/NAME/ in an experiment with a name, and empty otherwise. RAPID_WORKFLOW=$PPID in a
+# command makes the job end with the workflow (rapid/processes/lifetimes.py).
 
 
 configfile: "params.yaml"
@@ -49,40 +49,40 @@ rule all:
     """Make the paper's tables, and all jobs that they need (the default)."""
     default_target: True
     input:
-        f"{PLAN.job('reports').folder}/tables.tex",
+        f"{PLAN.get_job('reports').folder}/tables.tex",
 
 
 rule all_data:
     """Make the problems of all benchmarks."""
     input:
-        manifests_of("data"),
+        list_manifests("data"),
 
 
 rule all_models:
     """Make the models before training, and the teacher."""
     input:
-        manifests_of("models"),
+        list_manifests("models"),
 
 
 rule all_distill:
-    """Make the completions that sft imitates."""
+    """Make the demonstrations for SFT."""
     input:
-        manifests_of("distill"),
+        list_manifests("distill"),
 
 
 rule all_train:
     """Train every run of the tables."""
     input:
-        manifests_of("train"),
+        list_manifests("train"),
 
 
 rule all_evaluate:
     """Evaluate every run of the tables, and the models before training."""
     input:
-        manifests_of("evaluate"),
+        list_manifests("evaluate"),
 
 
 rule all_report:
     """Make the tables, figures and metrics."""
     input:
-        manifests_of("report"),
+        list_manifests("report"),

@@ -1,12 +1,13 @@
-"""Teach sums to a chat model: the shortest script that is complete.
+"""Arithmetic: a chat model learns to add two numbers, with a reward function of the script.
 
-What it shows: a dataset of chat prompts, a reward function of your own, and LoRA.
+What it shows: a dataset of chat prompts, a reward function of your own, and LoRA, in the shortest
+complete script.
 
 Run:      pip install 'rapid-rl[peft]'
           python arithmetic.py
 Prints:   mean reward: X in the first batch, Y in the last
 Takes:    24 steps took 13 minutes on two busy cores of an AMD EPYC, from a mean reward of 0.13 in
-          the first batch to 0.92 in the last; on a GPU it was not measured yet
+          the first batch to 0.92 in the last; not measured on a GPU yet
 Smoke:    python arithmetic.py --smoke, 10 seconds of CPU time (AMD EPYC)
 """
 
@@ -27,13 +28,13 @@ def answer_is_last_number(completions, answer, **_):
     return [float(number == total) for number, total in zip(last_numbers, answer, strict=True)]
 
 
-def ask(a: int, b: int) -> dict:
-    """Return a row of the dataset: a prompt in the form of a chat, and what the reward needs."""
+def build_row(a: int, b: int) -> dict:
+    """Return a row of the dataset: a chat prompt, and the answer for the reward function."""
     question = f"What is {a} + {b}? Answer with a number only."
     return {"prompt": [{"role": "user", "content": question}], "answer": str(a + b)}
 
 
-parser = argparse.ArgumentParser(description="Teach sums to a chat model.")
+parser = argparse.ArgumentParser(description="Teach a chat model to add.")
 parser.add_argument("--model", default="HuggingFaceTB/SmolLM2-135M-Instruct")
 parser.add_argument("--output", default="output/arithmetic")
 parser.add_argument("--max_steps", type=int, default=24)
@@ -41,8 +42,8 @@ parser.add_argument("--smoke", action="store_true", help="a tiny model and a few
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 4,  # optimizer steps for each batch that is sampled
-    "n_step": 32,  # completions of an optimizer step: 4 questions, 8 times each
+    "H": 4,  # optimizer steps per sampled batch
+    "n_step": 32,  # completions per optimizer step: 8 for each of 4 questions
     "num_generations": 8,
     "max_completion_length": 12,
     "learning_rate": 3e-4,
@@ -58,7 +59,7 @@ trainer = RapidTrainer(
     arguments.model,
     answer_is_last_number,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=Dataset.from_list([ask(a, b) for a in range(1, 10) for b in range(1, 10)]),
+    train_dataset=Dataset.from_list([build_row(a, b) for a in range(1, 10) for b in range(1, 10)]),
     peft_config=LoraConfig(target_modules="all-linear", r=16, lora_alpha=32),
 )
 trainer.train()

@@ -1,15 +1,15 @@
 """Four GPUs: data parallel training by `accelerate launch`, with DeepSpeed's ZeRO-2.
 
-What it shows: the script is the same as for one GPU, and so is what it learns. accelerate starts it
-four times, and the processes divide each batch: n_step and H are those of the whole run.
+What it shows: the script is the same as for one GPU, and so are its results, up to rounding.
+accelerate starts it four times, and the processes divide each batch: n_step is for all together.
 
 Run:      pip install 'rapid-rl[graders]' deepspeed
           accelerate launch --num_processes 4 --use_deepspeed --zero_stage 2 four_gpus.py
 Prints:   processes: N (DEEPSPEED)
           mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for four GPUs
-Smoke:    the same with --num_processes 2, DS_ACCELERATOR=cpu before it and --smoke after it,
-          23 seconds of CPU time (AMD EPYC); 75 at the first time, when DeepSpeed compiles
+Smoke:    DS_ACCELERATOR=cpu accelerate launch, with --num_processes 2 and --smoke; 23 seconds of
+          CPU time (AMD EPYC), and 75 the first time, when DeepSpeed compiles
 """
 
 import argparse
@@ -26,14 +26,14 @@ parser = argparse.ArgumentParser(description="Train on GSM8K with several proces
 parser.add_argument("--model", default="Qwen/Qwen2.5-1.5B-Instruct")
 parser.add_argument("--output", default="output/four_gpus")
 parser.add_argument("--max_steps", type=int, default=400)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, made rows, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 8,  # optimizer steps for each batch that is sampled
-    "n_step": 64,  # completions of an optimizer step, of all processes together
-    "num_generations": 8,  # completions of a question
-    "micro_batch_size": "auto",  # completions of a forward and backward pass: what memory allows
+    "H": 8,  # optimizer steps per sampled batch
+    "n_step": 64,  # completions per optimizer step of all processes
+    "num_generations": 8,  # completions per question
+    "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 300,
     "learning_rate": 1e-6,
     "logging_steps": 8,
@@ -45,7 +45,7 @@ if arguments.smoke:
     settings = shrink(arguments, settings)
 
 
-def ask(row: dict) -> dict:
+def add_prompt(row: dict) -> dict:
     return {"prompt": [{"role": "user", "content": f"{row['question']}\n\n{INSTRUCTION}"}]}
 
 
@@ -53,13 +53,13 @@ trainer = RapidTrainer(
     arguments.model,
     math_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(ask),
+    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(add_prompt),
 )
 trainer.train()
 trainer.save_model()
 
 if trainer.accelerator.is_main_process:
     rewards = [row["reward"] for row in trainer.state.log_history if row.get("reward") is not None]
-    kind = trainer.accelerator.distributed_type.value
-    print(f"processes: {trainer.accelerator.num_processes} ({kind})")
+    backend = trainer.accelerator.distributed_type.value
+    print(f"processes: {trainer.accelerator.num_processes} ({backend})")
     print(f"mean reward: {rewards[0]:.2f} in the first batch, {rewards[-1]:.2f} in the last")

@@ -1,8 +1,8 @@
-"""From GRPOTrainer to RapidTrainer: one script, with two names swapped.
+"""From GRPOTrainer to RapidTrainer: one script, in which two class names change.
 
-What it shows: rapid.rewards work in a stock GRPOTrainer, without anything else of this package.
-With `--rapid` both classes come from rapid. The only other change is H, which GRPOTrainer does not
-have: without it RapidTrainer samples for each optimizer step, as GRPOTrainer does here.
+What it shows: the functions of rapid.rewards work in TRL's GRPOTrainer. With `--rapid` the trainer
+and its configuration come from rapid. The only other change is H, which GRPOTrainer does not have.
+Without H, RapidTrainer samples before each optimizer step, as GRPOTrainer does here.
 
 Run:      pip install 'rapid-rl[graders]'
           python grpo_then_rapid.py, and then with --rapid
@@ -22,18 +22,18 @@ from rapid.rewards import math_reward
 
 INSTRUCTION = "Reason step by step, and put the final answer into \\boxed{}."
 
-parser = argparse.ArgumentParser(description="Train on GSM8K by GRPOTrainer or RapidTrainer.")
-parser.add_argument("--rapid", action="store_true", help="RapidTrainer in place of GRPOTrainer")
+parser = argparse.ArgumentParser(description="Train on GSM8K with GRPOTrainer or RapidTrainer.")
+parser.add_argument("--rapid", action="store_true", help="use RapidTrainer")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/grpo_then_rapid")
 parser.add_argument("--max_steps", type=int, default=400)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, made rows, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "gradient_accumulation_steps": 4,  # 32 completions of an optimizer step
-    "num_generations": 8,  # completions of a question
+    "num_generations": 8,  # completions per question
     "max_completion_length": 300,
     "learning_rate": 1e-6,
     "logging_steps": 8,
@@ -43,14 +43,14 @@ if arguments.rapid:
     from rapid import RapidConfig as GRPOConfig
     from rapid import RapidTrainer as GRPOTrainer
 
-    settings["H"] = 8  # optimizer steps for each batch that is sampled
+    settings["H"] = 8  # optimizer steps per sampled batch
 if arguments.smoke:
     from smoke import load_dataset, shrink
 
     settings = shrink(arguments, settings)
 
 
-def ask(row: dict) -> dict:
+def add_prompt(row: dict) -> dict:
     return {"prompt": [{"role": "user", "content": f"{row['question']}\n\n{INSTRUCTION}"}]}
 
 
@@ -58,7 +58,7 @@ trainer = GRPOTrainer(
     arguments.model,
     math_reward,
     args=GRPOConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(ask),
+    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(add_prompt),
 )
 trainer.train()
 trainer.save_model()

@@ -1,7 +1,7 @@
 """Grade-school mathematics: GSM8K from the hub, with answers graded by math_reward.
 
-What it shows: a dataset of the hub becomes prompts by one `map`. Answers are compared by value and
-not as texts: \\boxed{1/2} is right if 0.5 is the answer.
+What it shows: `map` makes prompts from a dataset on the hub. Answers are compared by value and not
+as text: \\boxed{1/2} is correct if the answer is 0.5.
 
 Run:      pip install 'rapid-rl[graders]'
           python gsm8k.py
@@ -24,14 +24,14 @@ parser = argparse.ArgumentParser(description="Train on GSM8K with math_reward.")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/gsm8k")
 parser.add_argument("--max_steps", type=int, default=400)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, made rows, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 8,  # optimizer steps for each batch that is sampled
-    "n_step": 32,  # completions of an optimizer step
-    "num_generations": 8,  # completions of a question
-    "micro_batch_size": "auto",  # completions of a forward and backward pass: what memory allows
+    "H": 8,  # optimizer steps per sampled batch
+    "n_step": 32,  # completions per optimizer step
+    "num_generations": 8,  # completions per question
+    "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 300,
     "learning_rate": 1e-6,
     "logging_steps": 8,
@@ -43,7 +43,7 @@ if arguments.smoke:
     settings = shrink(arguments, settings)
 
 
-def ask(row: dict) -> dict:
+def add_prompt(row: dict) -> dict:
     return {"prompt": [{"role": "user", "content": f"{row['question']}\n\n{INSTRUCTION}"}]}
 
 
@@ -51,7 +51,7 @@ trainer = RapidTrainer(
     arguments.model,
     math_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(ask),
+    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(add_prompt),
 )
 trainer.train()
 trainer.save_model()

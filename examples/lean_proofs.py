@@ -1,9 +1,9 @@
 """Proofs: theorems of Lean 4, with proofs checked by lean_reward.
 
-What it shows: a row needs one column, `theorem`. A proof counts if Lean's kernel accepts it without
-`sorry` and new axioms. These theorems are made here and need core Lean, which the first call
-installs. `--dataset cat-searcher/minif2f-lean4` takes miniF2F's, which need Mathlib (see
-docs/benchmarks.md). Mathlib has not been tried yet.
+What it shows: a row needs one column, `theorem`. A proof is correct if Lean's kernel accepts it
+without `sorry` and new axioms. The script generates theorems that need only core Lean, which the
+first call installs. `--dataset cat-searcher/minif2f-lean4` uses those of miniF2F, which need
+Mathlib (see docs/benchmarks.md). This has not been tried yet.
 
 Run:      pip install 'rapid-rl[graders]'
           python lean_proofs.py
@@ -24,17 +24,17 @@ INSTRUCTION = "Prove this theorem in Lean 4, without sorry. Answer with one ```l
 
 parser = argparse.ArgumentParser(description="Train on theorems of Lean 4 with lean_reward.")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
-parser.add_argument("--dataset", help="of the hub, with the column theorem or formal_statement")
+parser.add_argument("--dataset", help="on the hub, with the column theorem or formal_statement")
 parser.add_argument("--output", default="output/lean_proofs")
 parser.add_argument("--max_steps", type=int, default=100)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, made rows, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 4,  # optimizer steps for each batch that is sampled
-    "n_step": 32,  # completions of an optimizer step
-    "num_generations": 16,  # completions of a theorem
-    "micro_batch_size": "auto",  # completions of a forward and backward pass: what memory allows
+    "H": 4,  # optimizer steps per sampled batch
+    "n_step": 32,  # completions per optimizer step
+    "num_generations": 16,  # completions per theorem
+    "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 200,
     "learning_rate": 1e-6,
     "logging_steps": 4,
@@ -46,12 +46,12 @@ if arguments.smoke:
     settings = shrink(arguments, settings)
 
 
-def state(a: int, b: int) -> dict:
-    """Return a row: the theorem that x = b, if ax + 1 has the value that follows from it."""
+def build_row(a: int, b: int) -> dict:
+    """Return a row with a theorem: if ax + 1 = ab + 1, then x = b."""
     return {"theorem": f"theorem linear (x : Nat) (h : {a} * x + 1 = {a * b + 1}) : x = {b} := by"}
 
 
-def ask(row: dict) -> dict:
+def add_prompt(row: dict) -> dict:
     theorem = row.get("theorem") or row["formal_statement"]
     return {"prompt": [{"role": "user", "content": f"{INSTRUCTION}\n\n{theorem}"}]}
 
@@ -59,12 +59,12 @@ def ask(row: dict) -> dict:
 if arguments.dataset:
     theorems = load_dataset(arguments.dataset, split="train")
 else:
-    theorems = Dataset.from_list([state(a, b) for a in range(2, 20) for b in range(20)])
+    theorems = Dataset.from_list([build_row(a, b) for a in range(2, 20) for b in range(20)])
 trainer = RapidTrainer(
     arguments.model,
     lean_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=theorems.map(ask),
+    train_dataset=theorems.map(add_prompt),
 )
 trainer.train()
 trainer.save_model()

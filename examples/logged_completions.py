@@ -1,15 +1,15 @@
-"""Training on logged completions, which another policy sampled, with their log-probs.
+"""Training on logged completions, which another policy sampled, and their log-probs.
 
 What it shows: TRL's `rollout_func` returns logged completions, so that nothing is sampled. With
-`use_rollout_logps=True` their log-probs are those of the behaviour policy in RAPID's importance
-weights. Each line of the log has a prompt with its `num_generations` completions:
+`use_rollout_logps=True` RAPID's importance weights use their log-probs as those of the behaviour
+policy. Each line of the log has a prompt and `num_generations` completions of it:
 
     {"prompt": "1 + 2 =", "completion_ids": [[12, 1], ...], "logprobs": [[-0.7, -0.1], ...],
      "reward": [1.0, ...]}
 
-The prompt is the text that the policy read, with its chat template. Completions are token ids,
-because a text may be split into other tokens than those sampled. Log-probs are natural logarithms
-at the temperature of sampling, which is `temperature` here.
+The prompt is the whole text that the policy read, with the chat template. Completions are token
+ids, because their text might be tokenized differently. Log-probs are natural logarithms, at the
+temperature of sampling, which `temperature` has to repeat.
 
 Run:      pip install rapid-rl
           python logged_completions.py --log completions.jsonl
@@ -26,18 +26,18 @@ from datasets import Dataset
 from rapid import RapidConfig, RapidTrainer
 
 parser = argparse.ArgumentParser(description="Train on logged completions.")
-parser.add_argument("--log", help="the file, in JSON lines")
+parser.add_argument("--log", help="file of completions, in JSON lines")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/logged_completions")
 parser.add_argument("--max_steps", type=int, default=100)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, its log, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
     "use_rollout_logps": True,
-    "H": 1,  # a log needs no sampling: each optimizer step reads its own completions
-    "n_step": 32,  # completions of an optimizer step
-    "num_generations": 8,  # completions of a line of the log
+    "H": 1,  # optimizer steps per batch that is read from the log
+    "n_step": 32,  # completions per optimizer step
+    "num_generations": 8,  # completions per line of the log
     "temperature": 1.0,
     "learning_rate": 1e-6,
     "gradient_checkpointing": False,
@@ -53,22 +53,22 @@ rows = {row["prompt"]: row for row in log}
 
 
 def read_completions(prompts: list[str], trainer: RapidTrainer) -> dict[str, list]:
-    """Return logged completions for prompts, each of which is repeated for its group."""
+    """Return a logged completion for each prompt; a prompt is repeated for each of its group."""
     first, size = trainer.accelerator.process_index * len(prompts), trainer.num_generations
     batch = {"prompt_ids": [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]}
     for column in ("completion_ids", "logprobs", "reward"):
-        logged = [rows[prompt][column] for prompt in prompts]
-        batch[column] = [values[n % size] for n, values in enumerate(logged, first)]
+        groups = [rows[prompt][column] for prompt in prompts]
+        batch[column] = [group[index % size] for index, group in enumerate(groups, first)]
     return batch
 
 
-def logged_reward(reward, **_):
+def get_logged_reward(reward, **_):
     return reward
 
 
 trainer = RapidTrainer(
     arguments.model,
-    logged_reward,
+    get_logged_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
     train_dataset=log.select_columns("prompt"),
     rollout_func=read_completions,

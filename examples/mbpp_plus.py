@@ -1,8 +1,8 @@
 """Programs: MBPP+ from the hub, with completions run against its tests by code_reward.
 
-What it shows: the columns of MBPP+ work as they are. Completions run in a sandbox, without files,
-network or the expected outputs. A task of your own needs one column, `tests`: a list of texts such
-as "assert f(1) == 2".
+What it shows: code_reward reads the columns of MBPP+. Completions run in a sandbox, without access
+to files, the network or the expected outputs. Your own tasks need one column, `tests`, with a list
+of assertions such as "assert f(1) == 2".
 
 Run:      pip install 'rapid-rl[graders]'
           python mbpp_plus.py
@@ -25,19 +25,19 @@ parser = argparse.ArgumentParser(description="Train on MBPP+ with code_reward.")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/mbpp_plus")
 parser.add_argument("--max_steps", type=int, default=200)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, made rows, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 8,  # optimizer steps for each batch that is sampled
-    "n_step": 16,  # completions of an optimizer step
-    "num_generations": 8,  # completions of a task
-    "micro_batch_size": "auto",  # completions of a forward and backward pass: what memory allows
+    "H": 8,  # optimizer steps per sampled batch
+    "n_step": 16,  # completions per optimizer step
+    "num_generations": 8,  # completions per task
+    "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 400,
     "learning_rate": 1e-6,
     "logging_steps": 8,
     "gradient_checkpointing": False,
-    "grading_workers": 4,  # grade completions while others are still being sampled
+    "grading_workers": 4,  # grade completions while others are sampled
 }
 if arguments.smoke:
     from smoke import load_dataset, shrink
@@ -45,7 +45,7 @@ if arguments.smoke:
     settings = shrink(arguments, settings)
 
 
-def ask(row: dict) -> dict:
+def add_prompt(row: dict) -> dict:
     task = f"{row['prompt']}\n\n{INSTRUCTION}\n\n{row['test_list'][0]}"
     return {"prompt": [{"role": "user", "content": task}]}
 
@@ -54,7 +54,7 @@ trainer = RapidTrainer(
     arguments.model,
     code_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=load_dataset("evalplus/mbppplus", split="test").map(ask),  # its only split
+    train_dataset=load_dataset("evalplus/mbppplus", split="test").map(add_prompt),  # its only split
 )
 trainer.train()
 trainer.save_model()

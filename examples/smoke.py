@@ -1,8 +1,8 @@
-"""What `--smoke` of the examples uses: a tiny model made on the spot, and made rows.
+"""A tiny model and generated rows, with which the examples run if `--smoke` is set.
 
-A smoke run shows in seconds that a script works, without a network and without a GPU. The model's
-weights are random, so that its rewards are luck. If you copy an example, leave out this file and
-the lines of the example that import it.
+A smoke run shows in seconds that a script works, without a network and without a GPU. Rewards are
+random, because the model's weights are. If you copy an example, leave out this file and the lines
+that import it.
 """
 
 import atexit
@@ -24,16 +24,16 @@ from transformers import (
     set_seed,
 )
 
-# What the tiny model can say, in one token each: right and wrong answers to the rows below.
+# The tiny model's tokens: correct and wrong answers to the rows below.
 ANSWERS = [*map(str, range(8, 13)), *(f"\\boxed{{{number}}}" for number in range(1, 6))]
 ANSWERS += [f"\n```python\ndef add_{n}(x):\n    return x + {n}\n```\n" for n in (1, 2, 3)]
 ANSWERS += ["\n```lean\nomega\n```\n", "\n```lean\nskip\n```\n"]
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
-# Rows in the form of the datasets on the hub. A name in braces stands for a number.
+# Templates of rows with the columns of datasets on the hub. A name in braces stands for a number.
 ROWS: dict[str, dict[str, Any]] = {
     "openai/gsm8k": {"question": "What is {a} + {b}?", "answer": "{a} + {b} = {sum}\n#### {sum}"},
     "evalplus/mbppplus": {
-        "task_id": "90{a}{b}",  # none of MBPP+
+        "task_id": "90{a}{b}",  # no id of MBPP+
         "prompt": "Write a function to add {b} to a number.",
         "code": "def add_{b}(x):\n    return x + {b}",
         "test_list": ["assert add_{b}({a}) == {sum}"],
@@ -46,7 +46,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "header": "",
     },
 }
-# Small sizes, for an example that sets them.
+# Sizes that replace those of an example, if the example sets them.
 SIZES = {"H": 2, "n_step": 32, "micro_batch_size": 16}
 SIZES |= {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}
 SETTINGS: dict[str, Any] = {"num_generations": 4, "max_completion_length": 4, "logging_steps": 2}
@@ -54,14 +54,14 @@ SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to":
 
 
 def shrink(arguments: Namespace, settings: dict[str, Any]) -> dict[str, Any]:
-    """Put the tiny model into the arguments of an example, and return its settings made small."""
+    """Set the tiny model in an example's arguments, and return its settings with small sizes."""
     arguments.model, arguments.max_steps = save_model(), 6
     sizes = {name: size for name, size in SIZES.items() if name in settings}
     return settings | sizes | SETTINGS
 
 
 def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
-    """Return 30 rows in the form of a dataset on the hub."""
+    """Return 30 generated rows with the columns of a dataset on the hub."""
     rows = []
     for a in range(10):
         for b in (1, 2, 3):
@@ -73,19 +73,22 @@ def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
 
 
 def save_model() -> str:
-    """Save an untrained model of one layer in a folder that lasts as long as this process."""
+    """Save an untrained model of one layer in a folder that is deleted when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="rapid-smoke-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     vocabulary = {word: token for token, word in enumerate(["<pad>", "<eos>", "?", *ANSWERS])}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
-    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    word_tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="?"))
+    word_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token="<pad>", eos_token="<eos>", padding_side="left"
+        tokenizer_object=word_tokenizer,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        padding_side="left",
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)
     set_seed(0)
-    # AutoTokenizer loads the tokenizer of a Granite as it is; other models have their own kinds.
+    # AutoTokenizer would load another class of tokenizer with most other models.
     config = AutoConfig.for_model(
         "granite",
         vocab_size=len(vocabulary),
@@ -102,7 +105,7 @@ def save_model() -> str:
     return str(folder)
 
 
-def write_log(model_folder: str, size: int) -> str:
+def write_log(model_folder: str, group_size: int) -> str:
     """Sample completions of some prompts from a model, and log them with their log-probs."""
     model = AutoModelForCausalLM.from_pretrained(model_folder)
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
@@ -115,15 +118,15 @@ def write_log(model_folder: str, size: int) -> str:
                 do_sample=True,
                 top_k=0,
                 max_new_tokens=4,
-                num_return_sequences=size,
+                num_return_sequences=group_size,
                 output_logits=True,
                 return_dict_in_generate=True,
             )
-            logits = torch.stack(sampled.logits, dim=1)  # (size, tokens, vocabulary)
+            logits = torch.stack(sampled.logits, dim=1)  # (group_size, tokens, vocabulary)
             ids = sampled.sequences[:, -logits.size(1) :]
             logps = logits.log_softmax(-1).gather(2, ids[:, :, None])[:, :, 0]
-            ends = (ids == tokenizer.eos_token_id).int()
-            lengths = (ends.cumsum(1) - ends == 0).sum(1).tolist()  # with the end token
+            is_end = (ids == tokenizer.eos_token_id).int()
+            lengths = (is_end.cumsum(1) - is_end == 0).sum(1).tolist()  # with the end token
             for name, values in {"completion_ids": ids, "logprobs": logps}.items():
                 row[name] = [tokens[:n] for tokens, n in zip(values.tolist(), lengths, strict=True)]
             texts = tokenizer.batch_decode(row["completion_ids"], skip_special_tokens=True)

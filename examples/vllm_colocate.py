@@ -1,8 +1,8 @@
 """Sampling by vLLM in the trainer's process, on the GPU that also trains.
 
-What it shows: `use_vllm=True, vllm_mode="colocate"`, as for GRPOTrainer. The engine gets the
+What it shows: `use_vllm=True, vllm_mode="colocate"`, as in GRPOTrainer. vLLM's engine has the
 policy's precision and weights. It takes `vllm_gpu_memory_utilization` of the GPU's memory, and
-micro-batches take what memory is left.
+micro-batches use the rest.
 
 Run:      pip install 'rapid-rl[graders,vllm]'
           python vllm_colocate.py
@@ -23,22 +23,22 @@ from rapid.rewards import math_reward
 
 INSTRUCTION = "Reason step by step, and put the final answer into \\boxed{}."
 
-parser = argparse.ArgumentParser(description="Train on GSM8K, sampled by vLLM.")
+parser = argparse.ArgumentParser(description="Train on GSM8K, and sample with vLLM.")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/vllm_colocate")
 parser.add_argument("--max_steps", type=int, default=400)
-parser.add_argument("--smoke", action="store_true", help="a tiny model, made rows, a few steps")
+parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
     "use_vllm": True,
     "vllm_mode": "colocate",
     "vllm_gpu_memory_utilization": 0.3,
-    "vllm_max_model_length": 1024,  # tokens of a prompt with its completion
-    "H": 8,  # optimizer steps for each batch that is sampled
-    "n_step": 32,  # completions of an optimizer step
-    "num_generations": 8,  # completions of a question
-    "micro_batch_size": "auto",  # completions of a forward and backward pass
+    "vllm_max_model_length": 1024,  # tokens of prompt and completion
+    "H": 8,  # optimizer steps per sampled batch
+    "n_step": 32,  # completions per optimizer step
+    "num_generations": 8,  # completions per question
+    "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 300,
     "learning_rate": 1e-6,
     "logging_steps": 8,
@@ -50,7 +50,7 @@ if arguments.smoke:
     settings = shrink(arguments, settings)
 
 
-def ask(row: dict) -> dict:
+def add_prompt(row: dict) -> dict:
     return {"prompt": [{"role": "user", "content": f"{row['question']}\n\n{INSTRUCTION}"}]}
 
 
@@ -58,7 +58,7 @@ trainer = RapidTrainer(
     arguments.model,
     math_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(ask),
+    train_dataset=load_dataset("openai/gsm8k", "main", split="train").map(add_prompt),
 )
 trainer.train()
 trainer.save_model()

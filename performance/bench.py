@@ -49,11 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
         models.QUICK_MODEL_NAMES if options.quick else models.MODEL_NAMES
     )
     if unknown := [name for name in model_names if name not in models.MODEL_NAMES]:
-        names, suggestion = (
-            ", ".join(models.MODEL_NAMES),
-            suggest_name(unknown[0], models.MODEL_NAMES),
-        )
-        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {names}{suggestion}")
+        known = ", ".join(models.MODEL_NAMES) + suggest_name(unknown[0], models.MODEL_NAMES)
+        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {known}")
     skipped = {*models.MODEL_NAMES} - {*model_names}
     load_subject = cache(partial(models.load_subject, tiny=options.model, quick=options.quick))
     folder = options.out or (QUICK_FOLDER if options.quick else results.FOLDER)

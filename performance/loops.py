@@ -30,7 +30,7 @@ from rapid.artifacts.manifests import peak_memory_mb
 from rapid.training.clock import now
 from rapid.training.trl.vllm import prepare_engine
 
-SEED = 1000  # plus the number of optimizer steps before an inference batch: the batch's seed
+SEED = 1000  # of the first inference batch; later seeds add the optimizer steps before the batch
 BUILD_SECONDS = 300.0  # limit for building a trainer; a loop that takes longer has failed
 
 
@@ -117,7 +117,7 @@ class MeasuringCallback(TrainerCallback):
             "rewarded_group_share": fmean(map(any, groups)),
             "optimizer": self._optimizer_seconds,
             "log_mu": self._log_mu_seconds,
-            "phases": {name: seconds - earlier.get(name, 0.0) for name, seconds in phases.items()},
+            "phases": {name: total - earlier.get(name, 0.0) for name, total in phases.items()},
             "memory": peak_memory_mb(),  # read before the next measurement, which needs memory too
             "flops": count_flops(trainer),
             "peak_flops_per_second": measure_peak_flops_per_second(device, bf16),
@@ -132,7 +132,7 @@ class TrainingLoop:
     """A training loop in a child process; use as a context manager.
 
     Args:
-        build_trainer: called in the child with `setting` and `reward`.
+        build_trainer: called in the child with `setting` and `reward`; returns the trainer.
         build_reward: called in the child; returns the reward function.
     """
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from performance import summary
 from performance.loops import TrainingLoop
-from performance.lower_bounds import measure_lower_bounds
 from performance.memory import call_in_fresh_process, measure_training_memory
 from performance.models import Workload, make_exercises
 from performance.parts import Experiment, Setting
+from performance.reference_times import measure_reference_times
 from performance.rewards import TIMEOUT, GraderReward, RecordingReward, SolveRateReward
 from performance.trainers import TRAINERS
 from rapid.artifacts.code import ROOT
@@ -65,12 +65,14 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
         yield labels | summary.summarize_timing(samples_in_turns)
 
 
-def time_with_lower_bounds(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
-    """Yield the rows of `time_trainers`, with the times of `performance.lower_bounds`."""
+def time_beside_references(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
+    """Yield the rows of `time_trainers`, with the times of `measure_reference_times`."""
     _check_sampler(experiment.setting)
-    lower_bounds = call_in_fresh_process(measure_lower_bounds, workload, experiment.setting)
+    reference_times = call_in_fresh_process(measure_reference_times, workload, experiment.setting)
     for row in time_trainers(experiment, workload, repeats):
-        yield row | {name: summary.round_number(seconds) for name, seconds in lower_bounds.items()}
+        yield row | {
+            name: summary.round_number(seconds) for name, seconds in reference_times.items()
+        }
 
 
 def _check_sampler(setting: Setting) -> None:

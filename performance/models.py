@@ -91,7 +91,7 @@ class Workload:
         return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
 
     @cached_property
-    def described(self) -> str:
+    def title_with_size(self) -> str:
         """The title, with the number of parameters."""
         parameters = self.shape.parameters if self.shape else self.load().num_parameters()
         return f"{self.title} ({parameters / 1e6:.1f} M parameters)"

@@ -15,7 +15,7 @@ TIMEOUT = 2.0  # seconds for a verdict, as for MBPP+ in params.yaml
 
 
 class RecordingReward(ABC):
-    """A reward function that records the completions it has rewarded or not since `clear`."""
+    """A reward function that records what it has graded since the last call of `clear`."""
 
     __name__ = "reward"  # appears in the names of TRL's metrics
     solve_rate = 0.0  # share of distinct completions to reward, in classes that can set it
@@ -66,7 +66,7 @@ class GraderReward(RecordingReward):
     """Rewards the completions that a benchmark's grader accepts.
 
     Args:
-        grader: a grader whose context has been entered. Grades once, to start its processes.
+        grader: a grader whose context has been entered; a first verdict starts its processes.
         problems: the problems to which the indices in the dataset's column `problem` refer.
     """
 

@@ -99,7 +99,7 @@ def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> I
     return ImitatingTrainer(
         workload.load(),
         SFTConfig(
-            **_common_arguments(setting) | sizes | {"completion_only_loss": True} | arguments
+            **_build_common_arguments(setting) | sizes | {"completion_only_loss": True} | arguments
         ),
         train_dataset=Dataset.from_list([demonstration] * setting.inference_batch),
         processing_class=tokenizer,
@@ -123,7 +123,7 @@ TRAINERS = {
 }
 
 
-def _common_arguments(setting: Setting) -> dict:
+def _build_common_arguments(setting: Setting) -> dict:
     """Return the training arguments that all trainers share."""
     gpu = torch.cuda.is_available()
     return {
@@ -165,7 +165,7 @@ def _build_trainer(
     trainer = trainer_class(
         model,
         reward,
-        args=config_class(**_common_arguments(setting) | sampling | arguments),
+        args=config_class(**_build_common_arguments(setting) | sampling | arguments),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
     )

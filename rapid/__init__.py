@@ -1,6 +1,6 @@
 """RAPID: sample a large inference batch, then take several policy-gradient steps on it.
 
-An inference batch holds the completions of H optimizer steps, so all steps but the first are
+An inference batch has the completions of H optimizer steps, so all steps except the first are
 off-policy. `from rapid import RapidConfig, RapidTrainer` imports the trainer. The other modules are
 the stages of the pipeline and the `rapid` command; the trainer does not need them.
 """

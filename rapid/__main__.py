@@ -1,7 +1,7 @@
 """Entry point of the `rapid` command.
 
 If the workflow has started a fork server (`rapid.processes.fork_server`), a child of that server
-runs the job. This process then only passes on the arguments, so it imports as little as possible.
+runs the job, and this process only passes on the arguments. So it imports as little as possible.
 """
 
 import os
@@ -12,17 +12,17 @@ from rapid.processes.fork_server import RETRY_STATUS, run_in_child
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 
 CLONE = Path(__file__).resolve().parents[1]
-# A folder with all of these files is taken for a clone of this repository.
+# A folder with all of these files counts as a clone of this repository.
 CLONE_FILES = ("rapid/__main__.py", "Snakefile", "params.yaml")
 
 
 def main() -> int:
     """Run `rapid` with the code of the clone that contains the working folder.
 
-    An environment's `rapid` script imports the code of the clone that the environment was made
-    for. The working folder may be in another clone, which shares or copied the environment.
-    Snakemake imports the code beside its Snakefile, and jobs have to run the same code. In this
-    case the process is replaced by `python -m rapid` of the other clone.
+    Snakemake imports the code next to its Snakefile, and jobs have to run the same code. But an
+    environment's `rapid` script imports the code of the clone for which the environment was made.
+    If the working folder is in another clone, this process is replaced by that clone's
+    `python -m rapid`.
     """
     folders = (Path.cwd(), *Path.cwd().parents)
     clones = (folder for folder in folders if all((folder / name).exists() for name in CLONE_FILES))
@@ -35,7 +35,7 @@ def main() -> int:
 def run_command() -> int:
     """Run the command and return its exit status.
 
-    RETRY_STATUS becomes 0: the result is right, and only its runtime is too long, because other
+    RETRY_STATUS becomes 0: the result is correct, and only the runtime is too long, because other
     processes used the job's core.
     """
     end_with_workflow()

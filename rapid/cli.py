@@ -27,7 +27,7 @@ from rapid.algorithms import IMITATING
 from rapid.arguments import Parser, build_positive_type
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
-from rapid.artifacts.runs import CHECKPOINTS, RunSummary, has_learned_nothing
+from rapid.artifacts.runs import CHECKPOINTS, RunSummary, had_no_signal
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.errors.endings import run_command
@@ -46,7 +46,7 @@ def run(arguments: list[str]) -> int:
 
 
 class StageCommand(NamedTuple):
-    """A stage as a subcommand: `--spec`, and an option for each path that it reads or writes."""
+    """A stage as a subcommand, with `--spec` and an option for each path it reads or writes."""
 
     name: str
     function: str  # MODULE.FUNCTION in `rapid.stages`; takes the spec, then the paths in order
@@ -120,7 +120,7 @@ def _build_parser() -> Parser:
     watch = _add_command(commands, "watch", help_text, _run_watch)
     watch.add_argument("--once", action="store_true", help="print the present state and exit")
     fork_server = _add_command(
-        commands, "warm", "run the workflow's fork server (internal)", _run_fork_server
+        commands, "fork-server", "run the workflow's fork server (internal)", _run_fork_server
     )
     fork_server.add_argument("socket", type=Path, help="path of the socket to listen on")
     fork_server.add_argument(
@@ -179,11 +179,11 @@ def _add_ask(commands) -> None:
 
 def _add_maintenance(commands) -> None:
     help_texts = {
-        "verify": "compare every file with its digest, and name changed files and stale jobs",
-        "accept": "keep results that are stale only because of changed code, if it is harmless",
-        "reconcile": "do the same as verify, and let Snakemake repeat the stale jobs",
+        "verify": "compare every file with its digest, and list changed files and stale jobs",
+        "accept": "keep results that are stale only because of harmless changes of code",
+        "reconcile": "do the same as verify, and make Snakemake repeat the stale jobs",
         "restore": "pull results that were pushed elsewhere (dvc pull), and verify them",
-        "preflight": "say what this machine lacks: GPUs, memory, disk, models, data, graders",
+        "preflight": "check that this machine has the GPUs, memory, disk, models, data and graders",
     }
     for name, help_text in help_texts.items():
         function = _run_preflight if name == "preflight" else _maintain_jobs
@@ -264,8 +264,8 @@ def _run_train(args) -> int:
     with ExitStack() as resources:
         resources.enter_context(lease_folder(args.out / CHECKPOINTS))
         spec = _read_spec_and_lease(args, specs.TrainSpec)
-        # The model's folder is missing if it is that of another run, which trained nothing. Then
-        # this run trains nothing either.
+        # The model's folder is missing if it belongs to a run that trained nothing. Then this run
+        # trains nothing either.
         if specs.uses_vllm_server(spec) and args.model.is_dir():
             from rapid.vllm_server import run_server
 
@@ -280,10 +280,10 @@ def _run_train(args) -> int:
 
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
-        last = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
-        if has_learned_nothing(args.out):
-            last += "nothing was learned (the rewards of each group were equal), "
-        print(f"{args.out}: {last}{summary.runtime.total:.1f} s of training", file=sys.stderr)
+        reward = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
+        if had_no_signal(args.out):
+            reward += "nothing was learned (in each group all rewards were equal), "
+        print(f"{args.out}: {reward}{summary.runtime.total:.1f} s of training", file=sys.stderr)
         report_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
@@ -296,7 +296,7 @@ def _run_ask(args) -> None:
     _check_model(args.model)
     if not (args.model / "config.json").is_file():
         raise BadInput(f"--model {args.model}: not a model's folder: it has no config.json")
-    answers = sample(
+    completions = sample(
         args.sampler,
         args.model,
         [args.prompt] * args.samples,
@@ -306,7 +306,7 @@ def _run_ask(args) -> None:
         seed=args.seed,
         chat=args.chat,
     )
-    text = "\n\n".join(answer.text for answer in answers)
+    text = "\n\n".join(completion.text for completion in completions)
     print(escape_control_chars(text) if sys.stdout.isatty() else text)
 
 
@@ -322,7 +322,7 @@ def _run_grade(args) -> int:
         print(f"rapid grade: {missing}", file=sys.stderr)
         return 1
     with tqdm(total=len(submissions), desc="grading", unit="completion") as bar:
-        graded = grade(
+        result = grade(
             benchmark,
             problems,
             submissions,
@@ -331,22 +331,22 @@ def _run_grade(args) -> int:
             policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
             progress=bar.update,
         )
-    for submission, verdict in zip(submissions, graded.verdicts, strict=True):
+    for submission, verdict in zip(submissions, result.verdicts, strict=True):
         print(json.dumps({"id": submission.id, **verdict.model_dump()}))
-    report_ungraded(Counter(verdict.reason for verdict in graded.verdicts))
+    report_ungraded(Counter(verdict.reason for verdict in result.verdicts))
     report_flaws(problems, submissions)
-    if bad := graded.bad_problems:
-        count = f"{len(bad)} of {len(problems)}"
-        head = f"{count} problems cannot be graded, whatever the completion is:"
-        raise BadInput("\n  ".join([head, *bad.values()]))
+    if reasons := result.bad_problems.values():
+        count = f"{len(reasons)} of {len(problems)}"
+        heading = f"{count} problems are faulty, so their completions cannot be graded:"
+        raise BadInput("\n  ".join([heading, *reasons]))
     return 0
 
 
 def _maintain_jobs(args) -> int:
-    from rapid.stages import upkeep
+    from rapid.stages import maintenance
 
     options = {"force": args.force} if args.command == "restore" else {}
-    return getattr(upkeep, args.command)(args.configfile, **options)
+    return getattr(maintenance, args.command)(args.configfile, **options)
 
 
 def _run_plan(args) -> None:
@@ -379,9 +379,9 @@ def _run_watch(args) -> int:
 
 def _run_fork_server(args) -> None:
     from rapid.processes.fork_server import serve_requests
-    from rapid.stages.rehearsal import lend_graders, rehearse
+    from rapid.stages.warm_up import lend_graders, warm_up
 
-    serve_requests(args.socket, args.parent, rehearse, run, lend_graders)
+    serve_requests(args.socket, args.parent, warm_up, run, lend_graders)
 
 
 def _run_lean_setup(args) -> int:

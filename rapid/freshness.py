@@ -1,14 +1,14 @@
 """Decides which jobs are up to date, by comparing their manifests with specs, files and each other.
 
-A `git clone`, `git checkout` or `dvc pull` loses the times of files and Snakemake's records, so
-neither is used. A job is up to date if
+Times of files and Snakemake's records are not used, because `git clone`, `git checkout` and `dvc
+pull` lose them. A job is up to date if
 1. its manifest was written with the present spec: the parameters and the code that decide the job's
    result (`rapid.config.specs`),
-2. each file that it read is still as another job wrote it, or is a user's file that is unchanged,
+2. each file that it read is unchanged since another job or the user wrote it,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (workflow/rules/common.smk). To find them, it reads only manifests
-and small files. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as
-up to date that are stale only because the code changed.
+Snakemake plans all other jobs (workflow/rules/common.smk), for which only manifests and small files
+are read. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to
+date that are stale only because the code changed.
 """
 
 import os
@@ -28,12 +28,12 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
-UNLISTED_CODE = "files that its manifest does not list"  # in messages, if the files are unknown
+UNLISTED_CODE = "files that its manifest does not list"  # in messages
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One job of the pipeline.
+    """A job of the pipeline.
 
     Args:
         rule: Snakemake's rule for the job, a key of `rapid.artifacts.layout.STAGES`.
@@ -71,7 +71,7 @@ class Job:
         options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
         return " ".join([self.rule, *options])
 
-    def inputs_of(self, option: str) -> list["Job"]:
+    def get_inputs(self, option: str) -> list["Job"]:
         """Return the jobs that wrote the files which an option of the subcommand names."""
         return [
             job
@@ -86,14 +86,14 @@ class Findings:
 
     current: list[Job] = field(default_factory=list)  # up to date
     stale: dict[Job, str] = field(default_factory=dict)  # job -> why it is stale
-    missing: list[Job] = field(default_factory=list)  # no manifest: never run, or not to its end
+    missing: list[Job] = field(default_factory=list)  # no manifest: not run, or not finished
     changed: dict[str, Job] = field(default_factory=dict)  # path of a file -> the job that wrote it
 
     def describe(self) -> str:
         """Return the findings as lines of text."""
         lines = [f"{path} is not what {job.folder} wrote" for path, job in self.changed.items()]
-        lines += [f"stale: {job.folder}: {why}" for job, why in self.stale.items()]
-        lines += [f"not made: {job.folder}" for job in self.missing]
+        lines += [f"stale: {job.folder}: {reason}" for job, reason in self.stale.items()]
+        lines += [f"not run: {job.folder}" for job in self.missing]
         total = len(self.current) + len(self.stale) + len(self.missing)
         return "\n".join([*lines, f"{len(self.current)} of {total} jobs are up to date"])
 
@@ -110,7 +110,7 @@ class Examination:
     def __init__(self, hash_all: bool = True, ignore_code: bool = False):
         self.findings = Findings()
         self._hash_all, self._ignore_code = hash_all, ignore_code
-        # Folder of an examined job -> why the job must be run; "" if it is up to date.
+        # Folder of an examined job -> why the job must run; "" if it is up to date.
         self._reasons: dict[str, str] = {}
         # Digests of the unchanged outputs of jobs whose spec and inputs are up to date, by path.
         self._reliable: dict[str, str] = {}
@@ -140,23 +140,24 @@ class Examination:
             return findings.stale.setdefault(job, str(error))
         if manifest is None:
             findings.missing.append(job)
-            return "not made"
+            return "not run"
         changed = [
             path
             for path, expected in manifest.outputs.items()
             if self._is_changed(path, expected, is_needed=self._hash_all or path in job.declared)
         ]
         findings.changed |= dict.fromkeys(changed, job)
-        why = _explain_changed_spec(job, manifest, self._ignore_code)
-        why = why or self._explain_changed_inputs(job, manifest)
-        if not why:  # the unchanged outputs are up to date
-            self._reliable |= {p: d for p, d in manifest.outputs.items() if p not in changed}
-            why = f"its output has changed: {changed[0]}" if changed else ""
-        if why:
-            findings.stale[job] = why
+        reason = _explain_changed_spec(job, manifest, self._ignore_code)
+        reason = reason or self._explain_changed_inputs(job, manifest)
+        if not reason:  # the unchanged outputs are up to date
+            outputs = manifest.outputs.items()
+            self._reliable |= {path: digest for path, digest in outputs if path not in changed}
+            reason = f"its output has changed: {changed[0]}" if changed else ""
+        if reason:
+            findings.stale[job] = reason
         else:
             findings.current.append(job)
-        return why
+        return reason
 
     def _is_changed(self, path: str, expected: str, is_needed: bool) -> bool:
         """Return whether an output differs from its expected digest, or is missing if needed.
@@ -169,7 +170,7 @@ class Examination:
         return is_compared and self._digest(path) != expected
 
     def _explain_changed_inputs(self, job: Job, manifest: Manifest) -> str:
-        """Return which file that a job read has changed since; "" if none has."""
+        """Return which input of a job has changed since the job ran; "" if none has."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"its input has changed: {added[0]}"
         written_at = os.path.getmtime(job.manifest)
@@ -181,7 +182,7 @@ class Examination:
                 is_same = self._reliable[path] == expected
             elif reasons and (expected or any(reasons)):
                 return f"its input is not up to date: {path}"
-            else:  # a user's file, or an optional output that a finished job did not write
+            else:  # a user's file, or an optional file that a finished job did not write
                 is_same = self._is_unchanged(path, expected, written_at)
             if not is_same:
                 return f"its input has changed: {path}"
@@ -222,7 +223,7 @@ def examine_jobs(
 
 
 def _explain_changed_spec(job: Job, manifest: Manifest, ignore_code: bool) -> str:
-    """Return how the spec in a manifest differs from the job's present spec; "" if it does not."""
+    """Return how the spec in a manifest differs from the job's present spec; "" if it is equal."""
     keys = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
     if keys := [key for key in keys if not key.startswith("code: ")]:
         return f"made with other parameters: {_shorten_list(keys)}"
@@ -231,7 +232,7 @@ def _explain_changed_spec(job: Job, manifest: Manifest, ignore_code: bool) -> st
 
 
 def list_differences(old: object, new: object, key: str = "") -> list[str]:
-    """List the dotted keys at which two nested dicts differ, each with both values."""
+    """List the dotted keys at which two nested dicts differ, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         names = [*old, *(name for name in new if name not in old)]
         return [
@@ -261,12 +262,12 @@ def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
 
 def print_changed_code(jobs: list[Job]) -> None:
     """Print each source file that has changed, and the number of jobs whose result it decides."""
-    reached: Counter[str] = Counter()
+    job_counts: Counter[str] = Counter()
     for job in jobs:
         with suppress(BadFile):  # jobs that read the files report a damaged manifest
             if manifest := Manifest.read(job.folder):
-                reached.update(list_changed_code(job, manifest))
-    for file, count in sorted(reached.items()):
+                job_counts.update(list_changed_code(job, manifest))
+    for file, count in sorted(job_counts.items()):
         print(f"code has changed: {file} (used by {count} jobs)", file=sys.stderr)
 
 
@@ -275,10 +276,10 @@ def accept_code_changes(
 ) -> tuple[list[Job], Findings]:
     """Mark jobs as up to date that are stale only because code changed.
 
-    The changed code is their own, or that of jobs whose files they read. The manifest of a job
-    whose own code changed gets the present digests of the code, and a note with the old digests.
-    Reports list accepted jobs, so the manifests of reports are deleted, and the reports are made
-    again.
+    The code of such a job has changed, or that of a job whose files it read. If a job's own code
+    has changed, its manifest gets the present digests of the code, and a note with the old ones.
+    The manifests of reports are deleted, so that the reports are made again and list the accepted
+    jobs.
 
     Returns:
         The accepted jobs, and the findings after accepting them.
@@ -315,10 +316,9 @@ def discard_stale_manifests(findings: Findings) -> None:
 
 
 def discard_unavailable() -> list[str]:
-    """Delete the manifests of jobs that could do nothing, so that they are planned again.
+    """Delete the manifests of jobs that did nothing (`Manifest.unavailable`), to plan them again.
 
-    Such a job lacked something, for example a grader. Its manifest says so
-    (`Manifest.unavailable`).
+    Such a job lacked something, for example a grader.
 
     Returns:
         The folders of the jobs.

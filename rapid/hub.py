@@ -1,11 +1,11 @@
-"""Limit how long the Hugging Face hub's client waits for an answer."""
+"""Limits how long the Hugging Face hub's client waits for an answer."""
 
 
 def limit_hub_waiting() -> None:
     """Make requests to the hub fail after HF_HUB_DOWNLOAD_TIMEOUT seconds without an answer.
 
-    huggingface_hub applies this limit only to downloads of files. Its request for the list of a
-    repository's files has no limit and could wait for ever.
+    huggingface_hub applies this limit only to downloads of files. Its request for a repository's
+    list of files could wait for ever.
     """
     from huggingface_hub import constants, get_session
 

@@ -1,6 +1,6 @@
-"""`rapid preflight`: check that this machine has what the pipeline needs, before hours are spent.
+"""`rapid preflight`: check that this machine has what the pipeline needs.
 
-Each check prints one line: its subject, what the machine has, and advice if that is not enough.
+Each check prints one line: what is checked, what the machine has, and advice if that is too little.
 """
 
 import os
@@ -20,7 +20,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
 from rapid.config.sections import PublishedModel
-from rapid.config.specs import FetchSpec, TrainSpec, needed_models
+from rapid.config.specs import FetchSpec, TrainSpec, list_needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
@@ -50,9 +50,9 @@ class Check:
         return f"{line}. {self.advice}" if self.advice else line
 
 
-def _build_check(subject: str, finding: str, suffices: bool, advice: str) -> Check:
-    """Return a check, with the advice only if the finding does not suffice."""
-    return Check(subject, finding, "" if suffices else advice)
+def _build_check(subject: str, finding: str, is_enough: bool, advice: str) -> Check:
+    """Return a check, with the advice only if the machine does not have enough."""
+    return Check(subject, finding, "" if is_enough else advice)
 
 
 def run_checks(
@@ -74,9 +74,9 @@ def run_checks(
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
         yield _check_compiler()
     model_sizes: dict[str, int] = {}
-    for name in needed_models(params):
+    for name in list_needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
-            job = build_plan(params).job(f"models/{name}")
+            job = build_plan(params).get_job(f"models/{name}")
             source = job.folder if _has_run(job) else model.source
             check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check
@@ -125,8 +125,8 @@ def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
         yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
     advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
-        suffices = gpu.memory_mb >= GPU_MEMORY_MB
-        yield _build_check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", suffices, advice)
+        is_enough = gpu.memory_mb >= GPU_MEMORY_MB
+        yield _build_check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", is_enough, advice)
 
 
 def _check_packages(params: Params) -> Check:
@@ -135,8 +135,8 @@ def _check_packages(params: Params) -> Check:
     required += ["deepspeed", "accelerate"] if params.compute.processes > 1 else []
     if missing := [name for name in required if find_spec(name) is None]:
         extras = sorted({extra for name in missing if (extra := find_extra(name))})
-        by_pip = f", or pip install -e '.[{','.join(extras)}]'" if extras else ""
-        advice = f"Run `make setup`, for GPUs `GPU=1 make setup`{by_pip}."
+        pip_command = f", or pip install -e '.[{','.join(extras)}]'" if extras else ""
+        advice = f"Run `make setup`, for GPUs `GPU=1 make setup`{pip_command}."
         return Check("packages", f"no {', '.join(missing)}", advice)
     return Check("packages", ", ".join(required))
 
@@ -238,23 +238,25 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
         model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
     specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
-    copied = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
-    trained = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
+    copied_models = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
+    trained_models = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
     # Published weights are in bfloat16. A run in float32 saves weights of twice that size.
     growth = 2 if params.training.precision == "float32" else 1
-    required = SPARE_DISK_MB + sum(model_sizes[model] for model in copied)
+    required = SPARE_DISK_MB + sum(model_sizes[model] for model in copied_models)
     required += sum(
-        model_sizes[model] * growth if model in model_sizes else MODEL_DISK_MB for model in trained
+        model_sizes[model] * growth if model in model_sizes else MODEL_DISK_MB
+        for model in trained_models
     )
     available = shutil.disk_usage(".").free // 1_000_000
-    bound = "" if all(model_sizes.values()) else "at least "
-    finding = f"{available:,} MB free here, {bound}{required:,} MB needed for {len(trained)} runs"
+    prefix = "" if all(model_sizes.values()) else "at least "
+    finding = f"{available:,} MB free here, {prefix}{required:,} MB needed"
+    finding += f" for {len(trained_models)} runs"
     advice = "Free some space, or work in a folder on a larger disk."
     return _build_check("disk", finding, available >= required, advice)
 
 
 def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
-    """Check that a benchmark's grader starts, and describe the isolation that works here."""
+    """Check that a benchmark's grader starts, and describe the isolation of completions."""
     subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
         if missing := task.unavailable():
@@ -279,7 +281,7 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
 
 
 def print_checks(checks: Iterable[Check]) -> list[Check]:
-    """Print each check as it is done, and return the checks that found something missing."""
+    """Print each check when it is done, and return the checks that found something missing."""
     missing = []
     for check in checks:
         print(check)

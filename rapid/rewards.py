@@ -12,22 +12,22 @@
 
 TRL's trainers call a reward function as `reward(prompts, completions, **columns)`. These reward
 functions return 1.0 for each correct completion, 0.0 for each wrong one, and None for one that was
-not graded. A completion is text or a list of messages; of a list, the assistant's last message is
+not graded. A completion is text, or a list of messages, of which the assistant's last one is
 graded. `CodeReward(timeout=5, workers=8)` makes a reward function with other settings.
 
-- A completion never runs outside the sandbox. Where the sandbox does not work, the first call
-  raises an error that says what to install.
-- None has three causes: the grader died twice on the completion; the problem has a fault, which is
+- A completion never runs outside the sandbox. If the sandbox does not work, the first call raises
+  an error that says what to install.
+- None has three causes: the grader crashed twice on the completion; the problem is faulty, which is
   logged; or the row has no value in the column, so that a dataset can mix problems for several
-  reward functions. If graders die on more than one completion and on more than 1 % of all,
-  `GradingFailed` is raised.
+  reward functions. `GradingFailed` is raised if graders crash on more than one completion and on
+  more than 1 % of all.
 - The first call starts the graders' processes. All reward functions with equal settings share them.
   Each training process has graders of its own, also after a fork. They end with the process, or
   when `close` is called.
 
 TRL has reward functions for format and length: `trl.rewards.think_format_reward`,
 `get_soft_overlong_punishment` and `get_repetition_penalty_reward`. docs/rewards.md has examples for
-several trainers, and says how many verdicts per second to expect.
+several trainers, and measured speeds.
 """
 
 import numbers
@@ -51,7 +51,7 @@ from rapid.grading.verdicts import Verdict
 __all__ = ["CodeReward", "LeanReward", "MathReward", "close"]
 __all__ += ["code_reward", "lean_reward", "math_reward"]
 
-MAX_TIMEOUT = 86_400  # seconds, a day; infinity is not accepted by the system's timers and limits
+MAX_TIMEOUT = 86_400  # seconds, a day; the system's timers and limits do not accept infinity
 # Arguments that trainers pass besides the columns of the dataset.
 NOT_COLUMNS = {"completion_ids", "environments", "log_extra", "log_metric", "trainer_state"}
 
@@ -59,19 +59,19 @@ NOT_COLUMNS = {"completion_ids", "environments", "log_extra", "log_metric", "tra
 class GradedReward(ABC):
     """Base class of the reward functions."""
 
-    __name__: str  # TRL names metrics after it
+    __name__: str  # appears in the names of TRL's metrics
     benchmark: ClassVar[str]  # the benchmark whose grader is used
     column_sets: ClassVar[tuple[tuple[str, ...], ...]]  # the dataset needs one of these sets
     optional_columns: ClassVar[tuple[str, ...]] = ()
     max_workers: ClassVar[int] = 8
 
     def __init__(self, timeout: float | None = None, workers: int | None = None):
-        """Set a time limit and a number of graders, other than the defaults.
+        """Set the time limit and the number of graders.
 
         Args:
             timeout: seconds for a verdict; None for the default of the benchmark.
-            workers: number of completions that are graded at a time; None for this process's share
-                of the cores, but at most `max_workers`.
+            workers: number of completions to grade in parallel; None for this process's share of
+                the cores, at most `max_workers`.
 
         Raises:
             ValueError: `timeout` or `workers` is out of bounds.
@@ -128,12 +128,12 @@ class GradedReward(ABC):
                 f"{', '.join(map(repr, columns)) or 'none besides the prompt'}. Rename one with "
                 "dataset.rename_column, or add it with dataset.map"
             )
-        read = {name for names in self.column_sets for name in names} | {*self.optional_columns}
+        needed = {name for names in self.column_sets for name in names} | {*self.optional_columns}
         batch = {"prompts": prompts, "completions": completions}
-        batch |= {name: columns[name] for name in columns if name in read}
+        batch |= {name: columns[name] for name in columns if name in needed}
         for name, values in batch.items():
             if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
-                self._refuse(name, values, "make it a list, with one value per completion")
+                self._raise_for_value(name, values, "make it a list, with one value per completion")
         if len({*map(len, batch.values())}) > 1:
             lengths = ", ".join(f"{name} {len(values)}" for name, values in batch.items())
             raise ValueError(f"{self.__name__}: the numbers of values differ: {lengths}")
@@ -159,7 +159,7 @@ class GradedReward(ABC):
         """Return the problem of a row; None if the row has none.
 
         Raises:
-            BadProblem: the problem has a fault, so its completions are not graded.
+            BadProblem: the problem is faulty, so its completions are not graded.
             ValueError: a value has the wrong type.
         """
 
@@ -167,7 +167,7 @@ class GradedReward(ABC):
         """Return the text in the first of these columns that is not empty; "" if all are empty."""
         for name in names:
             if (value := row.get(name)) is not None and not isinstance(value, str):
-                self._refuse(name, value, "make it text")
+                self._raise_for_value(name, value, "make it text")
             if value:
                 return value
         return ""
@@ -177,9 +177,9 @@ class GradedReward(ABC):
         try:
             return read_text(value, role)
         except (AttributeError, TypeError):
-            self._refuse(name, value, "make it text or a list of messages")
+            self._raise_for_value(name, value, "make it text or a list of messages")
 
-    def _refuse(self, name: str, value: Any, advice: str) -> NoReturn:
+    def _raise_for_value(self, name: str, value: Any, advice: str) -> NoReturn:
         kind = type(value).__name__
         raise ValueError(f"{self.__name__}: {name} is {value!r:.100}, of type {kind}: {advice}")
 
@@ -187,9 +187,9 @@ class GradedReward(ABC):
 class MathReward(GradedReward):
     """1.0 if the last `\\boxed{}` of a completion is the answer in `answer`.
 
-    The answer is LaTeX or an integer. If it is a whole solution, its last `\\boxed{}` counts, or
-    what follows `####` as in GSM8K. The question decides the form and the unit of the answer. It is
-    the row's `problem` or `question`, or else the prompt, or the last message of the user in it.
+    The answer is LaTeX or an integer. From a whole solution, the last `\\boxed{}` is taken, or what
+    follows `####` as in GSM8K. The question determines the form and the unit of the answer. It is
+    the row's `problem` or `question`, or else the prompt (of a chat, the user's last message).
     """
 
     __name__ = "math_reward"
@@ -202,7 +202,7 @@ class MathReward(GradedReward):
         if answer is None:
             return None
         if isinstance(answer, bool) or not isinstance(answer, str | numbers.Integral):
-            self._refuse("answer", answer, "make it text")
+            self._raise_for_value("answer", answer, "make it text")
         answer = last_boxed(str(answer)) or str(answer).rpartition("####")[2]
         question = self._get_text(row, *self.optional_columns)
         question = question or self._read_text("prompts", row["prompts"], "user")
@@ -235,7 +235,7 @@ class CodeReward(GradedReward):
         if (tests := row.get("tests")) is not None:
             tests = [tests] if isinstance(tests, str) else tests
             if not is_list_of_text(tests):
-                self._refuse("tests", tests, "make it a list of text")
+                self._raise_for_value("tests", tests, "make it a list of text")
             return parse_asserts("\n".join(tests))
         code, test = (self._get_text(row, name) for name in ("code", "test"))
         if code and test:

@@ -1,7 +1,7 @@
 """Samples completions from a saved model, for distillation and evaluation.
 
-A prompt is a text that the model continues, or for a chat model the message of a user, which the
-model's chat template renders.
+A prompt is a text that the model continues, or a user's message to a chat model, which the model's
+chat template renders.
 """
 
 import os
@@ -23,12 +23,12 @@ from rapid.training.caches import model_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
 
-BATCH = 256  # completions per batch when transformers samples
+BATCH_SIZE = 256  # completions per batch with transformers
 MAX_LOGITS = 2**26  # of a forward pass that measures entropy: 268 MB in float32
 
 
 class Sample(BaseModel):
-    """A sampled completion: its text, and the number and ids of its tokens with the end of text."""
+    """A sampled completion. `tokens`, their number, and `ids` include the end of text."""
 
     text: str
     tokens: int
@@ -36,7 +36,7 @@ class Sample(BaseModel):
 
 
 def sample(
-    kind: Literal["transformers", "vllm"],
+    sampler: Literal["transformers", "vllm"],
     model: Path,
     prompts: Sequence[str],
     *,
@@ -51,15 +51,15 @@ def sample(
     """Sample one completion for each prompt, and show a progress bar.
 
     Args:
-        kind: the library that samples.
+        sampler: the library to sample with.
         model: folder of a Hugging Face model.
-        prompts: for several completions of a prompt, repeat it in consecutive items.
-        max_tokens: maximum number of tokens of a completion, which is cut off there.
+        prompts: to sample several completions of a prompt, repeat it in consecutive items.
+        max_tokens: number of tokens after which a completion is cut off.
         temperature: logits are divided by it; 1.0 samples from the model's own distribution.
         top_p: nucleus sampling; 1.0 samples from all tokens.
-        seed: on one machine, the same seed, prompts and model give the same completions.
+        seed: the same seed, prompts and model give the same completions on one machine.
         chat: whether prompts are messages of a user to a chat model.
-        precision: torch's name of the precision in which the model computes.
+        precision: torch's name for the precision in which the model computes.
         tensor_parallel: number of GPUs among which vLLM splits the model.
 
     Raises:
@@ -67,7 +67,7 @@ def sample(
     """
     tokenizer, prompt_ids = _encode_prompts(model, prompts, chat)
     sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
-    if kind == "vllm":
+    if sampler == "vllm":
         sampling_params["max_tokens"] = max_tokens
         return _sample_with_vllm(
             model, prompt_ids, sampling_params, seed, precision, tensor_parallel
@@ -77,8 +77,8 @@ def sample(
     refuse_prompts(prompts, prompt_ids, model_config(language_model))
     end_ids = language_model.generation_config.eos_token_id or tokenizer.eos_token_id
     end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
-    # Otherwise `generate` would take settings that `config` does not have, such as penalties, from
-    # the model's own generation config.
+    # Otherwise `generate` would take missing settings, such as penalties, from the model's own
+    # generation config.
     language_model.generation_config = GenerationConfig()
     tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
     config = GenerationConfig(
@@ -104,8 +104,7 @@ def sample_and_grade(
 
     Args:
         benchmark: name of the benchmark, whose template renders the prompts.
-        sampler: `kind` of `sample`.
-        chat, sampling: further arguments of `sample`.
+        sampler, chat, sampling: arguments of `sample`.
 
     Returns:
         For each problem: the problem, the sampled `Sample`, and its verdict.
@@ -131,8 +130,8 @@ def measure_entropy(
 ) -> float:
     """Return the mean entropy, in nats, of the model's distribution of the next token.
 
-    The mean is over all tokens of the completions, at each of which the distribution is that of the
-    whole vocabulary at this temperature, without top-p.
+    The mean is over all tokens of the completions. The distribution is over the whole vocabulary,
+    at this temperature and without top-p.
 
     Args:
         prompts: the prompt of each sample.
@@ -148,18 +147,20 @@ def measure_entropy(
         longest = _count_tokens(*pairs[start])
         batch = pairs[start : start + max(1, MAX_LOGITS // (longest * vocabulary))]
         ids = torch.zeros(len(batch), longest, dtype=torch.long)
-        is_token, predicts = torch.zeros_like(ids), torch.zeros_like(ids)
+        is_token, is_counted = torch.zeros_like(ids), torch.zeros_like(ids)
         for row, (prompt, completion) in enumerate(batch):
             end = _count_tokens(prompt, completion)
             ids[row, :end] = torch.tensor([*prompt, *completion.ids])
             is_token[row, :end] = 1
-            predicts[row, len(prompt) - 1 : end - 1] = 1  # logits predict the next token
-        ids, is_token, predicts = (rows.to(loaded.device) for rows in (ids, is_token, predicts))
+            is_counted[row, len(prompt) - 1 : end - 1] = 1  # logits predict the next token
+        ids, is_token, is_counted = (
+            tensor.to(loaded.device) for tensor in (ids, is_token, is_counted)
+        )
         logits = loaded(input_ids=ids, attention_mask=is_token).logits.float() / temperature
         logp = logits.log_softmax(-1)
         entropy = -(logp.exp() * logp).sum(-1)  # (N, T)
-        total += float((entropy.double() * predicts).sum())
-        count += int(predicts.sum())
+        total += float((entropy.double() * is_counted).sum())
+        count += int(is_counted.sum())
         start += len(batch)
     return total / count
 
@@ -169,13 +170,13 @@ def _count_tokens(prompt: list[int], completion: Sample) -> int:
 
 
 def _encode_prompts(model: Path, prompts: Sequence[str], chat: bool) -> tuple[Any, list[list[int]]]:
-    """Return the model's tokenizer and the ids of each prompt; equal neighbours share a list."""
+    """Return the model's tokenizer and each prompt's token ids; equal neighbours share a list."""
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     if tokenizer.pad_token is None:  # as in Llama's tokenizer
         tokenizer.pad_token = tokenizer.eos_token
     encoded: list[list[int]] = []
-    for prompt, same in groupby(prompts):
-        encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(same))
+    for prompt, repeats in groupby(prompts):
+        encoded += [tokenize_prompt(tokenizer, prompt, chat)] * len(list(repeats))
     return tokenizer, encoded
 
 
@@ -192,14 +193,14 @@ def _sample_with_transformers(
 ) -> list[torch.Tensor]:
     """Return a padded completion, (T,), of each prompt, in the order of the prompts.
 
-    To save padding, prompts of similar length are put into a batch.
+    Prompts of similar length are in one batch, to save padding.
     """
     decoder = Decoder() if can_decode(model, config) else None
     by_length = sorted(range(len(prompt_ids)), key=lambda index: len(prompt_ids[index]))
     rows: dict[int, torch.Tensor] = {}
     with tqdm(total=len(prompt_ids), desc="sampling", unit="completion") as bar:
-        for start in range(0, len(prompt_ids), BATCH):
-            chunk = by_length[start : start + BATCH]
+        for start in range(0, len(prompt_ids), BATCH_SIZE):
+            chunk = by_length[start : start + BATCH_SIZE]
             prompts = {"input_ids": [prompt_ids[index] for index in chunk]}
             inputs = tokenizer.pad(prompts, return_tensors="pt").to(model.device)
             output = model.generate(**inputs, generation_config=config, custom_generate=decoder)
@@ -209,7 +210,7 @@ def _sample_with_transformers(
 
 
 def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Sample:
-    """Return the completion in a row of token ids, (T,). What follows its end token is padding.
+    """Return the completion in a row of token ids, (T,), with padding after its end token.
 
     Args:
         end_ids: token ids that end a completion.

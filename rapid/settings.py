@@ -1,4 +1,4 @@
-"""Base class of all settings, which rejects unknown keys and unusable values."""
+"""The base class of all settings, which rejects unknown keys and unusable values."""
 
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from rapid.text import suggest_name
 
-LARGEST = 2**31 - 1  # the largest integer that torch, numpy and C all accept
-_SHORT_REPR = Repr()  # repr that abbreviates long values, for error messages
+LARGEST = 2**31 - 1  # largest integer of a setting: torch, numpy and C accept it
+_SHORT_REPR = Repr()  # abbreviates long values in error messages
 _SHORT_REPR.maxstring = _SHORT_REPR.maxother = 100
 _SHORT_REPR.maxlist = 10
 
@@ -42,7 +42,7 @@ class Settings(BaseModel):
 
 
 def _name_allowed_keys(item: Any, keys: list[str], values: Any) -> Any:
-    """Return an item of a ValidationError; if it is about an unknown key, name the valid keys.
+    """Return an item of a ValidationError; list the valid keys if it is about an unknown key.
 
     Args:
         keys: the valid keys of the section.

@@ -1,4 +1,4 @@
-"""Format durations, sizes, lists and tables as plain text."""
+"""Formats durations, sizes, lists and tables as plain text."""
 
 import difflib
 import re
@@ -7,27 +7,27 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 MINUTE, HOUR = 60, 3600
-DAYS_FROM = 72 * HOUR  # durations from here on are printed in days and hours
-# Unicode categories that change what a terminal shows: control characters, format characters (also
-# those that change the direction of writing), surrogates, separators of lines and paragraphs.
+MIN_DAYS_SECONDS = 72 * HOUR  # durations of at least this many seconds are in days and hours
+# Unicode categories that change what a terminal shows: control and format characters (such as those
+# for the direction of writing), surrogates, separators of lines and paragraphs.
 CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def format_duration(seconds: float, like: float | None = None) -> str:
-    """Return a duration in the unit that suits it: 8.3s, 12.7m, 4h42m, 3d 4h.
+    """Return a duration in a suitable unit: 8.3s, 12.7m, 4h42m, 3d 4h.
 
     Args:
-        like: a duration whose unit is used. So a standard deviation has the unit of its mean.
+        like: a duration whose unit to use, as for a standard deviation that of its mean.
     """
     scale = seconds if like is None else like
-    # Compared as printed, so that 59.97 is 1.0m and not 60.0s.
+    # Compare rounded values, so that 59.97 is 1.0m and not 60.0s.
     if round(scale, 1) < MINUTE:
         return f"{seconds:.1f}s"
     shortest = min(scale, seconds)  # a deviation below an hour is in minutes
     if round(shortest / MINUTE, 1) < HOUR / MINUTE:
         return f"{seconds / MINUTE:.1f}m"
     hours, minutes = divmod(round(seconds / MINUTE), 60)
-    if seconds < DAYS_FROM:
+    if seconds < MIN_DAYS_SECONDS:
         return f"{hours}h{minutes:02d}m"
     days, hours = divmod(round(seconds / HOUR), 24)
     return f"{days}d {hours}h"
@@ -52,16 +52,14 @@ def join_words(items: Sequence[str], last: str = "and") -> str:
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Return "; did you mean NAME?" with the closest of `names`; "" if none is close."""
+    """Return "; did you mean NAME?" with the closest of `names`; "" if no name is close."""
     names_by_lower_case = {candidate.lower(): candidate for candidate in names}
     closest = difflib.get_close_matches(name.lower(), names_by_lower_case, 1)
     return f"; did you mean {names_by_lower_case[closest[0]]}?" if closest else ""
 
 
 def wrap_text(text: str, width: int, indent: str = "    ", may_split: bool = True) -> list[str]:
-    """Wrap a text into lines of at most `width` characters, only between words.
-
-    Hyphens do not end a word, so that paths and options stay whole.
+    """Wrap a text into lines of at most `width` characters between words, but not at hyphens.
 
     Args:
         indent: prefix of each line except the first.
@@ -77,7 +75,7 @@ def wrap_text(text: str, width: int, indent: str = "    ", may_split: bool = Tru
 
 
 def escape_control_chars(text: str) -> str:
-    r"""Replace control characters, which a terminal would obey, by escapes such as \x1b."""
+    r"""Replace control characters, which terminals execute, by escapes such as \x1b."""
     return re.sub(r"[^\n\t -~]", _escape_control_char, text)
 
 
@@ -93,7 +91,7 @@ def align_columns(
 
     Args:
         rows: cells of the heading, then of each row; all rows have the same number of cells.
-        flush_left: number of columns that are flush left, the others are flush right; None: all.
+        flush_left: number of columns that are flush left; the others are flush right. None: all.
         rule: whether to draw a line of dashes below the heading.
     """
     rows = list(rows)

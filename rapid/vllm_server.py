@@ -1,4 +1,4 @@
-"""Start a vLLM server on a GPU of its own, from which the paper's naive GRPO samples.
+"""Starts a vLLM server on a GPU of its own, from which the paper's naive GRPO samples.
 
 TRL's trainers can use vLLM's server if it is started with the arguments of
 `trl.scripts.vllm_serve`. The trainer sends its weights to the server over NCCL and requests
@@ -22,7 +22,7 @@ from rapid.resources.gpus import VISIBLE_DEVICES
 from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 HOST = "127.0.0.1"
-# Environment variables that tell the trainer's processes the ports for HTTP and for NCCL's group.
+# Environment variables with the server's ports for HTTP and for NCCL, for the trainer's processes.
 PORT_VARIABLE, GROUP_PORT_VARIABLE = "RAPID_SERVER_PORT", "RAPID_SERVER_GROUP_PORT"
 START_SECONDS = 900  # time that the server may take to read the model and compile kernels
 STOP_SECONDS = 30  # time that the server may take to end after SIGTERM, and again after SIGKILL
@@ -59,14 +59,14 @@ def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
     # SIGTERM then raises SystemExit, so that `finally` below stops the server.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
-    def become_server() -> None:
+    def prepare_server_process() -> None:
         end_with_parent()
         bind_to_cores(cores[-threads:], threads)
 
     server = subprocess.Popen(
         build_serve_command(model, port, spec),
         env=os.environ | {VISIBLE_DEVICES: server_gpu, "VLLM_SERVER_DEV_MODE": "1"},
-        preexec_fn=become_server,
+        preexec_fn=prepare_server_process,
         start_new_session=True,  # so that `_stop_server` can signal the server and its workers
     )
     try:

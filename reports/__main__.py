@@ -12,7 +12,13 @@ from rapid.artifacts.manifests import hash_files, verify_output, write_manifest
 from rapid.artifacts.runs import TOKEN_WEIGHTS
 from rapid.config.params import BadParams, load_files
 from rapid.config.sources import read
-from rapid.config.specs import BASE, arena_runs, report_spec, study_runs, table_runs
+from rapid.config.specs import (
+    BASE,
+    build_report_spec,
+    list_arena_runs,
+    list_study_runs,
+    list_table_runs,
+)
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents, imported
@@ -26,9 +32,13 @@ OK, BAD_RUN, BAD_USE = 0, 1, 2  # exit statuses
 # Kind of report -> the function that lists its runs, the files that it reads in the folder of each
 # training run, and those in the folder of each evaluation.
 KINDS = {
-    "report": (table_runs, ["summary.json", "steps.jsonl", TOKEN_WEIGHTS], ["evaluation.json"]),
-    "studies": (study_runs, ["summary.json"], ["evaluation.json", CURVE]),
-    "arena": (arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
+    "report": (
+        list_table_runs,
+        ["summary.json", "steps.jsonl", TOKEN_WEIGHTS],
+        ["evaluation.json"],
+    ),
+    "studies": (list_study_runs, ["summary.json"], ["evaluation.json", CURVE]),
+    "arena": (list_arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
 }
 # Options of which the command needs at least one.
 OUTPUTS = ("output", "html", "figures", "text")
@@ -113,7 +123,7 @@ def _build_spec(measured: Measured, options: argparse.Namespace) -> Spec:
         sources = list(map(str, options.sources))
         config = read(*options.config)
         return imported.ImportSpec(sources=sources, config=config).with_code()
-    return report_spec(measured.params)
+    return build_report_spec(measured.params)
 
 
 def _write_tables(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:

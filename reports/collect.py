@@ -21,7 +21,7 @@ from rapid.artifacts.runs import RunSummary, Runtime
 from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
-from rapid.config.specs import BASE, Run, add_base_runs, table_runs
+from rapid.config.specs import BASE, Run, add_base_runs, list_table_runs
 from reports.manifests import JobManifest, check_chain, read_manifests
 from reports.statistics.pairs import PASS_AT
 
@@ -71,8 +71,8 @@ def collect(
         BadFile: a file differs from what its job wrote, contradicts itself, belongs to another run,
             or was made from inputs that have changed.
     """
-    needed = add_base_runs(table_runs(params) if trained is None else trained)
-    root, place = Path(root), build_plan(params, root).folder
+    needed = add_base_runs(list_table_runs(params) if trained is None else trained)
+    root, place = Path(root), build_plan(params, root).get_folder
     ks = {k for benchmark in params.benchmarks.values() for k in benchmark.pass_at}
     return pd.DataFrame(collect_rows(needed, root, place, problem_sources(params, root), ks))
 
@@ -101,7 +101,7 @@ def collect_rows(
 
 def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
     """Return the source of the problems of each benchmark, by the benchmark's name."""
-    place = build_plan(params, root).folder
+    place = build_plan(params, root).get_folder
     return {
         name: read_source(name, Path(root, place(f"data/{name}")), benchmark.source)
         for name, benchmark in params.benchmarks.items()

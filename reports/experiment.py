@@ -18,7 +18,7 @@ from rapid.artifacts.manifests import read_rows, verify_output, write_manifest
 from rapid.artifacts.metrics import COMPARED, METRICS
 from rapid.artifacts.runs import PHASES, StepRecord
 from rapid.config.params import Params, load_files
-from rapid.config.specs import BASE, dvc_runs, report_spec
+from rapid.config.specs import BASE, build_report_spec, list_dvc_runs
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_workflow
 from reports.collect import collect, problem_sources
@@ -48,7 +48,7 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     Raises:
         BadFile: a run's file is damaged.
     """
-    frame = collect(params, root, dvc_runs(params))
+    frame = collect(params, root, list_dvc_runs(params))
     frame = frame[frame.algorithm != BASE]
     paths = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
     paths += [root / run / "evaluation.json" for run in frame.evaluation]
@@ -58,7 +58,7 @@ def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
     write_curves(mean_curves(steps), folder / "live")
     outputs = [folder / "metrics.json", folder / "live"]
-    write_manifest(folder, "experiment", report_spec(params), inputs, outputs)
+    write_manifest(folder, "experiment", build_report_spec(params), inputs, outputs)
 
 
 def mean_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:

@@ -174,4 +174,4 @@ class Measured:
     @property
     def places(self) -> list[Callable[[str], str]]:
         """A function for each folder of results: from a job's name it returns the job's folder."""
-        return [build_plan(self.params, self.root).folder]
+        return [build_plan(self.params, self.root).get_folder]

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import load_files
-from rapid.config.specs import arena_runs
+from rapid.config.specs import list_arena_runs
 from reports.analyses import read_fields
 from reports.measured import Measured
 from reports.render import text
@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
         with TemporaryDirectory() as root:
             with tarfile.open(options.raw) as archive:
                 archive.extractall(root, filter="data")
-            measured = Measured.read(params, root, arena_runs(params))
+            measured = Measured.read(params, root, list_arena_runs(params))
             tables = build_tables(read_fields(measured, options.earlier))
         write_text(options.output, text.render(tables, params.name) + "\n")
     except (BadInput, OSError) as error:

@@ -16,7 +16,7 @@ from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import Params, load_files
 from rapid.config.sections import Run
-from rapid.config.specs import add_base_runs, study_runs, train_spec
+from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
 from reports import formats
 from reports.statistics.decisions import detectable
@@ -30,7 +30,7 @@ RECORDED_H = 16  # the H at which the arena has RAPID with and without a baselin
 
 def find_similar(params: Params, run: Run) -> str:
     """Return the algorithm of the arena whose noise is taken for that of a run of the study."""
-    objective = train_spec(params, run).objective
+    objective = build_train_spec(params, run).objective
     if objective.baseline == "none" or objective.baseline_scale == 0:
         return f"{RAPID.at(RECORDED_H)},baseline=none"
     if parse(run.algorithm).H == 1:
@@ -44,7 +44,7 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
     Args:
         record: results.csv of an arena, with a row for each training.
     """
-    studies, runs = params.studies, study_runs(params)
+    studies, runs = params.studies, list_study_runs(params)
     tests = count_tests(params)
     alpha = (1 - LEVEL) / tests
     deviations = record.groupby(["benchmark", "algorithm"]).accuracy.std()

@@ -22,7 +22,7 @@ from rapid.artifacts.manifests import Manifest, remove_path
 from rapid.artifacts.runs import SNAPSHOTS
 from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import Params, load_files
-from rapid.config.specs import arena_runs
+from rapid.config.specs import list_arena_runs
 from rapid.freshness import Job
 from rapid.text import join_words
 
@@ -90,7 +90,7 @@ def pack(plan: Plan, seed: int, name: str, prune: bool = False) -> None:
 
 def list_missing(params: Params, name: str) -> list[int]:
     """Return the seeds of the arena whose block has no archive yet."""
-    runs = [run for run in arena_runs(params) if run.algorithm != params.training.start]
+    runs = [run for run in list_arena_runs(params) if run.algorithm != params.training.start]
     seeds = sorted({run.seed for run in runs})
     return [seed for seed in seeds if not Path(f"{name}-seed{seed}.tar.xz").exists()]
 

@@ -25,7 +25,7 @@ from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena, RateRule
 from rapid.config.params import load_files
-from rapid.config.specs import BASE, arena_runs
+from rapid.config.specs import BASE, list_arena_runs
 from reports.measured import Measured
 from reports.outcomes import METRIC
 from reports.statistics import estimates
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             "--configfile"
         )
     try:
-        record = trials(Measured.read(params, trained=arena_runs(params)))
+        record = trials(Measured.read(params, trained=list_arena_runs(params)))
     except BadInput as error:
         print(f"reports.tuning: {error}", file=sys.stderr)
         return 1

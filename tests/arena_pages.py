@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rapid.config.params import Params, load_files
-from rapid.config.specs import arena_runs
+from rapid.config.specs import list_arena_runs
 from rapid.text import join_words
 from reports import record
 from reports.contents import Content, build_arena
@@ -52,4 +52,4 @@ def read_arena(name: str, overlay: str) -> Content:
     params = load_arena(overlay)
     with TemporaryDirectory() as folder:
         record.unpack(name, Path(folder))
-        return build_arena(Measured.read(params, folder, arena_runs(params)))
+        return build_arena(Measured.read(params, folder, list_arena_runs(params)))

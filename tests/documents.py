@@ -40,7 +40,7 @@ from rapid.benchmarks.minif2f.flaws import load_flaws
 from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params, load, read
-from rapid.config.specs import BASE, dvc_runs
+from rapid.config.specs import BASE, list_dvc_runs
 from rapid.cost.roofline import get_gpu_rates
 from rapid.text import align_columns, render_markdown_table, shorten_commit
 from reports import experiment
@@ -85,7 +85,7 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
     for number, ratio in enumerate(ratios, 1):
         values["rapid"]["H"] = int(ratio)
         params_at_ratio = load(values)
-        frame = collect(params_at_ratio, root, dvc_runs(params_at_ratio))
+        frame = collect(params_at_ratio, root, list_dvc_runs(params_at_ratio))
         metrics = experiment.mean_metrics(params_at_ratio, frame[frame.algorithm != BASE])
         if not metrics:
             return MISSING

@@ -13,7 +13,7 @@ from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.cli import run
 from rapid.config.params import load
-from rapid.config.specs import PrepareSpec, Run, evaluate_spec, train_spec
+from rapid.config.specs import PrepareSpec, Run, build_evaluate_spec, build_train_spec
 from rapid.processes.fork_server import RETRY_STATUS
 from tests.conftest import ROOT
 from tests.subprocesses import python
@@ -117,7 +117,7 @@ def train_command(monkeypatch, tmp_path, values):
         write_jsonl(tmp_path / "steps.jsonl", [step])
         monkeypatch.setattr("rapid.stages.train.train", lambda *_: ended)
         monkeypatch.setattr("rapid.resources.requests.lease_resources", lambda spec: None)
-        spec = train_spec(load(values), PG).model_dump_json()
+        spec = build_train_spec(load(values), PG).model_dump_json()
         paths = [f"--{name}={tmp_path}" for name in ("model", "data", "out")]
         return ["train", "--spec", spec, *paths]
 
@@ -130,7 +130,7 @@ def test_a_run_without_any_gradient_reports_that_nothing_was_learned(
 ):
     run(train_command(signal, reward_last=0.0))
     learned = (
-        "nothing was learned (the rewards of each group were equal), " if learned_nothing else ""
+        "nothing was learned (in each group all rewards were equal), " if learned_nothing else ""
     )
     expected = f"{tmp_path}: reward 0.0%, {learned}1.0 s of training"
     assert expected in capsys.readouterr().err.splitlines()
@@ -140,7 +140,7 @@ def test_a_run_without_any_gradient_reports_that_nothing_was_learned(
 def test_a_disturbed_run_has_the_status_for_a_retry(monkeypatch, train_command, disturbed):
     command = train_command(disturbed=disturbed)
     assert run(command) == (RETRY_STATUS if disturbed else 0)
-    monkeypatch.delenv("RAPID_WARM", raising=False)
+    monkeypatch.delenv("RAPID_FORK_SERVER", raising=False)
     monkeypatch.setattr("sys.argv", ["rapid", *command])
     assert main() == 0
 
@@ -163,8 +163,8 @@ def test_an_unknown_model_is_reported_with_the_known_models(values, tmp_path, mo
     paths = ["--data", "d", "--out", "o"]
     for arguments in (
         ["ask", "ab"],
-        ["train", "--spec", train_spec(params, PG).model_dump_json(), *paths],
-        ["evaluate", "--spec", evaluate_spec(params, PG).model_dump_json(), *paths],
+        ["train", "--spec", build_train_spec(params, PG).model_dump_json(), *paths],
+        ["evaluate", "--spec", build_evaluate_spec(params, PG).model_dump_json(), *paths],
     ):
         for folder in ("models/typo", "typo"):
             assert run([*arguments, "--model", folder]) == 2
@@ -184,7 +184,7 @@ def test_commands_outside_a_clone_say_so(tmp_path, monkeypatch, capsys):
     ("existing", "message", "status"),
     [
         ([], "change to the folder of your clone", 2),
-        (["params.yaml"], "No results yet: `make tables`", 0),
+        (["params.yaml"], "No results yet: run `make tables`", 0),
         (["params.yaml", "runs/x"], "`make tables` runs the others", 0),
         (["params.yaml", "runs/x", "reports/report.html"], "    reports/report.html", 0),
         (["params.yaml", "experiments/a/reports/report.html"], "    experiments/a/reports", 0),

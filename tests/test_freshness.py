@@ -149,7 +149,7 @@ def test_findings_are_described_in_lines(jobs):
         f"stale: a: {OUTPUT_CHANGED}a/out",
         f"stale: b: {INPUT_STALE}a/out",
         f"stale: c/d: {INPUT_STALE}b/out",
-        "not made: nowhere",
+        "not run: nowhere",
         "0 of 4 jobs are up to date",
     ]
 

@@ -126,7 +126,7 @@ def test_verifiers_gets_a_coroutine():
 
 
 def test_verdicts_per_second_are_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(verdicts, "PROBLEMS", {MathReward: 3})
+    monkeypatch.setattr(verdicts, "PROBLEM_COUNTS", {MathReward: 3})
     monkeypatch.setattr(verdicts, "PAGE", tmp_path / "rewards.md")
     monkeypatch.setattr(verdicts, "count_cores", lambda: 2)
     verdicts.main(["--write"])

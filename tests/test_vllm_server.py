@@ -9,7 +9,7 @@ import pytest
 
 from rapid import vllm_server as server
 from rapid.config.params import load
-from rapid.config.specs import Run, train_spec
+from rapid.config.specs import Run, build_train_spec
 from tests.subprocesses import assert_gone, python
 
 # Answers /health after a while, and starts a worker process as vLLM does.
@@ -36,7 +36,7 @@ def spec(values, monkeypatch):
         monkeypatch.setenv(name, os.environ.get(name, ""))
     affinity, signal_handler = os.sched_getaffinity(0), signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(server, "POLL_SECONDS", 0.1)
-    yield train_spec(
+    yield build_train_spec(
         load(values), Run(benchmark="math", model="tiny-qwen2", algorithm="naive-grpo", seed=3)
     )
     os.sched_setaffinity(0, affinity)

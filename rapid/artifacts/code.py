@@ -1,19 +1,19 @@
 """Finds and hashes the source files that decide a job's result.
 
-A job has root modules: its stage, its algorithm, its benchmark. From these modules all imports of
-this project are followed, including imports within functions. Imports are read from the source; no
-code is run.
+A job's root modules are its stage, its algorithm and its benchmark. Their imports within this
+project are followed, including imports in functions. Imports are read from the source; no code is
+run.
 
-1. A change of prose reruns no job. A Python file is hashed as its syntax tree, without docstrings,
-   descriptions of fields and labels of metrics; a prompt's template without its comments; any other
-   file as its bytes. The label and the look (plot style) of an algorithm or a benchmark are hashed
-   for reports only.
-2. The imports of a registry (`REGISTRIES`) are not followed, because it imports every algorithm or
-   benchmark. Such a plug-in is hashed if it is a root, or if a plug-in in the same folder imports
-   it, as naive_grpo.py imports grpo.py.
-3. Graders start processes by path, and benchmarks have templates, so imports do not name all their
-   files. If one file in the folder of a grader or a benchmark is reached, all files of the folder
-   are hashed.
+1. A change of prose makes no job stale. A Python file is hashed as its syntax tree, without
+   docstrings, descriptions of fields and labels of metrics; a prompt's template without its
+   comments; any other file as its bytes. The label and the look (plot style) of an algorithm or a
+   benchmark are hashed for reports only.
+2. The imports of a registry (`REGISTRIES`) are not followed, because it imports all algorithms or
+   benchmarks (plug-ins). A plug-in is hashed if it is a root, or if another plug-in in its folder
+   imports it, as naive_grpo.py imports grpo.py.
+3. Imports do not reach all files of graders, which start processes by path, and of benchmarks,
+   which have templates. So if one file in the folder of a grader or a benchmark is reached, all
+   files of the folder are hashed.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
    spec; leases, processes, error messages, the console and the command; estimates of cost;
    reporting services and what a run prints; and the reading, writing and hashing of artifacts. The
@@ -36,7 +36,7 @@ from rapid.settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("rapid", "reports")  # the packages of this project whose imports are followed
 REGISTRIES = ("rapid/algorithms/__init__.py", "rapid/benchmarks/__init__.py")
-# Prefixes of paths that are not hashed unless they are roots (4. above).
+# Prefixes of paths that are hashed only if they are roots (4. above).
 EXCLUDED = (
     "rapid/__init__.py",
     "rapid/arguments.py",
@@ -57,7 +57,7 @@ EXCLUDED = (
     "rapid/training/overview.py",
     *REGISTRIES,
 )
-# Folders of which all files are hashed as soon as one is reached (3. above).
+# Folders whose files are all hashed if one is reached (3. above).
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
 REPORT_ATTRIBUTES = ("label", "look")  # of a plug-in's class; only reports use them
@@ -94,8 +94,8 @@ def hash_dependencies(
 ) -> dict[str, str]:
     """Return the SHA-256 of each source file that the roots depend on, by its path in the project.
 
-    Each file is read once in a process, and its digest is cached. So if a file is edited meanwhile,
-    the digest is still that of the code that this process runs.
+    Digests are cached, so that they are those of the code that this process runs even if a file is
+    edited afterwards.
 
     Args:
         roots: names of modules, and paths of other files. Roots are never excluded.
@@ -120,11 +120,11 @@ def hash_dependencies(
             _load_file(file, with_report_attributes)[1] if file.startswith(follow) else ()
         ):
             # A plug-in is not followed from outside its registry's folder (2. above).
-            is_foreign = any(
+            is_unfollowed = any(
                 target in names and not file.startswith(f"{Path(registry).parent}/")
                 for registry, names in plug_ins.items()
             )
-            queue += [] if is_foreign else _expand_file(target)
+            queue += [] if is_unfollowed else _expand_file(target)
     return {file: _load_file(file, with_report_attributes)[0] for file in sorted(reached_files)}
 
 
@@ -153,7 +153,7 @@ def _list_folder_files(folder: str) -> list[str]:
 
 
 def _is_source_file(path: Path) -> bool:
-    """Return whether a file is a source: no cache, hidden file, editor's copy or report."""
+    """Return whether a file is a source, not a cache, hidden file, editor's copy or report."""
     if any(part.startswith((".", "__pycache__")) for part in path.parts):
         return False
     return path.suffix in REPORT_SUFFIXES if path.parts[0] == "reports" else path.name[-1] != "~"

@@ -1,6 +1,7 @@
-"""Schemas of the completions that models imitate in pre-training and in supervised fine-tuning.
+"""Schemas of the demonstrations for pre-training and for supervised fine-tuning.
 
-Those for pre-training are generated. Those for fine-tuning are generated too, or a teacher's.
+Demonstrations for pre-training are generated (`Lesson`). Those for fine-tuning are generated too,
+or sampled from a teacher (`Demonstration`).
 """
 
 import random
@@ -24,7 +25,7 @@ class Lesson(Record):
 
 
 class Demonstration(Record):
-    """One completion to imitate, and the problem that it answers."""
+    """samples.jsonl: a problem, and a completion on which SFT trains."""
 
     id: str
     prompt: str = Field(description="the problem as a text to be continued")

@@ -36,7 +36,7 @@ class ProblemScore(Record):
     correct: Count = Field(description="number of correct completions")
 
 
-class ShownCompletion(Record):
+class ExampleCompletion(Record):
     """The first completion of a test problem, which reports show. It is untrusted text."""
 
     id: str = Field(description="of the problem")
@@ -74,7 +74,7 @@ class _BeforeDiversity(Record):
         default_factory=dict, description="number of verdicts by reason"
     )
     scores: list[ProblemScore] = Field(default_factory=list, description="a row for each problem")
-    examples: list[ShownCompletion] = Field(
+    examples: list[ExampleCompletion] = Field(
         default_factory=list,
         exclude_if=lambda examples: not examples,
         description="first completions of the first problems, if `evaluation.shown` asks for them",
@@ -106,7 +106,7 @@ class Evaluation(DiversityMetrics, _BeforeDiversity):
                     f"scores: {score.id} has {score.correct} correct completions of "
                     f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
-        # The sum that the verdicts by reason must have, and the one that they have.
+        # The expected number of verdicts, and the number by `reasons`.
         sums = {
             "completions": (self.problems * self.samples, sum(self.reasons.values())),
             "correct completions": (

@@ -33,8 +33,8 @@ def _check_share(value: float | None) -> float | None:
     return value
 
 
-# A share of a whole, from 0 to 1; `None` if undefined. NaN and infinity, which training may
-# produce, are allowed; reports show them as missing.
+# A share of a whole, from 0 to 1; None if undefined. NaN and infinity are allowed, because training
+# may produce them; reports show them as missing.
 Share = Annotated[float | None, AfterValidator(_check_share)]
 
 
@@ -100,7 +100,7 @@ def describe_first_error(error: ValidationError, document: str) -> str:
     """Return "FIELD: PROBLEM" of the first error.
 
     Args:
-        document: is named in place of a field if the document as a whole is wrong.
+        document: stands for the field if the document as a whole is wrong.
     """
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"]) or document

@@ -1,9 +1,9 @@
 """Declares the pipeline's stages and the folders of their jobs.
 
-The folders here are those of the default (params.yaml without a name), relative to the working
-folder. A named experiment has the same folders below experiments/NAME/ (`experiment_root`). The
-rules of Snakemake, dvc.yaml, `make clean` and .gitignore repeat the folders, so that they can be
-read on their own; tests compare them with this table.
+The folders are those of the default (params.yaml without a `name`), relative to the working folder.
+A named experiment has the same folders in experiments/NAME/ (`get_experiment_root`). Snakemake's
+rules, dvc.yaml, `make clean` and .gitignore repeat them, so that each can be read on its own; tests
+compare them with this table.
 """
 
 import re
@@ -27,7 +27,7 @@ ARENA = "reports/arena"
 
 @dataclass(frozen=True)
 class Stage:
-    """One kind of job: a rule of Snakemake, and for all but reports a subcommand of `rapid`.
+    """A kind of job: a rule of Snakemake and, except for reports, a subcommand of `rapid`.
 
     Args:
         phase: the stage of dvc.yaml that runs these jobs; one of `PHASES`.
@@ -57,7 +57,7 @@ STAGES = {
     "studies": Stage("report", STUDIES),
     "arena": Stage("report", ARENA),
 }
-# The top folders of all jobs except reports, which come last: data, models, distilled, runs,
+# The top folders of all jobs except reports, which are last: data, models, distilled, runs,
 # evaluations.
 RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
 
@@ -65,7 +65,8 @@ RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STA
 def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
     """Return the template of a job's folder, and the values of the names in its braces.
 
-    The folder is one of the default, without an experiment's root.
+    Args:
+        folder: a folder of the default, without an experiment's root.
 
     Raises:
         ValueError: no template matches.
@@ -76,7 +77,7 @@ def parse_folder(folder: str) -> tuple[str, dict[str, str]]:
     raise ValueError(f"{folder}: is not the folder of a job")
 
 
-def experiment_root(name: str) -> str:
+def get_experiment_root(name: str) -> str:
     """Return an experiment's folder with a final slash; "" for the default, which has no name."""
     return f"{EXPERIMENTS}/{name}/" if name else ""
 

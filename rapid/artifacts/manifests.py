@@ -1,8 +1,8 @@
 """Writes and checks manifests: the parameters, versions, commit, hardware and digests of a job.
 
 A job writes its manifest.json last. Jobs and reports that read the job's files compare them with
-the digests in the manifest. A file that was changed, truncated, deleted or added afterwards is an
-error (`BadFile`), whose message says what to do.
+the digests in the manifest. If a file was changed, truncated, deleted or added afterwards, they
+raise `BadFile`, whose message says what to do.
 """
 
 import contextlib
@@ -31,8 +31,7 @@ PACKAGES = (
     "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
-# Numbers that distinguish processors with the same name: our name for a number, and its key in
-# /proc/cpuinfo.
+# Numbers that distinguish processors with the same name, with their keys in /proc/cpuinfo.
 PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}
 
 
@@ -70,14 +69,12 @@ def describe_hardware() -> str:
 def describe_processor(cpuinfo: str) -> str:
     """Return the name of the first processor in /proc/cpuinfo, or else the architecture.
 
-    On x86 the numbers of family and model are added, because on virtual machines very different
-    processors are all named "AMD EPYC".
+    On x86 the family and model numbers are added, because virtual machines name very different
+    processors "AMD EPYC".
     """
-    first = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
-    name = first.get("model name") or platform.processor() or platform.machine()
-    numbers = [
-        f"{key} {first[field]}" for key, field in PROCESSOR_NUMBERS.items() if field in first
-    ]
+    fields = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    numbers = [f"{name} {fields[key]}" for name, key in PROCESSOR_NUMBERS.items() if key in fields]
     return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
@@ -128,7 +125,7 @@ class Manifest(Record):
         description="changes of code that `rapid accept` declared harmless to this job's result",
     )
     unavailable: str = Field(
-        "", description="why the job could do nothing; for example its grader is not installed"
+        "", description="why the job did nothing; for example, its grader is not installed"
     )
 
     @field_validator("outputs")
@@ -151,15 +148,14 @@ class Manifest(Record):
             raise BadFile(f"{error}. {_describe_remedy(folder)}") from None
 
     def locate_outputs(self, folder: Path) -> dict[str, str]:
-        """Return the digests of the job's outputs by path, for a job's folder that was moved.
+        """Return the digests of the job's outputs by their present paths.
 
         Args:
-            folder: the job's present folder. The paths in the manifest are below the folder that
-                the job had when it ran.
+            folder: the job's present folder. It may have been moved since the manifest was written.
         """
-        written_to = _find_common_folder(self.outputs)
+        original_folder = _find_common_folder(self.outputs)
         return {
-            (folder / os.path.relpath(path, written_to)).as_posix(): digest
+            (folder / os.path.relpath(path, original_folder)).as_posix(): digest
             for path, digest in self.outputs.items()
         }
 
@@ -174,7 +170,7 @@ def _find_common_folder(outputs: dict[str, str]) -> str:
 
 
 def _describe_remedy(folder: Path | str) -> str:
-    """Return the end of an error message: how to repeat the job of this folder."""
+    """Return the end of an error message: how to repeat the folder's job."""
     return f"Delete {Path(folder, MANIFEST)} and run snakemake again: it repeats the job"
 
 
@@ -203,8 +199,8 @@ def hash_files(*paths: Path) -> dict[str, str]:
 def verify_inputs(*paths: Path) -> dict[str, str]:
     """Check the files that a job is about to read, and return their digests by path.
 
-    Each path is compared with the manifest in the path itself, if it is a folder with a manifest,
-    or else in its parent folder. Files without a manifest come from the user and are not checked.
+    A folder with a manifest is compared with it; any other path with the manifest in its parent
+    folder. Files without a manifest are the user's, and are not checked.
 
     Args:
         paths: files and folders.
@@ -217,16 +213,16 @@ def verify_inputs(*paths: Path) -> dict[str, str]:
         present = hash_files(path)
         folder = path if (path / MANIFEST).exists() else path.parent
         if manifest := Manifest.read(folder):
-            written = manifest.locate_outputs(folder)
-            expected = {name: written[name] for name in written if Path(name).is_relative_to(path)}
-            for name in sorted(present | expected):
-                _check_digest(name, present.get(name, ""), expected.get(name, ""), folder)
+            outputs = manifest.locate_outputs(folder)
+            expected = {file: outputs[file] for file in outputs if Path(file).is_relative_to(path)}
+            for file in sorted(present | expected):
+                _check_digest(file, present.get(file, ""), expected.get(file, ""), folder)
         input_digests |= present
     return input_digests
 
 
 def read_result(path: Path, record: type[R]) -> R | None:
-    """Return the record in a JSON file of a job's folder; None if no job wrote the file.
+    """Return the record in a JSON file that a job wrote; None if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or does not match the record's schema.
@@ -235,7 +231,7 @@ def read_result(path: Path, record: type[R]) -> R | None:
 
 
 def read_rows(path: Path, record: type[R]) -> list[R]:
-    """Return the rows of a JSON-lines file of a job's folder; [] if no job wrote the file.
+    """Return the rows of a JSON-lines file that a job wrote; [] if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or a row does not match the schema.
@@ -270,7 +266,7 @@ def _check_digest(path: Path | str, digest: str, expected: str, folder: Path) ->
 
 
 def clear_outputs(folder: Path, *patterns: str) -> None:
-    """Delete what an earlier or interrupted job left in this folder: its manifest and outputs.
+    """Delete the manifest and the outputs of an earlier or interrupted job in this folder.
 
     Args:
         patterns: glob patterns of the outputs.
@@ -316,8 +312,8 @@ def write_manifest(
             **notes,
         },
     )
-    # Snakemake also compares times with the manifests of the jobs that wrote the inputs. Such a
-    # manifest is in the input itself (a folder), in the input's parent, or in the parent's parent
+    # Snakemake compares the times of inputs, and of the manifests of the jobs that wrote them. An
+    # input's manifest is in the input itself (a folder), in its parent, or in the parent's parent
     # (as for a file in a run's model/).
     input_folders = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
     clamp_future_times([*inputs, *(input_folder / MANIFEST for input_folder in input_folders)])
@@ -327,7 +323,7 @@ def write_manifest(
 def record_job(
     stage: str, spec: Spec, folder: Path, inputs: dict[str, str], outputs: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Context of a job's work: delete earlier outputs first, write manifest.json last.
+    """Context manager for a job: delete earlier outputs first, write manifest.json last.
 
     If the work fails or is killed, no manifest is written.
 
@@ -336,19 +332,19 @@ def record_job(
         outputs: glob patterns of the files that the job writes into `folder`.
 
     Yields:
-        An empty dict; the job may add further keys of the manifest to it.
+        An empty dict, to which the job may add further keys of the manifest.
     """
     clear_outputs(folder, *outputs)
     notes: dict[str, Any] = {}
     yield notes
-    written = {path for pattern in outputs for path in folder.glob(pattern)}
-    write_manifest(folder, stage, spec, inputs, sorted(written), **notes)
+    output_paths = {path for pattern in outputs for path in folder.glob(pattern)}
+    write_manifest(folder, stage, spec, inputs, sorted(output_paths), **notes)
 
 
 def clamp_future_times(paths: Iterable[Path | str]) -> None:
-    """Set modification times that lie in the future to now.
+    """Set modification times in the future to now.
 
-    Such times come from a wrong clock or another machine. Snakemake fails a job whose outputs are
+    A wrong clock or another machine causes such times, and Snakemake fails a job whose outputs are
     older than its inputs.
     """
     for path in paths:

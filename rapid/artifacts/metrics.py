@@ -1,20 +1,18 @@
 """The metrics of training and evaluation, each declared once.
 
-Metrics of training are the fields of `StepMetrics`, those of evaluation are in
-`EVALUATION_METRICS`; pass@k is declared with the scores in `rapid.artifacts.evaluations`.
+Metrics of training are the fields of `StepMetrics`; metrics of evaluation are in
+`EVALUATION_METRICS`, and pass@k in `rapid.artifacts.evaluations`.
 
 The declarations of training determine which of the trainer's logs are kept, the columns of
 steps.jsonl, the statistics in summary.json and in the reports' data frame, the metrics that `dvc
-exp show` compares, and the table in docs/watching.md. `rapid.training.batch_statistics` or the
-loss
-of an algorithm computes the values, which are logged as rapid/NAME or under the name in
-`Metric.log`.
+exp show` compares, and the table in docs/watching.md. `rapid.training.batch_statistics` or an
+algorithm's loss computes the values, which are logged as rapid/NAME or as `Metric.log`.
 
-The importance weight w of a completion or token is its probability under the policy over that under
-the behaviour policy, which sampled it. RAPID clips w to at most eta.
+The importance weight w of a completion or token is its probability under the policy, divided by
+that under the behaviour policy, which sampled it. RAPID clips w to at most eta.
 
-A mini-batch holds the completions of one optimizer step. It is trained in micro-batches, parts that
-fit into memory; groups (completions of one prompt) without a gradient are left out of them.
+A mini-batch holds the completions of one optimizer step. It is trained on in micro-batches, parts
+that fit into memory. They do not contain groups (completions of one prompt) without a gradient.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,20 +29,19 @@ from rapid.artifacts.files import Count, Record, Seconds, Share
 
 @dataclass(frozen=True)
 class Metric:
-    """Logging, label and summary of a metric; its name and description are the field's.
+    """How a metric is logged, labelled and summarized; the field has its name and description.
 
     Args:
-        over: what the value is averaged over: at a step of training the whole mini-batch, or the
-            micro-batches that were trained on; in an evaluation the completions, their tokens, or
-            the problems.
+        over: what the value is averaged over. In training: the mini-batch, or only the
+            micro-batches that were trained on. In an evaluation: completions, tokens or problems.
         unit: unit of the values; "" for a number without unit.
         label: title in tables.
         better: whether higher or lower values are better; "" if neither is.
-        summary: statistic in summary.json: "mean" over the steps; "ends", which are NAME_first and
-            NAME_last, the means over the first and the last tenth of the steps; or "" for none.
+        summary: statistics in summary.json. "mean": the mean over the steps. "ends": NAME_first and
+            NAME_last, the means over the first and the last tenth of the steps. "": none.
         compared: whether `dvc exp show` lists the metric and `dvc plots` draws its curve.
-        log: name in the trainer's logs; "" stands for rapid/NAME. A suffix after a slash in the
-            logs is ignored, so that LOG/SUFFIX is found too.
+        log: name in the trainer's logs; "" stands for rapid/NAME. A log with a suffix, such as
+            LOG/SUFFIX, has the metric too.
     """
 
     over: Literal["mini-batch", "micro-batches", "completions", "tokens", "problems"]
@@ -123,10 +120,7 @@ class StepMetrics(Record):
 
 
 class DiversityMetrics(Record):
-    """Metrics of an evaluation that are measured with `evaluation.diversity` only.
-
-    A key without a value is not written.
-    """
+    """Metrics of an evaluation with `evaluation.diversity`. Missing values are not written."""
 
     entropy: Annotated[float | None, Metric("tokens", unit="nats", label="Entropy")] = Field(
         None,
@@ -171,7 +165,7 @@ EVALUATION_DESCRIPTIONS = {
     **{name: field.description for name, field in DiversityMetrics.model_fields.items()},
 }
 COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
-# `Metric.summary` -> suffix of a statistic's name -> the steps over which it is averaged.
+# `Metric.summary` -> suffix of a statistic's name -> the steps that it averages.
 STATISTICS: dict[str, dict[str, str]] = {
     "": {},
     "mean": {"": "all steps"},
@@ -191,8 +185,8 @@ def select_metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
 def build_summary_fields() -> dict[str, Any]:
     """Return the fields of summary.json that hold statistics, as a type and a default by name.
 
-    Means over all steps come first, then means over the first and last tenth of the steps. In both
-    parts metrics over micro-batches come before metrics over mini-batches.
+    Means over all steps come first, then those over the first and last tenth of the steps. Among
+    each, metrics over micro-batches come before metrics over mini-batches.
     """
 
     def sort_key(name: str) -> tuple[bool, bool]:
@@ -214,12 +208,11 @@ def summarize_steps(steps: Sequence[StepMetrics]) -> dict[str, float | None]:
     A statistic is None if no step has the metric.
     """
     tenth = max(1, len(steps) // 10)
-    # Steps by the suffix of a statistic's name.
-    parts = {"": steps, "_first": steps[:tenth], "_last": steps[-tenth:]}
+    steps_by_suffix = {"": steps, "_first": steps[:tenth], "_last": steps[-tenth:]}
     statistics: dict[str, float | None] = {}
     for name, metric in METRICS.items():
         for suffix in STATISTICS[metric.summary]:
-            values = [getattr(step, name) for step in parts[suffix]]
+            values = [getattr(step, name) for step in steps_by_suffix[suffix]]
             values = [value for value in values if value is not None]
             statistics[f"{name}{suffix}"] = fmean(values) if values else None
     return statistics

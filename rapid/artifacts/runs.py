@@ -1,8 +1,8 @@
 """Schema of the files that a training run writes in addition to its model.
 
-The name of a run's algorithm, such as rapid-H4, has its H: the number of optimizer steps per
-inference batch (the completions that are sampled at once). It also has each parameter that differs
-from params.yaml (a change).
+The name of a run's algorithm, such as rapid-H4, contains H: the number of optimizer steps per
+inference batch (the completions that are sampled together). It also contains the parameters that
+differ from params.yaml (changes).
 """
 
 from contextlib import suppress
@@ -38,7 +38,7 @@ PHASES = tuple(name for name in StepRecord.model_fields if name not in StepMetri
 class Progress(StepRecord):
     """progress.jsonl: one step of a run that is under way, for displays such as `rapid watch`."""
 
-    of: Count = Field(description="steps of the whole run")
+    total_steps: Count = Field(description="number of steps of the whole run")
 
 
 def read_progress(run: Path) -> list[Progress]:
@@ -61,10 +61,10 @@ def read_progress_file(file: Path) -> list[Progress]:
 
 
 class Runtime(Record):
-    """Wall-clock seconds of one training job, by phase.
+    """Wall-clock seconds of a training job, by phase.
 
-    `total` is the time of the training loop, the sum of the phases. `startup` (imports, loading the
-    model, starting the grader) comes before the loop and is not part of `total`.
+    `startup` (imports, loading the model, starting the grader) comes before the training loop and
+    is not part of `total`.
     """
 
     total: Seconds = Field(
@@ -123,7 +123,7 @@ class _BeforeMetrics(Record):
     )
     optimizer_steps: Count = Field(0, description="number of optimizer steps")
     completions: Count = Field(
-        0, description="number of sampled completions, with those that replaced others"
+        0, description="number of sampled completions, including those that replaced others"
     )
 
 
@@ -141,8 +141,8 @@ class _AfterMetrics(_BeforeMetrics):
     precision: str = Field("", description="the precision of forward and backward passes")
     pass_completions: Count = Field(
         0,
-        description="number of full-length completions in a micro-batch, which `micro_batch: auto` "
-        "has found; 0 without `auto`",
+        description="number of full-length completions in a micro-batch that `micro_batch: auto` "
+        "chose; 0 without `auto`",
     )
     halvings: Count = Field(
         0, description="how often micro-batches were halved because memory ran out"
@@ -160,12 +160,12 @@ class RunSummary(_AfterMetrics, _Metrics):
     """summary.json of a training job.
 
     The statistics of metrics (`rapid.artifacts.metrics`) are means over optimizer steps, as in the
-    paper's Table 3. Their fields lie between those of the two classes above.
+    paper's Table 3. Their fields are between those of `_BeforeMetrics` and `_AfterMetrics`.
     """
 
 
-def has_learned_nothing(run: Path) -> bool:
-    """Return whether a run had no gradient at all, because in each group all rewards were equal.
+def had_no_signal(run: Path) -> bool:
+    """Return whether in each group of a run all rewards were equal, so that there was no gradient.
 
     Returns False if the algorithm has no rewards.
 
@@ -189,8 +189,8 @@ def explain_untrained(model: Path) -> str:
 class TokenWeights(Record):
     """token_weights.json: importance weights of the tokens of one completion.
 
-    The completion is from the last optimizer step of a RAPID run. A weight is pi / mu, the token's
-    probability under the policy over that under the behaviour policy, which sampled it.
+    The completion is from the last optimizer step of a run. A weight is pi / mu: the token's
+    probability under the policy, divided by that under the behaviour policy, which sampled it.
     """
 
     tokens: list[str] = Field(min_length=1, description="the completion's tokens, as text")

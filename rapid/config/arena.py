@@ -2,15 +2,14 @@
 
 docs/arena.md describes the arena and its report.
 
-N_step is the number of completions of an optimizer step. H is the number of optimizer steps that
-are taken on one inference batch. So an inference batch has H x N_step completions, which are
-sampled at once. PG (`PLAIN`) is policy gradient.
+N_step is the number of completions of an optimizer step, and H the number of optimizer steps on one
+inference batch, which has H x N_step completions. PG (`PLAIN`) is policy gradient.
 
-fields    for each benchmark: algorithms with the learning rate of each, and claims about them
-maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)
+fields    for each benchmark: the algorithms with their learning rates, and claims about them
+maps      for each benchmark: RAPID at several N_step and H; a cell of the map is one such pair
 tuning    if present, the algorithms of the fields are run at these learning rates instead
 borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
-only      if present, only these algorithms are run; the file `record` has the results of the others
+only      if present, only these algorithms are run; the file `record` has the others' results
 """
 
 from collections.abc import Iterator
@@ -26,9 +25,9 @@ from rapid.settings import describe_invalid
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
 # completions, or accuracy after equal training time.
 Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
-# How a learning rate is chosen, see `Arena.rate_rule`.
+# How a tuning chooses a learning rate (`Arena.rate_rule`).
 RateRule = Literal["smoothed", "highest"]
-# Runs to make: each of the algorithms with each of the seeds.
+# Runs to make: each of the algorithms, with changed parameters in its name, with each seed.
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
 
@@ -39,12 +38,12 @@ def first_seeds(count: int) -> list[Seed]:
 
 
 def list_seeds(seeds: int | list[Seed]) -> list[Seed]:
-    """Return a list of seeds as it is, and for a number of seeds the first ones."""
+    """Return the seeds in a list; for a number of seeds, 1, 2, ..."""
     return seeds if isinstance(seeds, list) else first_seeds(seeds)
 
 
 class Claim(Section):
-    """A preregistered claim: algorithm `ours` is better than `theirs`, or as good as `theirs`."""
+    """A preregistered claim that algorithm `ours` is better than `theirs`, or as good."""
 
     ours: AlgorithmName
     theirs: AlgorithmName
@@ -72,8 +71,8 @@ class ArenaField(Section):
     snapshots: Size = Field(description="number of models saved during training and evaluated")
     reach: Probability | None = Field(
         None,
-        description="accuracy to reach in claims about seconds; by default that of the start plus "
-        "three quarters of PG's gain, on the test problems",
+        description="target accuracy on the test problems in claims about seconds; by default that "
+        "before training plus three quarters of PG's gain",
     )
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"
@@ -82,8 +81,8 @@ class ArenaField(Section):
 
     @model_validator(mode="after")
     def _check_rates(self):
-        named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
-        for name in [PLAIN.name, *named, *self.more_seeds]:
+        claimed = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
+        for name in [PLAIN.name, *claimed, *self.more_seeds]:
             if name not in self.rates:
                 raise ValueError(f"rates: no learning rate for {name}")
         return self
@@ -93,19 +92,19 @@ class ArenaField(Section):
         return list_seeds(self.more_seeds.get(name, self.seeds))
 
     def run_name(self, name: AlgorithmName) -> AlgorithmName:
-        """Return the algorithm's name with the parameters that its runs change in this field."""
+        """Return the algorithm's name with the parameters that this field changes."""
         rate = self.rates[name]
         return format_variant(
             name, problems=self.problems, learning_rate=rate, snapshots=self.snapshots
         )
 
     def trial_name(self, name: AlgorithmName, rate: float) -> AlgorithmName:
-        """Return the algorithm's name with the changes of a tuning run at this learning rate."""
+        """Return the algorithm's name with the parameters of a tuning run at this learning rate."""
         return format_variant(name, problems=self.problems, learning_rate=rate)
 
 
 class ArenaMap(Section):
-    """RAPID with several N_step and H on one benchmark. With H = 1 RAPID is on-policy."""
+    """RAPID at several N_step and H on one benchmark. With H = 1 RAPID is on-policy."""
 
     seeds: Count = Field(description="number of seeds, which are 1, 2, ...")
     problems: Size = Field(description="number of training problems")
@@ -118,7 +117,7 @@ class ArenaMap(Section):
     )
 
     def run_name(self, n_step: int, h: int) -> AlgorithmName:
-        """Return RAPID's name with the changes of the map's cell at N_step and H.
+        """Return RAPID's name with the parameters of the map's cell at N_step and H.
 
         The learning rate grows with the square root of N_step.
         """
@@ -129,7 +128,7 @@ class ArenaMap(Section):
 
 
 class Tuning(Section):
-    """Learning rates to try for the algorithms of a field, each with the same seeds."""
+    """Learning rates to try for the algorithms of each field, all with the same seeds."""
 
     rates: dict[BenchmarkName, list[PositiveFloat]] = Field(
         description="learning rates to try, for each field"
@@ -141,16 +140,16 @@ class Arena(Section):
     """The comparison of algorithms described in docs/arena.md, with the main table's model."""
 
     margin: Probability = Field(
-        0.02, description="differences of accuracy up to this one count as equal"
+        0.02, description="accuracies that differ by at most this count as equal"
     )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,
-        description="by H: the other H whose tuned learning rate is used for it",
+        description="by H: the other H whose tuned learning rate it uses",
     )
     rate_rule: RateRule = Field(
         "smoothed",
-        description="which learning rate a tuning chooses: that with the highest mean accuracy, or "
-        "that whose mean is the highest after averaging with the neighbouring rates",
+        description="which learning rate a tuning chooses: highest: the one with the highest mean "
+        "accuracy; smoothed: the same after averaging with the neighbouring rates",
     )
     only: list[AlgorithmName] = Field(
         default_factory=list,
@@ -178,7 +177,7 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
-        """Give maps without a learning rate the one of policy gradient in the benchmark's field."""
+        """Give maps without a learning rate that of policy gradient in the benchmark's field."""
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
@@ -207,7 +206,7 @@ class Arena(Section):
                     # With `only`, each algorithm has the number of seeds of the field.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
-                elif parse(name).H not in self.borrowed:  # a borrowed rate is not tuned
+                elif parse(name).H not in self.borrowed:  # these use a tuned rate of another H
                     trial_names = [
                         field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
                     ]

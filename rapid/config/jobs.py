@@ -6,12 +6,12 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
 1. The default is params.yaml in the working folder. Its jobs are in data/, models/, distilled/,
    runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
 2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
-3. If the default has the same job, a named experiment shares it: it uses the default's folder and
-   does not run the job again. Two jobs are the same if their specs are equal, and if all jobs whose
-   files they read are shared.
+3. A named experiment shares a job with the default if it is the same: it uses the default's folder
+   and does not run the job again. Two jobs are the same if their specs are equal and they read the
+   same folders.
 
-Runs begin in blocks, one block for each seed, and in random order within a block. So a machine that
-is slow for a while affects all algorithms alike. An evaluation has the priority of its run.
+The runs of a seed begin before those of the next seed, in random order. So if a machine is slow for
+a while, that affects all algorithms alike. An evaluation has the priority of its run.
 """
 
 import random
@@ -33,7 +33,7 @@ from rapid.artifacts.layout import (
     STAGES,
     STUDIES,
     TOKENIZER,
-    experiment_root,
+    get_experiment_root,
     parse_folder,
 )
 from rapid.config import specs
@@ -43,8 +43,8 @@ from rapid.freshness import Job
 from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
-# Reports that are made only on request, each with the function that lists the runs in it.
-RUNS_ON_DEMAND = {STUDIES: specs.study_runs, ARENA: specs.arena_runs}
+# Reports that are made only on request, with the function that lists the runs of each.
+RUNS_ON_DEMAND = {STUDIES: specs.list_study_runs, ARENA: specs.list_arena_runs}
 
 
 class Plan:
@@ -65,12 +65,14 @@ class Plan:
     @property
     def jobs(self) -> list[Job]:
         """The jobs that the reports need, and the reports; each job after its inputs."""
-        return [self.job(name) for name in self._needed_names]
+        return [self.get_job(name) for name in self._needed_names]
 
     @property
     def optional_jobs(self) -> list[Job]:
-        """The jobs that only the studies or the arena need, followed by their reports."""
-        return [self.job(name) for name in self._planned_names if name not in self._needed_names]
+        """The jobs that only the studies or the arena need, and their reports."""
+        return [
+            self.get_job(name) for name in self._planned_names if name not in self._needed_names
+        ]
 
     def list_with_inputs(self, report: str) -> list[Job]:
         """Return all jobs that a report needs, each after its inputs, and the report's job last."""
@@ -82,10 +84,10 @@ class Plan:
                     add_with_inputs(input_job)
             ordered[job.folder] = job
 
-        add_with_inputs(self.job(report))
+        add_with_inputs(self.get_job(report))
         return list(ordered.values())
 
-    def job(self, name: str) -> Job:
+    def get_job(self, name: str) -> Job:
         """Return a job by its name, whether or not a report needs it."""
         if name not in self._jobs:
             job = self._build_job(name)
@@ -93,11 +95,11 @@ class Plan:
             self._jobs[name] = replace(job, folder=folder)
         return self._jobs[name]
 
-    def priority(self, name: str) -> int:
+    def get_priority(self, name: str) -> int:
         """Return the job's priority; Snakemake starts the ready job with the highest one.
 
-        An evaluation has the priority of its run. So if the pipeline is interrupted, most of the
-        seeds that it began are trained and evaluated. Other jobs come before all runs.
+        An evaluation has the priority of its run. So if the pipeline is interrupted, most runs that
+        it began are evaluated. All other jobs come before the runs.
         """
         template, names = parse_folder(name)
         run_name = RUN.format(**names) if template == EVALUATION else name
@@ -115,19 +117,19 @@ class Plan:
         shuffled = list(seeds)
         random.Random(self.params.data_seed).shuffle(shuffled)
         shuffled.sort(key=seeds.get, reverse=True)
-        return {name: turn for turn, name in enumerate(shuffled, 1)}
+        return {name: priority for priority, name in enumerate(shuffled, 1)}
 
-    def folder(self, name: str) -> str:
+    def get_folder(self, name: str) -> str:
         """Return the folder of a job."""
-        return self.job(name).folder if self.default else f"{self.root}{name}"
+        return self.get_job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
-        """Return whether the default has the same job; `job.folder` is still the job's name."""
+        """Return whether the default has the same job. Here `job.folder` is the job's name."""
         if self.default is None or job.folder not in self.default._planned_names:
             return False
-        default_job = self.default.job(job.folder)
+        default_job = self.default.get_job(job.folder)
         input_folders, default_input_folders = (
-            [input_job.folder for input_job in reader.inputs] for reader in (job, default_job)
+            [input_job.folder for input_job in compared.inputs] for compared in (job, default_job)
         )
         return job.spec == default_job.spec and input_folders == default_input_folders
 
@@ -135,24 +137,26 @@ class Plan:
     def _needed_names(self) -> list[str]:
         """Return the names of the jobs that the reports need, and the reports."""
         params = self.params
-        models = [MODEL.format(model=model) for model in specs.needed_models(params)]
-        if any(specs.is_embedded(params, model) for model in specs.needed_models(params)):
+        models = [MODEL.format(model=model) for model in specs.list_needed_models(params)]
+        if any(specs.is_embedded(params, model) for model in specs.list_needed_models(params)):
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
-        return [*problems, *models, *_list_results(specs.table_runs(params)), *reports]
+        return [*problems, *models, *_list_results(specs.list_table_runs(params)), *reports]
 
     @cached_property
     def _planned_names(self) -> list[str]:
         """Return the names of all jobs: for the reports, the studies and the arena."""
         results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
-        on_demand = [name for report, read in results.items() if read for name in (*read, report)]
+        on_demand = [
+            name for report, names in results.items() if names for name in (*names, report)
+        ]
         return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Build a job whose folder is its name, as in the default."""
+        """Build a job; its folder is its name, as in the default."""
         template, names = parse_folder(name)
-        build = {
+        builders = {
             PROBLEMS: self._build_prepare,
             TOKENIZER: self._build_tokenizer,
             MODEL: self._build_model,
@@ -160,72 +164,74 @@ class Plan:
             RUN: self._build_train,
             EVALUATION: self._build_evaluate,
         }
-        if template in build:
-            return build[template](name, **names)
+        if template in builders:
+            return builders[template](name, **names)
         rule = next(rule for rule, stage in STAGES.items() if stage.folder == template)
-        inputs = tuple(self.job(result) for result in self._list_results_in(name))
-        return Job(rule, name, specs.report_spec(self.params), inputs=inputs)
+        inputs = tuple(self.get_job(result) for result in self._list_results_in(name))
+        return Job(rule, name, specs.build_report_spec(self.params), inputs=inputs)
 
     def _build_prepare(self, name: str, benchmark: str) -> Job:
-        spec = specs.prepare_spec(self.params, benchmark)
+        spec = specs.build_prepare_spec(self.params, benchmark)
         return Job("prepare", name, spec, sources=specs.list_source_files(spec))
 
     def _build_tokenizer(self, name: str) -> Job:
-        spec = specs.tokenizer_spec(self.params)
-        data = self._problem_jobs(spec.benchmarks)
+        spec = specs.build_tokenizer_spec(self.params)
+        data = self._get_problem_jobs(spec.benchmarks)
         return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
 
     def _build_model(self, name: str, model: str) -> Job:
-        spec = specs.model_spec(self.params, model)
+        spec = specs.build_model_spec(self.params, model)
         if isinstance(spec, specs.FetchSpec):
             return Job("fetch", name, spec, sources=specs.list_source_files(spec))
         benchmarks = self.params.benchmarks
         if unknown := [name for name in spec.params.benchmarks if name not in benchmarks]:
             reason = f"must be one of the benchmarks {', '.join(benchmarks)}"
             raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
-        tokenizer, data = self.job(TOKENIZER), self._problem_jobs(spec.params.benchmarks)
+        tokenizer, data = self.get_job(TOKENIZER), self._get_problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
         return Job("pretrain", name, spec, options, (*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
-        spec = specs.distill_spec(self.params, benchmark)
-        (data,) = self._problem_jobs([benchmark])
+        spec = specs.build_distill_spec(self.params, benchmark)
+        (data,) = self._get_problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
             return Job("demonstrate", name, spec, options, (data,))
-        teacher = self.job(MODEL.format(model=self.params.teacher))
+        teacher = self.get_job(MODEL.format(model=self.params.teacher))
         return Job("distill", name, spec, {"model": [teacher.folder], **options}, (teacher, data))
 
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
-        model, path = self._trained_model(self.params.get_start_run(run))
+        model, path = self._get_trained_model(self.params.get_start_run(run))
         if imitates(run.algorithm):
             template, file = DEMONSTRATIONS, "samples.jsonl"
         else:
             template, file = PROBLEMS, "train.jsonl"
-        data = self.job(template.format(benchmark=run.benchmark))
+        data = self.get_job(template.format(benchmark=run.benchmark))
         options = {"model": [path], "data": [f"{data.folder}/{file}"]}
-        return Job("train", name, specs.train_spec(self.params, run), options, (model, data))
+        return Job("train", name, specs.build_train_spec(self.params, run), options, (model, data))
 
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
-        model, path = self._trained_model(run)
-        (data,) = self._problem_jobs([run.benchmark])
+        model, path = self._get_trained_model(run)
+        (data,) = self._get_problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
-        return Job("evaluate", name, specs.evaluate_spec(self.params, run), options, (model, data))
+        return Job(
+            "evaluate", name, specs.build_evaluate_spec(self.params, run), options, (model, data)
+        )
 
-    def _problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
-        return tuple(self.job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
+    def _get_problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
+        return tuple(self.get_job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
 
-    def _trained_model(self, run: specs.Run) -> tuple[Job, str]:
+    def _get_trained_model(self, run: specs.Run) -> tuple[Job, str]:
         """Return the job that writes a run's model, and the model's folder.
 
         If the run's algorithm is `BASE`, that is the model before training.
         """
         if run.algorithm == specs.BASE:
-            job = self.job(MODEL.format(model=run.model))
+            job = self.get_job(MODEL.format(model=run.model))
             return job, job.folder
-        job = self.job(run.folder)
+        job = self.get_job(run.folder)
         return job, f"{job.folder}/model"
 
     def _list_results_in(self, report: str) -> list[str]:
@@ -233,12 +239,12 @@ class Plan:
         if report in RUNS_ON_DEMAND:
             return _list_results(RUNS_ON_DEMAND[report](self.params))
         if report == EXPERIMENT_REPORT:
-            return _list_results(specs.dvc_runs(self.params))
-        return _list_results(specs.table_runs(self.params))
+            return _list_results(specs.list_dvc_runs(self.params))
+        return _list_results(specs.list_table_runs(self.params))
 
 
 def _list_results(runs: list[specs.Run]) -> list[str]:
-    """Return the names of the jobs that runs need: demonstrations, training, evaluations."""
+    """Return the names of the jobs of these runs: demonstrations, training, evaluations."""
     demonstrations = [
         DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
     ]
@@ -259,7 +265,7 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
         return Plan(params)
     file = Path(root) / DEFAULT_FILE
     default = Plan(load_files(file)) if file.is_file() else None
-    return Plan(params, default, experiment_root(params.name))
+    return Plan(params, default, get_experiment_root(params.name))
 
 
 def list_jobs(params: Params) -> list[Job]:

@@ -4,8 +4,8 @@
 `Params`. It consists of the sections in `rapid.config.sections` and one section for each algorithm
 that has parameters. `rapid.config.specs` selects the parameters that a single job depends on.
 
-An overlay is a YAML file whose values override those of params.yaml. An inference batch holds the
-completions that are sampled at once: those of H optimizer steps, with n_step completions each.
+An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
+completions of H optimizer steps, n_step each, which are sampled together.
 """
 
 import re
@@ -49,7 +49,7 @@ from rapid.text import suggest_name
 
 S = TypeVar("S", bound=Section)
 CHECKPOINT_SECONDS = 600.0  # default seconds of training between two checkpoints
-# Environment variables for settings that change no result. They are not in a job's spec, so no job
+# Environment variables with settings that change no result. They are not in a job's spec, so no job
 # runs again if they change.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
@@ -92,11 +92,11 @@ class Params(General):
 
     @model_validator(mode="before")
     @classmethod
-    def _remove_left_out(cls, values: Any) -> Any:
+    def _remove_null_entries(cls, values: Any) -> Any:
         """Remove the benchmarks, models and studies that an overlay sets to null.
 
-        Models are then not pre-trained on the removed benchmarks. A model that was pre-trained on
-        removed benchmarks only is removed too.
+        Models are not pre-trained on removed benchmarks. A model without any other benchmark is
+        removed too.
         """
         match values:
             case {"studies": {"compared": dict() as compared} as studies}:
@@ -169,7 +169,7 @@ class Params(General):
                 raise ValueError(
                     describe_invalid(f"benchmarks.{name}.pass_at", benchmark.pass_at, reason)
                 )
-            algorithms, start = self.algorithms(name), self.training.start
+            algorithms, start = self.list_algorithms(name), self.training.start
             if start in algorithms and not imitates(start):
                 reason = (
                     f"{start} is one of the algorithms that are compared on {name}; must be "
@@ -180,7 +180,7 @@ class Params(General):
                 self._check_batches(name, algorithm)
         return self
 
-    def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
+    def list_algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
         algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
@@ -195,10 +195,10 @@ class Params(General):
         return list(dict.fromkeys(algorithms))
 
     def get_start(self, algorithm: AlgorithmName) -> str:
-        """Return the algorithm from whose trained model another algorithm starts, or `BASE`.
+        """Return the algorithm whose trained model an algorithm starts from.
 
-        `BASE` is the model before training. SFT starts from it, and so does the algorithm that the
-        others start from.
+        `BASE` stands for the model before training. SFT starts from it, and so does the algorithm
+        that the others start from.
         """
         start = self.training.start
         return BASE if imitates(algorithm) or algorithm == start else start
@@ -209,7 +209,7 @@ class Params(General):
         return {"start": start, "start_seed": None if start == BASE else self.training.start_seed}
 
     def get_start_run(self, run: Run) -> Run:
-        """Return the run from whose model a run starts; of `BASE` for the model before training."""
+        """Return the run whose model a run starts from; its algorithm may be `BASE`."""
         settings = self.get_start_settings(run.algorithm)
         seed = run.seed if settings["start_seed"] is None else settings["start_seed"]
         return run.model_copy(update={"algorithm": settings["start"], "seed": seed})
@@ -221,7 +221,7 @@ class Params(General):
 
     @property
     def imitation(self) -> Parameters:
-        """Return the parameters of SFT, including those of the teacher's sampling."""
+        """Return the parameters of SFT and of sampling the teacher."""
         return getattr(self, IMITATING.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
@@ -242,13 +242,13 @@ class Params(General):
             key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
             reason = f"must be a multiple of {group}, the group size of {name}"
             raise ValueError(describe_invalid(key, n_step, reason))
-        largest = algorithm.H * n_step // group  # prompts of an inference batch
+        prompts = algorithm.H * n_step // group  # of an inference batch
         key, count = f"benchmarks.{benchmark}.train", sizes.train
         if (problems := algorithm.changes.problems) and problems < count:
             key, count = "problems", problems
-        if count < largest:
+        if count < prompts:
             reason = (
-                f"must be at least {largest}, the number of prompts in an inference batch of "
+                f"must be at least {prompts}, the number of prompts in an inference batch of "
                 f"{name} (H x n_step / group size)"
             )
             raise ValueError(describe_invalid(key, count, reason))
@@ -259,7 +259,7 @@ class Params(General):
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
         """Check that the processes can share the completions of an inference batch evenly."""
         compute = self.compute
-        if compute.uses_vllm_server(name):  # the number of training processes follows from n_step
+        if compute.uses_vllm_server(name):  # then n_step decides the number of training processes
             if compute.nodes > 1:
                 reason = (
                     f"must be 1, because the vLLM server of {name} has to be on the trainer's "
@@ -297,17 +297,17 @@ def _build_params_class(*algorithms: str) -> type[Params]:
             required = any(field.is_required() for field in section.model_fields.values())
             default = ... if required else section()
             sections[algorithm.key] = (section, Field(default, exclude_if=partial(eq, default)))
-    # The order of base classes puts the algorithms' sections between those of General and Params.
+    # This order of base classes puts the algorithms' sections between those of General and Params.
     general = create_model("Sections", __base__=General, **sections)
     return create_model("Params", __base__=(Params, general))
 
 
 def load_files(*sources: Path | str) -> Params:
-    """Read and validate YAML files, later over earlier, or JSON texts.
+    """Read, merge and validate YAML files or JSON texts; later ones override earlier ones.
 
     Raises:
-        BadParams: with one line for each invalid value: its file and line, its key, the value, and
-            why it is invalid.
+        BadParams: the message has a line for each invalid value, with its file and line, its key,
+            the value, and why it is invalid.
     """
     return load(read(*sources), *sources)
 
@@ -342,11 +342,13 @@ def _describe_error(item: dict, values: Any) -> str:
         if part in ("[key]", "embedded", "published"):  # added by pydantic; not keys of the file
             continue
         if not isinstance(values, dict if isinstance(part, str) else dict | list):
-            break  # the user wrote one value in place of a section or list
+            break  # the file has a value in place of a section or list
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error" and isinstance(item["input"], dict):  # an error of a section
+    if item["type"] == "value_error" and isinstance(
+        item["input"], dict
+    ):  # the error is a section's
         return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
         return f"{key}: is missing"

@@ -1,6 +1,6 @@
-"""Schema of the sections of params.yaml, with the bounds of each value; and the name of a run.
+"""Schema of the sections of params.yaml, with the bounds of each value, and of a run's name.
 
-H is the number of optimizer steps that RAPID takes on one batch of sampled completions.
+H is the number of optimizer steps that RAPID takes on one inference batch.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, describe_invalid
 from rapid.text import join_words
 
-BASE = "base"  # the "algorithm" of a model before training: it has an evaluation and no run
+BASE = "base"  # in place of an algorithm's name: the model before training
 
 
 def _check_start(name: str) -> str:
@@ -42,11 +42,11 @@ def _check_model_name(name: str) -> str:
 
 
 BenchmarkName = Literal[tuple(BENCHMARKS)]
-# Names are also those of folders and files, and are used in commands without quotes.
+# Names are also names of folders and files, and appear in commands without quotes.
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Start = Annotated[str, AfterValidator(_check_start)]
 ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
-# Without dots, because experiments/NAME/ is beside experiments/NAME.yaml.
+# Without dots, because experiments/ contains both NAME/ and NAME.yaml.
 NameWithoutDots = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -59,7 +59,7 @@ class Section(Settings):
 
 
 def check_source(key: str, benchmark: str, source: str) -> None:
-    """Raise ValueError if a benchmark does not have the kind of problems that a source names."""
+    """Raise ValueError if the source is embedded or hub, and the benchmark has no such problems."""
     available = {
         "embedded": bool(BENCHMARKS[benchmark].draw),
         "hub": bool(BENCHMARKS[benchmark].hub),
@@ -74,12 +74,12 @@ def check_source(key: str, benchmark: str, source: str) -> None:
 class BenchmarkParams(Section):
     """One benchmark: the number of its problems, and the sizes of its batches and completions."""
 
-    source: Source = Field("embedded", description="embedded, hub, a file or folder of problems")
+    source: Source = Field("embedded", description="embedded, hub, or a file or folder of problems")
     train: PositiveInt = Field(description="training problems")
     test: PositiveInt = Field(description="test problems")
     reserved: NonNegativeInt = Field(
         0,
-        description="number of problems kept out of both splits, for another experiment to test on",
+        description="number of another experiment's test problems, kept out of both splits",
     )
     n_step: NStep
     max_completion_length: PositiveInt = Field(description="tokens")
@@ -95,7 +95,7 @@ class BenchmarkParams(Section):
 
 
 class EmbeddedModel(Section):
-    """A model that the pipeline pre-trains: an architecture of transformers at a tiny size."""
+    """A tiny model that the pipeline pre-trains, with an architecture of transformers."""
 
     architecture: Literal["qwen2", "llama", "gemma3"] = "qwen2"
     layers: PositiveInt
@@ -108,12 +108,12 @@ class EmbeddedModel(Section):
     steps: PositiveInt = Field(description="optimizer steps of pre-training per benchmark")
     error_rate: dict[BenchmarkName, Probability] = Field(
         description="share of demonstrations with a deliberate mistake, after a first part without "
-        "mistakes: one number, or one for each benchmark"
+        "mistakes: a number, or a number for each benchmark"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _spread_error_rate(cls, values: Any) -> Any:
+    def _expand_error_rate(cls, values: Any) -> Any:
         """Replace one error rate by the same rate for each benchmark."""
         match values:
             case {"error_rate": dict()}:
@@ -126,7 +126,7 @@ class EmbeddedModel(Section):
     def _check_error_rates(self):
         if set(self.error_rate) != set(self.benchmarks):
             reason = (
-                "must be one number, or have a number for each of the model's benchmarks: "
+                "must be a number, or have a number for each of the model's benchmarks: "
                 f"{', '.join(self.benchmarks)}"
             )
             raise ValueError(describe_invalid("error_rate", list(self.error_rate), reason))
@@ -137,8 +137,8 @@ class PublishedModel(Section):
     """A published model, from the hub, a folder, a GGUF file or a package."""
 
     source: Source = Field(
-        description="name on the hub, folder, GGUF file, or pypi:NAME==VERSION, a package that "
-        "contains one",
+        description="name on the hub, folder, GGUF file, or pypi:NAME==VERSION, a package with a "
+        "GGUF file",
     )
     revision: str = Field("main", description="branch, tag or commit on the hub")
     chat: bool = Field(False, description="use the model's own chat template")
@@ -178,7 +178,7 @@ class Training(TrainingParameters):
     start: Start = Field(
         BASE,
         exclude_if=partial(eq, BASE),
-        description="model that RL starts from: base, or an algorithm whose run trains it, as sft",
+        description="model that RL starts from: base, or an algorithm that trains it, such as sft",
     )
     start_seed: Seed | None = Field(
         None,
@@ -210,16 +210,18 @@ class Logging(Section):
 
 
 class ReportParams(Section):
-    """The layout of the paper for which tables and figures are made. Lengths override the style."""
+    """The layout of the paper that uses the tables and figures. Lengths override the style."""
 
     style: Literal["plain", "iclr", "neurips", "icml", "acl", "ieee"] = "plain"
     text_width: PositiveFloat | None = Field(None, description="inches")
     column_width: PositiveFloat | None = Field(None, description="inches")
     text_height: PositiveFloat | None = Field(None, description="inches")
     type_size: PositiveFloat | None = Field(None, description="points")
-    caption: Literal["above", "below"] | None = Field(None, description="of a table")
+    caption: Literal["above", "below"] | None = Field(
+        None, description="place of a table's caption"
+    )
     notes: Literal["below", "caption", "end", "none"] = Field(
-        "below", description="of tables; end: once for all tables of a file"
+        "below", description="place of the notes of tables; end: once, after all tables of a file"
     )
 
 
@@ -244,7 +246,7 @@ class EvaluationParams(Section):
 
 
 class Compute(Section):
-    """Hardware and processes of jobs. They can change results only by rounding."""
+    """Hardware and processes of jobs. They change results only by rounding."""
 
     device: Literal["cpu", "gpu"] = "cpu"
     threads: PositiveInt = Field(1, description="CPU threads per process, each on its own core")
@@ -301,7 +303,7 @@ class Tables(Section):
 
 
 class Run(Section):
-    """Name of a run, from which its folders follow (`rapid.artifacts.layout`)."""
+    """The name of a run, which determines its folders (`rapid.artifacts.layout`)."""
 
     benchmark: BenchmarkName
     model: ModelName
@@ -314,10 +316,10 @@ class Run(Section):
 
     @property
     def folder(self) -> str:
-        """The folder of training, in the default's layout."""
+        """The folder of the training job in the default."""
         return RUN.format(**self.model_dump())
 
     @property
     def evaluation(self) -> str:
-        """The folder of the evaluation, in the default's layout."""
+        """The folder of the evaluation job in the default."""
         return EVALUATION.format(**self.model_dump())

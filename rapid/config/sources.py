@@ -9,7 +9,7 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 
-MAX_DEPTH = 9  # levels of nested keys that `locate_key` finds; params.yaml has fewer
+MAX_DEPTH = 9  # levels of nested keys in which `locate_key` searches; params.yaml has fewer
 TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with this key as templates
 
 
@@ -20,8 +20,8 @@ class BadParams(BadInput):
 class UniqueKeyLoader(yaml.SafeLoader):
     """Reads YAML; duplicate keys and templates are errors.
 
-    PyYAML would silently use the last of duplicate keys. Templates are evaluated by Snakemake only,
-    so other readers of the file would see different values.
+    PyYAML would silently use the last of duplicate keys. Only Snakemake evaluates templates, so
+    other readers of the file would see different values.
     """
 
     def compose_mapping_node(self, anchor):
@@ -79,9 +79,9 @@ def _parse_file(source: Path | str, parse: Callable) -> Any:
         raise BadParams(f"{name}: is neither YAML nor JSON: {error}") from None
 
 
-def _merge_into(base: dict, over: dict) -> None:
-    """Set in `base` each key of `over`, recursively in nested dicts."""
-    for key, value in over.items():
+def _merge_into(base: dict, overlay: dict) -> None:
+    """Set each key of `overlay` in `base`, recursively in nested dicts."""
+    for key, value in overlay.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             _merge_into(base[key], value)
         else:
@@ -91,8 +91,8 @@ def _merge_into(base: dict, over: dict) -> None:
 def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
     """Return FILE:LINE of a dotted key, in the last file that sets it.
 
-    If no file sets the key, the line of its nearest parent is returned; "params" if no file has a
-    parent either.
+    If no file sets the key, this returns the line of its nearest parent; "params" if there is no
+    parent.
     """
     files = [source for source in reversed(sources) if not is_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
@@ -111,6 +111,6 @@ def _walk_lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, in
     """
     if isinstance(node, yaml.MappingNode) and key.count(".") < MAX_DEPTH:
         for name, value in node.value:
-            inner = f"{key}.{name.value}".removeprefix(".")
-            yield inner, name.start_mark.line + 1
-            yield from _walk_lines(value, inner)
+            inner_key = f"{key}.{name.value}".removeprefix(".")
+            yield inner_key, name.start_mark.line + 1
+            yield from _walk_lines(value, inner_key)

@@ -1,8 +1,8 @@
 """Lists the runs that reports need, and selects the parameters that decide each job's result.
 
-These parameters are a job's spec, with a digest of its code. Each stage has a class, such as
-`TrainSpec`, and a function that builds it, such as `train_spec`. A job receives only its spec, and
-writes it into its manifest. A job runs again if its spec has changed.
+These parameters, with a digest of the job's code, are its spec. Each stage has a class, such as
+`TrainSpec`, and a function that builds it, such as `build_train_spec`. A job receives only its
+spec, and writes it into its manifest. It runs again if the spec has changed.
 """
 
 from collections.abc import Iterable
@@ -56,12 +56,12 @@ class PrepareSpec(Spec):
         return self
 
     def hash_code_files(self) -> dict[str, str]:
-        """Exclude the graders, and the prompt if pre-training texts have their own template."""
-        without = ["rapid/grading/"]
+        """Exclude the graders, and the prompt if pre-training has a template of its own."""
+        excluded = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
-            without.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
+            excluded.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
         modules = ("rapid.stages.prepare", f"rapid.benchmarks.{self.benchmark}")
-        return hash_dependencies(*modules, excluded=tuple(without))
+        return hash_dependencies(*modules, excluded=tuple(excluded))
 
 
 class TokenizerSpec(Spec):
@@ -128,7 +128,7 @@ class TrainSpec(Spec):
     max_completion_length: int
     timeout: float
     grading: Grading = STRICT
-    n_step: int  # completions of an optimizer step
+    n_step: int  # completions per optimizer step
     H: int  # optimizer steps per inference batch
     training: Training | None  # None for SFT
     objective: SerializeAsAny[Parameters] | None
@@ -146,7 +146,8 @@ class TrainSpec(Spec):
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
-    def pass_settings(self) -> Any:  # the section with `micro_batch`, `precision`, ...
+    def pass_settings(self) -> Any:
+        """The section with the settings of forward and backward passes: `micro_batch`, ..."""
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:
@@ -179,15 +180,15 @@ class ReportSpec(Spec):
 
     def hash_code_files(self) -> dict[str, str]:
         """Hash `reports` and its direct imports; a run's manifest has the code of the run."""
-        names = {run.algorithm for run in table_runs(self.params)}
+        names = {run.algorithm for run in list_table_runs(self.params)}
         algorithms = {type(parse(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
         roots = ("reports", *sorted(algorithms), *benchmarks)
         return hash_dependencies(*roots, follow=("reports/",), with_report_attributes=True)
 
 
-def table_runs(params: Params) -> list[Run]:
-    """List the training runs of the tables; for the default also the runs that DVC compares."""
+def list_table_runs(params: Params) -> list[Run]:
+    """List the training runs of the tables; without a `name` also those that DVC compares."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
@@ -195,17 +196,17 @@ def table_runs(params: Params) -> list[Run]:
     for model in families.models:
         entries = [(families.benchmark, families.algorithms, families.seeds)]
         model_runs += _build_runs(params, model, entries)
-    return list(dict.fromkeys([*model_runs, *([] if params.name else dvc_runs(params))]))
+    return list(dict.fromkeys([*model_runs, *([] if params.name else list_dvc_runs(params))]))
 
 
-def dvc_runs(params: Params) -> list[Run]:
+def list_dvc_runs(params: Params) -> list[Run]:
     """List the runs that `dvc exp show` compares, one for each seed."""
     main, name = params.tables.main, params.dvc_algorithm
     entries = [(params.experiment.benchmark, [name], main.seeds)]
     return [run for run in _build_runs(params, main.model, entries) if run.algorithm == name]
 
 
-def study_runs(params: Params) -> list[Run]:
+def list_study_runs(params: Params) -> list[Run]:
     """List the training runs of the studies, each once."""
     runs: list[Run] = []
     for study in params.studies.compared.values() if params.studies else ():
@@ -214,22 +215,24 @@ def study_runs(params: Params) -> list[Run]:
     return list(dict.fromkeys(runs))
 
 
-def arena_runs(params: Params) -> list[Run]:
+def list_arena_runs(params: Params) -> list[Run]:
     """List the training runs of the arena."""
     entries = params.arena.list_entries() if params.arena else ()
     return _build_runs(params, params.tables.main.model, entries)
 
 
 def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> list[Run]:
-    """List a model's runs, each once and after the run from whose model it starts."""
-    named_runs = [
+    """List a model's runs, each once, after the run whose model it starts from."""
+    requested_runs = [
         Run(benchmark=benchmark, model=model, algorithm=name, seed=seed)
         for benchmark, algorithms, seeds in entries
         for name in algorithms
         for seed in seeds
     ]
-    ordered = [run for named in named_runs for run in (params.get_start_run(named), named)]
-    return [run for run in dict.fromkeys(ordered) if run.algorithm != BASE]
+    ordered_runs = [
+        run for requested in requested_runs for run in (params.get_start_run(requested), requested)
+    ]
+    return [run for run in dict.fromkeys(ordered_runs) if run.algorithm != BASE]
 
 
 def add_base_runs(trained: list[Run]) -> list[Run]:
@@ -238,7 +241,7 @@ def add_base_runs(trained: list[Run]) -> list[Run]:
     return list(dict.fromkeys([*bases, *trained]))
 
 
-def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
+def build_prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
     sizes = params.benchmarks[benchmark]
     return PrepareSpec(
         benchmark=benchmark,
@@ -249,17 +252,19 @@ def prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 
 def _count_lessons(params: Params, benchmark: str) -> int:
-    """Return how many problems to generate for pre-training; 0 if no needed model learns them."""
-    models = [params.models[name] for name in needed_models(params) if is_embedded(params, name)]
+    """Return how many problems to generate for pre-training; 0 if no needed model uses them."""
+    models = [
+        params.models[name] for name in list_needed_models(params) if is_embedded(params, name)
+    ]
     is_needed = any(benchmark in model.benchmarks for model in models)
     return params.pretraining.demonstrations if is_needed else 0
 
 
-def needed_models(params: Params) -> list[ModelName]:
+def list_needed_models(params: Params) -> list[ModelName]:
     """List the base models of all runs (tables, studies, arena), and the teacher if needed."""
-    trained = [*table_runs(params), *study_runs(params), *arena_runs(params)]
-    taught = [] if params.imitation.demonstrations else trained
-    teachers = [params.teacher for run in taught if imitates(run.algorithm)]
+    trained = [*list_table_runs(params), *list_study_runs(params), *list_arena_runs(params)]
+    distilled = [] if params.imitation.demonstrations else trained
+    teachers = [params.teacher for run in distilled if imitates(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
 
@@ -278,13 +283,13 @@ def list_source_files(spec: Spec) -> list[str]:
     return []
 
 
-def tokenizer_spec(params: Params) -> TokenizerSpec:
+def build_tokenizer_spec(params: Params) -> TokenizerSpec:
     return TokenizerSpec(
         benchmarks=list(params.benchmarks), vocabulary=params.pretraining.vocabulary
     ).with_code()
 
 
-def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
+def build_model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
     if not is_embedded(params, model):
         published = params.models[model].model_dump(include={"source", "revision"})
         return FetchSpec(model=model, params=published).with_code()
@@ -297,7 +302,7 @@ def model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
     ).with_code()
 
 
-def distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpec:
+def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpec:
     imitation = params.imitation
     if imitation.demonstrations:
         return DemonstrateSpec(
@@ -325,7 +330,7 @@ def uses_vllm_server(spec: Spec) -> bool:
     return isinstance(spec, TrainSpec) and spec.compute.uses_vllm_server(spec.run.algorithm)
 
 
-def train_spec(params: Params, run: Run) -> TrainSpec:
+def build_train_spec(params: Params, run: Run) -> TrainSpec:
     name = parse(run.algorithm)
     algorithm, changes = name.algorithm, name.changes
     objective = algorithm.select_objective(params)
@@ -352,13 +357,13 @@ def train_spec(params: Params, run: Run) -> TrainSpec:
     ).with_code()
     if not uses_vllm_server(spec):
         return spec
-    # One GPU is for the server. The largest number of other GPUs that divides N_step trains.
-    trainers = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
-    compute = params.compute.model_copy(update={"processes": trainers})
+    # One GPU is for the server. Of the other GPUs, the largest number that divides n_step trains.
+    processes = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
+    compute = params.compute.model_copy(update={"processes": processes})
     return spec.model_copy(update={"compute": compute})
 
 
-def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
+def build_evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
     sizes = params.benchmarks[run.benchmark]
     return EvaluateSpec(
         run=run,
@@ -371,7 +376,7 @@ def evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
     ).with_code()
 
 
-def report_spec(params: Params) -> ReportSpec:
+def build_report_spec(params: Params) -> ReportSpec:
     """Return the spec of reports; parameters that change no result are replaced by defaults."""
     fields = type(params).model_fields.items()
     defaults = {name: field.get_default() for name, field in fields if field.exclude}
@@ -379,12 +384,12 @@ def report_spec(params: Params) -> ReportSpec:
 
 
 def _is_chat_model(params: Params, model: ModelName) -> bool:
-    """Return whether a model is prompted by its chat template, which only published ones have."""
+    """Return whether a model uses its chat template; only published models have one."""
     return getattr(params.models[model], "chat", False)
 
 
 def _use_one_process(compute: Compute) -> Compute:
-    """Return the section `compute` of a job that only samples, which has one process."""
+    """Return the section `compute` with one process, for jobs that only sample."""
     return compute.model_copy(update={"processes": 1, "nodes": 1})
 
 

@@ -28,7 +28,7 @@ class Study(Section):
     sweep: str = Field(
         "",
         exclude_if=not_,
-        description="a parameter: a further figure shows the variants by its value",
+        description="a parameter; a further figure shows the variants by its value",
     )
     algorithms: list[AlgorithmName] = Field(
         min_length=2, description="algorithms and variants; the others are compared with the first"
@@ -45,22 +45,25 @@ class Study(Section):
 
 
 class Hypothesis(Section):
-    """A preregistered prediction: a sum over variants of a study lies on one side of a limit.
+    """A preregistered prediction: limits of a weighted sum of the variants' metrics."""
 
-    The sum is that of a metric of each variant times the variant's factor.
-    """
-
-    claim: str = Field(min_length=1, description="in words, without a full stop")
-    studies: list[NameWithoutDots] = Field(min_length=1, description="each is a test of its own")
+    claim: str = Field(min_length=1, description="the prediction in words, without a full stop")
+    studies: list[NameWithoutDots] = Field(
+        min_length=1, description="studies that test the prediction"
+    )
     metric: Annotated[str, Field(pattern=rf"^(pass@[1-9]\d*|{'|'.join(EVALUATION_METRICS)})$")] = (
         "pass@1"
     )
     contrast: dict[AlgorithmName, float] = Field(
-        min_length=1, description="factor of each variant of the sum"
+        min_length=1, description="weight of each variant in the sum"
     )
     # `exclude_if`: JSON has no infinity, and the parameters reach the report as JSON.
-    above: float = Field(-math.inf, exclude_if=math.isinf, description="limit that the sum exceeds")
-    below: float = Field(math.inf, exclude_if=math.isinf, description="limit that exceeds the sum")
+    above: float = Field(
+        -math.inf, exclude_if=math.isinf, description="the sum is greater than this limit"
+    )
+    below: float = Field(
+        math.inf, exclude_if=math.isinf, description="the sum is less than this limit"
+    )
 
     @model_validator(mode="after")
     def _check_limits(self):

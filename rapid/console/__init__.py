@@ -1,1 +1,1 @@
-"""Show a workflow's state to its user: on Snakemake's console, and by `rapid watch`."""
+"""Shows a workflow's state: on Snakemake's console, and by `rapid watch`."""

@@ -1,8 +1,8 @@
-"""`rapid watch`: show the state of the workflow in this folder, read from files only.
+"""`rapid watch`: show the state of the workflow in this folder.
 
-The workflow's journal (`rapid.console.workflow.Journal`) says which jobs have started and ended.
-For a training run the present step is shown, from its progress.jsonl. For any other job the last
-line of its log is shown.
+The state is read from files. The workflow's journal (`rapid.console.workflow.Journal`) says which
+jobs have started and ended. The step of a training run comes from its progress.jsonl. For any other
+job the last line of its log is shown.
 """
 
 import json
@@ -26,10 +26,10 @@ from rapid.text import align_columns, format_duration, wrap_text
 
 UPDATE_SECONDS = 1.0  # interval between updates of the display
 QUEUED = "queued"  # state of a job that Snakemake has started and that does not run yet
-# Seconds by which the creation time of a process may seem to change, because Linux computes it from
-# the time of booting, which moves when the clock is corrected.
+# Seconds by which the creation time of a process may change: Linux computes it from the time of
+# booting, which changes if the clock is corrected.
 CLOCK_TOLERANCE = 60.0
-DEFAULT_ENDED_LINES = 10  # number of ended jobs to show, if no height is given
+DEFAULT_ENDED_LINES = 10  # number of ended jobs to show without a limit of lines
 # Escape sequences of terminals: switch to the alternate screen and back, move the cursor to the
 # upper left, clear the rest of the line, clear all below.
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
@@ -63,7 +63,7 @@ class WorkflowView:
         self._now = time.time()
 
     def is_alive(self) -> bool:
-        """Return whether the workflow's process is alive; True if it is on another machine."""
+        """Return whether the workflow's process is alive; True if it runs on another machine."""
         return self._first_row.get("host") != platform.node() or _is_alive(self._first_row)
 
     def has_succeeded(self) -> bool:
@@ -71,7 +71,11 @@ class WorkflowView:
         return bool(self._first_row) and not (self._jobs.jobs_left.total() or self._jobs.failed)
 
     def render_lines(self, height: int | None = None) -> list[str]:
-        """Return the state as lines: at most `height` lines."""
+        """Return the state as lines.
+
+        Args:
+            height: largest number of lines.
+        """
         jobs = self._jobs
         started = [
             (job.name, format_duration(self._now - job.start_time), _describe_state(job))
@@ -79,15 +83,15 @@ class WorkflowView:
         ]
         jobs_left, failed = jobs.jobs_left.total(), len(jobs.failed)
         running = sum(not state.startswith((QUEUED, WAITING)) for *_, state in started)
-        head = f"{jobs.total} jobs: {jobs.total - jobs_left - failed} done, {running} running, "
-        head += f"{jobs_left - running} waiting, {failed} failed"
+        summary = f"{jobs.total} jobs: {jobs.total - jobs_left - failed} done, {running} running, "
+        summary += f"{jobs_left - running} waiting, {failed} failed"
         if started and (seconds := jobs.estimate_seconds_left()):
-            head += f"; about {format_duration(seconds)} left"
+            summary += f"; about {format_duration(seconds)} left"
         if jobs_left and not self.is_alive():
-            head += "; the workflow has ended"
-        heads = [head, *filter(None, [self._first_row.get("problems")])]
+            summary += "; the workflow has ended"
+        headings = [summary, *filter(None, [self._first_row.get("problems")])]
         failures = jobs.render_failures().splitlines()
-        parts = [heads, align_columns(started), failures]
+        parts = [headings, align_columns(started), failures]
         max_ended = DEFAULT_ENDED_LINES
         if height is not None:
             max_ended = height - sum(len(part) + 1 for part in parts if part)
@@ -99,9 +103,9 @@ class WorkflowView:
 def _describe_state(job: RunningJob) -> str:
     """Return a training run's step, reward and time left; for other jobs the log's last line.
 
-    The reward is the mean over the last tenth of the steps so far. A job truncates its log when it
-    starts to run. While the job is queued, for example by SLURM, there is no log, or the log was
-    last changed before Snakemake started the job.
+    The reward is the mean over the last tenth of the steps so far. A job is queued, for example by
+    SLURM, if its log is missing or older than its start by Snakemake, because a job truncates its
+    log when it begins to run.
     """
     if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - UPDATE_SECONDS:
         return QUEUED
@@ -113,8 +117,8 @@ def _describe_state(job: RunningJob) -> str:
     last_steps = steps[-max(1, len(steps) // 10) :]  # a tenth, at least one
     rewards = [step.reward for step in last_steps if step.reward is not None]
     reward = f", reward {fmean(rewards):.1%}" if rewards else ""
-    seconds_left = last_step.seconds / last_step.step * (last_step.of - last_step.step)
-    progress_text = f"step {last_step.step} of {last_step.of}"
+    seconds_left = last_step.seconds / last_step.step * (last_step.total_steps - last_step.step)
+    progress_text = f"step {last_step.step} of {last_step.total_steps}"
     return f"{progress_text}{reward}, about {format_duration(seconds_left)} left"
 
 
@@ -163,7 +167,7 @@ def _read_first_row(journal: Path) -> dict:
 def _is_alive(row: dict) -> bool:
     """Return whether the process that wrote a row of a journal is alive on this machine.
 
-    A process that has the same number but was created later is another one.
+    A process with the same number that was created later is a different one.
     """
     with suppress(psutil.Error, KeyError):
         process = psutil.Process(row["pid"])

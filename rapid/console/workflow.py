@@ -1,11 +1,11 @@
-"""Print one line for each job that ends, in place of Snakemake's messages.
+"""Prints one line for each job that ends, in place of Snakemake's messages.
 
     [ 37/251] evaluate evaluations/math/tiny-qwen2/pg/seed1: pass@1 12.5% (8.4s, about 12.7m left)
 
-At the workflow's end up to ten lines are printed about each failed job. The result in a job's line
-("pass@1 12.5%") comes from the last line of the job's log that begins with the job's folder.
-Snakemake's own messages, which name all paths that a job reads and writes, are in its log file in
-.snakemake/log. With --verbose they are printed instead of these lines.
+At the workflow's end, up to ten lines are printed about each failed job. The result in a job's line
+("pass@1 12.5%") is in the last line of the job's log that begins with the job's folder. Snakemake's
+own messages, with all paths that a job reads and writes, are in its log file in .snakemake/log.
+With --verbose they are printed instead of these lines.
 """
 
 import json
@@ -42,23 +42,23 @@ JOURNAL_FIELDS = {
     "job_finished": ["job_id"],
     "job_error": ["jobid", "rule_name", "output", "log"],
 }
-# In Snakemake's message on a command that failed: its exit status, or the signal that killed it.
+# The exit status, or the signal, in Snakemake's message about a command that failed.
 EXIT_PATTERN = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
-# The end of a job's command, with the path of its log. Snakemake's error message quotes the
-# command, so the path shows to which job the message belongs.
+# The end of a job's command, with the path of its log. Snakemake's error messages quote it, so that
+# the path identifies the job.
 LOG_REDIRECTION = "> {} 2>&1"
-# Messages with this path are about Snakemake's records of earlier executions, which the pipeline
-# does not use (see `rapid.freshness`). They are not printed.
+# Messages with this path are not printed. They are about Snakemake's records of earlier executions,
+# which the pipeline does not use (`rapid.freshness`).
 METADATA_RECORDS = "provenance/metadata"
-# Snakemake's reason for planning a job. The part that is cut off lists all old and new parameters.
+# Snakemake's reason for planning a job. The rest of the text, with all parameters, is cut off.
 PARAMETERS_PATTERN = re.compile(r"(Params have changed since last execution).*")
-FAILURE_LINES = 10  # lines on a failed job, at most
+FAILURE_LINES = 10  # largest number of lines about a failed job
 TAIL_BYTES = 1 << 14  # how much of a log's end is read
 DEFAULT_WIDTH = 160  # characters of a line, if the console is not a terminal
 MAX_LINE_LENGTH = 1000  # characters; a job may print the whole content of a file in one line
 WAIT_SECONDS = 5.0  # interval between checks for waiting jobs; shorter waits are not reported
-# The time left is not estimated if more than this share of the jobs left belongs to rules of which
-# no job has ended, because nothing is known about their times.
+# The time left is not estimated if more than this share of the jobs left belongs to rules without
+# an ended job, because the times of such jobs are unknown.
 MAX_UNKNOWN_SHARE = 0.25
 
 
@@ -98,14 +98,15 @@ class RunningJob:
 
 
 class JobFormatter(logging.Formatter):
-    """Formats Snakemake's log records of jobs. To do so, it keeps track of the jobs.
+    """Formats Snakemake's log records of jobs, and keeps track of the jobs.
 
     Attributes:
         jobs_left: number of jobs that have not ended, by rule.
         total: number of all jobs.
-        running: jobs that have started and not ended, by Snakemake's number of the job.
+        running: jobs that have started and not ended, by the number that Snakemake gave them.
         failed: lines about each job that failed, by the job's name.
-        reasons: why a job is planned, by its manifest's path, if `rapid.freshness` has a reason.
+        reasons: why jobs are planned, by the paths of their manifests, if `rapid.freshness` plans
+            them.
 
     Args:
         default_formatter: Snakemake's formatter, which formats all other records.
@@ -133,7 +134,7 @@ class JobFormatter(logging.Formatter):
         self.reasons: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to print a record; record jobs that start and commands that fail."""
+        """Return whether to print a record; remember jobs that start and commands that fail."""
         event = getattr(record, "event", None)
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()
@@ -194,15 +195,14 @@ class JobFormatter(logging.Formatter):
         Returns:
             None if too many jobs belong to rules without an ended job (MAX_UNKNOWN_SHARE).
         """
-        unknown = sum(n for rule, n in self.jobs_left.items() if rule not in self._seconds)
+        unknown = sum(count for rule, count in self.jobs_left.items() if rule not in self._seconds)
         if unknown > MAX_UNKNOWN_SHARE * self.jobs_left.total():
             return None
         all_seconds = [seconds for times in self._seconds.values() for seconds in times]
         elapsed = max(self._clock() - self._start_time, 1e-9)
-        # Job-seconds per second.
         jobs_at_a_time = max(1.0, sum(all_seconds) / elapsed)
         means = {rule: fmean(self._seconds.get(rule, all_seconds)) for rule in self.jobs_left}
-        return sum(n * means[rule] for rule, n in self.jobs_left.items()) / jobs_at_a_time
+        return sum(count * means[rule] for rule, count in self.jobs_left.items()) / jobs_at_a_time
 
     def _format_finished_job(self, number: int) -> str:
         """Return the line of a job that has ended; "" if it has no files."""
@@ -226,16 +226,16 @@ class JobFormatter(logging.Formatter):
         job = job or RunningJob(record.rule_name, _output_folder(record), record.log, self._clock())
         self.jobs_left[job.rule] -= 1
         seconds = format_duration(self._clock() - job.start_time)
-        head = f"FAILED {job.name} ({seconds}{self._describe_exit(job.log)})"
+        heading = f"FAILED {job.name} ({seconds}{self._describe_exit(job.log)})"
         tail = [
             part
             for line in _read_last_lines(job.log)
             for part in _wrap_line(line, "  | ").split("\n")
         ][2 - FAILURE_LINES :]  # two lines precede the log's end
         log = ", ".join(job.log)
-        about_log = f"{log} ends:" if tail else f"{log or 'its log'} is empty{_note_full_disk()}"
-        self.failed[job.name] = [head, f"  {about_log}", *tail]
-        return head
+        log_state = f"{log} ends:" if tail else f"{log or 'its log'} is empty{_note_full_disk()}"
+        self.failed[job.name] = [heading, f"  {log_state}", *tail]
+        return heading
 
     def _describe_exit(self, log: list[str]) -> str:
         """Return ", exit status N" or ", killed by SIGNAL" of the command that wrote a log."""
@@ -302,7 +302,7 @@ class Journal(logging.Handler):
 
 
 def install_console(logger: logging.Logger, settings, problems: str = "") -> JobFormatter:
-    """Have Snakemake print one line per job.
+    """Make Snakemake print one line for each job.
 
     Args:
         settings: Snakemake's output settings. With --verbose the console is not changed.
@@ -311,7 +311,7 @@ def install_console(logger: logging.Logger, settings, problems: str = "") -> Job
     Returns:
         The formatter, which renders the failures at the end.
     """
-    logging.raiseExceptions = False  # print on if a log file cannot be written (disk full)
+    logging.raiseExceptions = False  # a log file that cannot be written (disk full) is no error
     formatter = JobFormatter(logging.Formatter(), settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # --touch runs no job
         logger.addHandler(Journal(problems=problems))
@@ -330,7 +330,7 @@ def _output_folder(record: logging.LogRecord) -> str:
 
 
 def _shorten_reason(reason: str) -> str:
-    """Return Snakemake's reason for planning a job; lists of files are replaced by their length."""
+    """Return Snakemake's reason for planning a job, with the numbers of files in place of lists."""
     clauses = []
     for clause in PARAMETERS_PATTERN.sub(r"\1", reason).split("; "):
         cause, _, files = clause.partition(": ")
@@ -340,7 +340,7 @@ def _shorten_reason(reason: str) -> str:
 
 
 def _read_last_lines(paths: list[str]) -> list[str]:
-    """Return the last lines, without empty ones, of the first of these files that is not empty."""
+    """Return the last lines of the first of these files that is not empty, without empty lines."""
     for path in paths:
         try:
             with Path(path).open("rb") as stream:
@@ -371,6 +371,6 @@ def _wrap_line(line: str, margin: str = "") -> str:
 
 
 def _note_full_disk() -> str:
-    """Return ": the disk is full" if it is, as a reason why a log is empty; else ""."""
+    """Return ": the disk is full" if it is, which explains an empty log; else ""."""
     status = os.statvfs(".")
     return ": the disk is full" if status.f_bavail * status.f_frsize < TAIL_BYTES else ""

@@ -1,7 +1,7 @@
-"""`rapid plan`: render the estimated cost of all jobs as text, with advice on H.
+"""`rapid plan`: print the estimated cost of all jobs, and advice on H.
 
 H is the number of optimizer steps that RAPID takes on one inference batch, the completions that are
-sampled at once.
+sampled together.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from math import inf
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import load_files
-from rapid.config.specs import table_runs
+from rapid.config.specs import list_table_runs
 from rapid.cost.estimates import (
     Estimator,
     JobCost,
@@ -70,15 +70,15 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     work = sum(cost.unit_seconds for cost in costs)
     disk = format_size(sum(cost.disk for cost in costs))
     total_time = format_duration(bound_wall_clock(costs, capacity))
-    stages = Counter()
+    seconds_by_stage = Counter()
     for cost in costs:
-        stages[cost.job.stage] += cost.unit_seconds
-    shares = ", ".join(f"{name} {seconds / work:.0%}" for name, seconds in stages.items())
-    heads = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
+        seconds_by_stage[cost.job.stage] += cost.unit_seconds
+    shares = ", ".join(f"{name} {seconds / work:.0%}" for name, seconds in seconds_by_stage.items())
+    headings = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
     verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict_seconds.items())
     return "\n".join(
         [
-            *align_columns([heads, *_rows(costs)], flush_left=3),
+            *align_columns([headings, *_build_rows(costs)], flush_left=3),
             "",
             f"{len(costs)} jobs: {work / 3600:.2f} {unit}-hours, {disk} of models on disk "
             "(DVC's cache holds a copy), at most "
@@ -86,15 +86,15 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
             f"on {capacity} {unit}(s): {total_time} of wall-clock time; "
             f"the longest chain of jobs takes {format_duration(find_longest_chain(costs))}",
             f"share of each phase: {shares}",
-            *_section("Will not work as planned", find_problems(estimator, costs, capacity)),
-            *_section("Suggested H and micro-batches", advise(estimator)),
-            *_section("Assumptions", _assumptions(estimator)),
-            *_section("Rates", [*machine.notes, f"seconds of a verdict: {verdicts}"]),
+            *_format_section("Will not work as planned", find_problems(estimator, costs, capacity)),
+            *_format_section("Suggested H and micro-batches", advise(estimator)),
+            *_format_section("Assumptions", _describe_assumptions(estimator)),
+            *_format_section("Rates", [*machine.notes, f"seconds of a verdict: {verdicts}"]),
         ]
     )
 
 
-def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
+def _build_rows(costs: list[JobCost]) -> Iterable[list[str]]:
     """Yield a row of the table for each benchmark, model and algorithm.
 
     Times are means over the jobs of the row, memory is the largest, hours and disk are sums.
@@ -114,10 +114,10 @@ def _rows(costs: list[JobCost]) -> Iterable[list[str]]:
         ]
 
 
-def _assumptions(estimator: Estimator) -> Iterable[str]:
-    """Yield a line of expectations for each benchmark and model, and one about the teacher."""
+def _describe_assumptions(estimator: Estimator) -> Iterable[str]:
+    """Yield a line of expectations for each benchmark and model, and a line about the teacher."""
     params = estimator.params
-    pairs = dict.fromkeys((run.benchmark, run.model) for run in table_runs(params))
+    pairs = dict.fromkeys((run.benchmark, run.model) for run in list_table_runs(params))
     for benchmark, model in sorted(pairs, key=lambda pair: list(params.benchmarks).index(pair[0])):
         expected = estimator.expect(benchmark, model)
         yield (
@@ -133,7 +133,7 @@ def _assumptions(estimator: Estimator) -> Iterable[str]:
     yield f"correct completions of the teacher: {shares}"
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    """Return a title and indented lines; [] if there are no lines."""
+def _format_section(title: str, lines: Iterable[str]) -> list[str]:
+    """Return a title and indented lines; an empty list if there are no lines."""
     indented = [f"  {line}" for line in lines]
     return ["", f"{title}:", *indented] if indented else []

@@ -1,8 +1,8 @@
 """Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches.
 
-An inference batch has the completions that are sampled at once. H is the number of optimizer steps
-that RAPID takes on one inference batch. A micro-batch is the part of an optimizer step's
-completions that one forward and backward pass processes.
+An inference batch has the completions that are sampled together. H is the number of optimizer steps
+that RAPID takes on an inference batch. A micro-batch has the completions of one forward and
+backward pass.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ from rapid.config.specs import (
     PretrainSpec,
     Run,
     TrainSpec,
-    table_runs,
-    train_spec,
+    build_train_spec,
+    list_table_runs,
 )
 from rapid.cost.expected import Expected, expect
 from rapid.cost.memory import (
@@ -50,19 +50,19 @@ from rapid.text import format_duration
 DOWNLOAD_BYTES_PER_SECOND = 50e6
 STAGE_SECONDS = {"data": 5.0, "models": 5.0, "report": 30.0}  # of jobs that run no model
 TOKENIZER_BYTES_PER_TOKEN = 50  # size of a saved tokenizer, per token of the vocabulary
-# Doubling H makes the data older (more off-policy). It is advised only if the runtime with 2H is
-# below this share of the runtime with H.
-WORTHWHILE_RATIO = 0.9
+# A larger H is more off-policy. Doubling H is advised only if the runtime with 2H is below this
+# share of the runtime with H.
+MAX_RUNTIME_RATIO = 0.9
 LARGEST_H = 16  # the largest H in the paper; larger ones are tried only if params.yaml has them
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """The input of estimates: the parameters, the machine, and the user's expectations."""
+    """Estimates work and memory of jobs, from parameters, a machine and a user's expectations."""
 
     params: Params
     machine: Machine
-    # Fields of `Expected` that the user sets: see `rapid.cost.expected.expect`.
+    # Fields of `Expected` that the user sets (`rapid.cost.expected.expect`).
     user_values: Mapping[str, float] = field(default_factory=dict)
     memory: float = inf  # bytes of a GPU, or of a process on a CPU; infinite if not known
     report: str = ""  # the report whose jobs are planned: "studies", "arena", or "" for the tables
@@ -74,7 +74,7 @@ class Estimator:
 
     @property
     def available_bytes(self) -> float:
-        """The bytes that a job's model may take, in addition to the process's libraries."""
+        """The bytes that a job's model may take, beyond those of the process's libraries."""
         return USABLE * self.memory - self.machine.base_memory
 
     def expect(self, benchmark: str, model: str) -> Expected:
@@ -146,7 +146,7 @@ class JobCost:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The job's row in the plan: benchmark and model ("" for none), and algorithm or stage."""
+        """The job's row in the plan: benchmark, model (each may be ""), and algorithm or stage."""
         spec, stage = self.job.spec, self.job.stage
         benchmark, model = get_benchmark_and_model(spec)
         if stage == "models":
@@ -193,10 +193,7 @@ def _count_saved_bytes(shape: Shape, precision: str) -> float:
 
 
 def find_longest_chain(costs: list[JobCost]) -> float:
-    """Return the seconds until the last job ends, if GPUs and cores are always free.
-
-    Jobs then wait only for the jobs whose files they read.
-    """
+    """Return the seconds until all jobs end, if they wait only for jobs whose files they read."""
     ends: dict[Job, float] = {}
     for cost in costs:
         start = max((ends.get(job, 0.0) for job in cost.job.inputs), default=0.0)
@@ -207,8 +204,8 @@ def find_longest_chain(costs: list[JobCost]) -> float:
 def bound_wall_clock(costs: list[JobCost], capacity: int) -> float:
     """Return a lower bound of the seconds until all jobs have ended.
 
-    It is the larger of two times: the work of all jobs divided by the number of GPUs or cores, and
-    the time of the longest chain of jobs.
+    It is the larger of two times: that of all jobs together, divided by the number of GPUs or
+    cores, and that of the longest chain of jobs.
 
     Args:
         capacity: number of GPUs or cores.
@@ -218,18 +215,18 @@ def bound_wall_clock(costs: list[JobCost], capacity: int) -> float:
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
     """Return a line for each reason why jobs cannot run: too little memory, too few GPUs."""
-    # The names of the jobs (a dict used as an ordered set), by place and reason.
+    # By place and reason, the names of jobs, in a dict that serves as an ordered set.
     names: dict[tuple[str, str], dict[str, None]] = {}
     unit = "GPU" if estimator.uses_gpus else "core"
     for cost in costs:
         benchmark, model, name = cost.key
-        where = ", ".join(filter(None, (benchmark, model)))
+        place = ", ".join(filter(None, (benchmark, model)))
         reasons = [estimator.explain_lack_of_memory(cost.job.spec)] if cost.memory else []
         if cost.units > capacity:
             reasons.append(f"needs {cost.units} {unit}s, but there are {capacity}")
         for reason in filter(None, reasons):
-            names.setdefault((where, reason), {})[name] = None
-    return [f"{where}: {', '.join(jobs)}: {reason}" for (where, reason), jobs in names.items()]
+            names.setdefault((place, reason), {})[name] = None
+    return [f"{place}: {', '.join(jobs)}: {reason}" for (place, reason), jobs in names.items()]
 
 
 def find_runs_too_large(params: Params, memory: float) -> dict[str, str]:
@@ -260,7 +257,7 @@ def advise(estimator: Estimator) -> Iterator[str]:
     """Yield advice on H and micro-batches, a line for each benchmark and model with RAPID runs."""
     pairs = dict.fromkeys(
         (run.benchmark, run.model)
-        for run in table_runs(estimator.params)
+        for run in list_table_runs(estimator.params)
         if RAPID.named(run.algorithm)
     )
     for benchmark, model in pairs:
@@ -272,14 +269,14 @@ def advise(estimator: Estimator) -> Iterator[str]:
 
 def _build_rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
     run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
-    return train_spec(params, run)
+    return build_train_spec(params, run)
 
 
 def estimate_rapid_runtimes(estimator: Estimator, benchmark: str, model: str) -> dict[int, float]:
     """Return the estimated seconds of a RAPID run for H = 1, 2, 4, ...
 
-    An H is left out if its inference batch needs more prompts than the benchmark has, or more
-    memory for keys and values than there is.
+    Values of H are left out if an inference batch needs more prompts than the benchmark has, or
+    more memory for keys and values than there is.
     """
     params = estimator.params
     largest = max(LARGEST_H, *params.tables.staleness.H)
@@ -303,13 +300,13 @@ def estimate_rapid_runtimes(estimator: Estimator, benchmark: str, model: str) ->
 
 
 def choose_H(runtimes: Mapping[int, float]) -> int:
-    """Return the H to advise: it is doubled as long as this saves at least a tenth of the runtime.
+    """Return the H to advise: it doubles as long as that saves at least a tenth of the runtime.
 
     Args:
         runtimes: seconds by H, as `estimate_rapid_runtimes` returns them.
     """
     best = 1
-    while runtimes.get(2 * best, inf) < WORTHWHILE_RATIO * runtimes[best]:
+    while runtimes.get(2 * best, inf) < MAX_RUNTIME_RATIO * runtimes[best]:
         best *= 2
     return best
 
@@ -321,7 +318,7 @@ def _advise_micro_batch(estimator: Estimator, benchmark: str, model: str) -> str
     spec = _build_rapid_spec(estimator.params, benchmark, model, 1)
     completions = estimator.estimate_memory(spec).max_completions(estimator.available_bytes)
     if not completions:
-        return "not one completion of full length fits in a micro-batch"
+        return "no micro-batch fits, not even one completion of full length"
     tokens = estimator.expect(benchmark, model).prompt + spec.max_completion_length
     budget = round(completions * tokens)
     return f"micro_batch up to {completions}, a token_budget of {budget}"

@@ -1,8 +1,8 @@
 """Expectations about a run's completions: how long they are, and how many are rewarded.
 
 A group (the completions of one prompt) has a signal if its rewards differ; otherwise it has no
-gradient. A value is taken from the user's options; if they do not set it, from earlier runs; if
-there are none, from the defaults here.
+gradient. A value comes from the user's options, else from earlier runs, else from the defaults
+here.
 """
 
 from collections.abc import Mapping
@@ -25,9 +25,9 @@ class Expected:
     """Expectations about one model's completions on one benchmark. Lengths are in tokens.
 
     A completion's length is modelled as the sum of a constant, (1 - spread) x mean, and an
-    exponentially distributed part whose mean is spread x mean. The sum is cut off at the limit.
-    With a spread of 0 all completions have the same length. With a spread of 1 each token is the
-    last one with the same probability.
+    exponentially distributed part whose mean is spread x mean, cut off at the limit. With a spread
+    of 0 all completions have the same length. With a spread of 1 a completion ends at each token
+    with the same probability.
     """
 
     limit: int  # largest length of a completion
@@ -38,8 +38,8 @@ class Expected:
     rewarded: float = 0.75  # share of groups with at least one reward; not less than `signal`
     kept: float = 0.5  # share of the teacher's completions that are correct
 
-    def longest(self, completions: float) -> float:
-        """Return the expected length of the longest among `completions` completions.
+    def estimate_longest(self, completions: float) -> float:
+        """Return the expected length of the longest of `completions` completions.
 
         The expected maximum of n exponentially distributed lengths is 1 + 1/2 + ... + 1/n times
         their mean.
@@ -53,8 +53,8 @@ def expect(
 ) -> Expected:
     """Return the expectations about completions of at most `limit` tokens.
 
-    Unless `rewarded` is set, it is assumed that in half of the groups without a signal all
-    completions are rewarded, and in the other half none.
+    If `rewarded` is not set, half of the groups without a signal are assumed to have only rewarded
+    completions, and the other half none.
 
     Args:
         measured_values: fields of `Expected` that were measured in runs.

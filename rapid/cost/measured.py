@@ -1,9 +1,8 @@
 """Calibrates estimates with the finished training runs on this machine.
 
-For each phase of a run a factor is fitted: its measured seconds divided by the seconds that
-`rapid.cost.roofline` computes. The factor is fitted to all runs of a model together, separately for
-RL and for SFT (imitation of demonstrations). A model without runs gets the factor that is fitted to
-the runs of all models.
+The estimated seconds of a phase are multiplied by a factor: the measured seconds of earlier runs,
+divided by those that `rapid.cost.roofline` computes. A factor is fitted to all runs of a model
+together, separately for RL and for SFT. A model without runs gets the factor of all models.
 """
 
 from collections.abc import Mapping
@@ -33,9 +32,10 @@ from rapid.cost.work import (
     get_benchmark_and_model,
 )
 
-# The phases that get a factor. Grading does not: seconds of a verdict are measured instead.
+# The phases with a factor. For grading, the seconds of a verdict are measured instead.
 SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
-# A model with more than this many times the weights of the largest measured one gets a warning.
+# A warning is printed about a model with more than this many times the weights of the largest one
+# that was measured.
 MAX_SIZE_RATIO = 2
 # Fields of `Expected` that can be computed from a run's result files, and those that cannot.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
@@ -58,7 +58,7 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
 
     Raises:
         BadInput: there is no such run, the runs are from more than one machine, or the parameters
-            in a manifest do not match today's schema.
+            in a manifest do not match the present schema.
     """
     experiment_runs = Path(build_plan(params).root) / "runs"
     folder = folder or (experiment_runs if experiment_runs.is_dir() else Path("runs"))
@@ -88,13 +88,12 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     if spec.pass_settings.micro_batch == "auto":
         spec = set_micro_batch(spec, max(1, summary.pass_completions))
     algorithm = parse(summary.algorithm).algorithm
-    # `signal` is the share of groups whose rewards differ. Dynamic sampling (DAPO) replaces all
-    # other groups, so the share in its steps does not show how many of the sampled groups had a
-    # signal.
+    # Dynamic sampling (DAPO) replaces groups without a signal. So the share of groups with a signal
+    # in its steps is not that of all sampled groups.
     kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
-    # For SFT, the share of the teacher's completions that were kept as demonstrations follows from
-    # the number of optimizer steps: if all were kept, there would be `max_work.steps`.
+    # For SFT, the number of optimizer steps shows which share of the teacher's completions was kept
+    # as demonstrations: if all were kept, there would be `max_work.steps`.
     if algorithm.imitates:
         max_work = count_job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / max_work.steps)
@@ -127,7 +126,7 @@ def fit_rates(
             "--calibrate: the folder has no RL run, so the speed of sampling is unknown. "
             "Add one, or name a GPU, such as --gpu a6000"
         )
-    means = _with_overall_rows(runs).groupby(["benchmark", "model"])[MEASURED_FIELDS].mean()
+    means = _add_rows_for_all_models(runs).groupby(["benchmark", "model"])[MEASURED_FIELDS].mean()
     measured = {pair: row.dropna().to_dict() for pair, row in means.iterrows()}
     runs = runs.assign(work=[_count_work(run, measured, user_values) for run in runs.itertuples()])
     base = build_default_machine(runs.spec.iloc[0].compute.device, shapes)
@@ -135,7 +134,7 @@ def fit_rates(
         base,
         verdict_seconds=DEFAULT_VERDICT_SECONDS | _measure_verdict_seconds(runs),
         base_memory=_measure_base_memory(runs, shapes),
-        factors=_fit_factors(base, _with_overall_rows(runs)),
+        factors=_fit_factors(base, _add_rows_for_all_models(runs)),
         measured=measured,
     )
     ratios = runs.work.map(machine.estimate_runtime) / runs.total
@@ -172,10 +171,7 @@ def _count_work(
 
 
 def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
-    """Return the ratio of measured to computed seconds of each phase.
-
-    The keys are (model, whether the runs imitate demonstrations).
-    """
+    """Return the ratio of measured to computed seconds of each phase, by model and whether SFT."""
     keys = [runs.model, runs.imitates]
     computed = pd.DataFrame(map(machine.estimate_seconds, runs.work))[SCALED_PHASES]
     factors = runs[SCALED_PHASES].groupby(keys).sum() / computed.groupby(keys).sum()
@@ -185,8 +181,8 @@ def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool],
 def _measure_verdict_seconds(runs: pd.DataFrame) -> dict[str, float]:
     """Return the mean seconds of a verdict by benchmark.
 
-    Runs that grade while they sample are left out, because their recorded time of grading is only
-    the time that they waited for verdicts after sampling.
+    Runs that grade while they sample are left out, because they record only the time of waiting for
+    verdicts after sampling.
     """
     runs = runs[[not (work.grades_while_sampling or work.imitates) for work in runs.work]]
     graded = (runs.completions / runs.spec.map(count_processes)).groupby(runs.benchmark).sum()
@@ -199,19 +195,16 @@ def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> flo
     This is the median, over runs, of the measured peak minus the computed bytes; 0 if no run
     measured its memory.
     """
-    explained = [
+    computed = [
         estimate_job_memory(
             work.spec, shapes[get_benchmark_and_model(work.spec)[1]], work.expected
         ).total
         for work in runs.work
     ]
-    unexplained = (runs.peak_memory_mb * 1e6 - explained)[runs.peak_memory_mb > 0].median()
-    return max(0.0, unexplained)  # 0.0 if nothing was measured: the median is NaN
+    base = (runs.peak_memory_mb * 1e6 - computed)[runs.peak_memory_mb > 0].median()
+    return max(0.0, base)  # 0.0 if nothing was measured: the median is NaN
 
 
-def _with_overall_rows(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs, followed by a copy of all of them with the model name "".
-
-    If the result is grouped by model, the group "" has all runs.
-    """
+def _add_rows_for_all_models(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs and a copy of each with the model name "", whose group has all runs."""
     return pd.concat([runs, runs.assign(model="")], ignore_index=True)

@@ -1,12 +1,11 @@
 """Estimates the memory of a job: bytes on a GPU, or of a process on a CPU.
 
-Training holds the weights, their gradients and Adam's state (with several processes, ZeRO-2 divides
-gradients and state between them), the weights of the reference policy if there is a KL term, the
-activations of one micro-batch, and with vLLM a second copy of the weights in vLLM's engine.
-Sampling holds weights, keys and values. The two phases share only weights and state, so the
-larger of the two counts.
+Training needs memory for the weights, their gradients and Adam's state (with several processes,
+ZeRO-2 divides gradients and state), the weights of the reference policy if there is a KL term, the
+activations of a micro-batch, and with vLLM a copy of the weights in vLLM's engine. Sampling needs
+memory for weights, keys and values. The peak is that of the phase that needs more.
 
-`python -m performance.steps held` compares this with measured training steps.
+`python -m performance.steps planned_memory` compares this with measured training steps.
 """
 
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from rapid.cost.work import (
 ADAM_STATE = 8  # bytes per parameter: two float32 moments
 MASTER_WEIGHTS = 4  # bytes per parameter of float32 weights, which training in bfloat16 keeps too
 # Bytes of a chunk of logits and of the tensors computed from it. Training computes logits in chunks
-# of completions' tokens (`rapid.training.head`), so that they are never all in memory.
+# of tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
 BUCKET = 5e8  # numbers that DeepSpeed collects before it exchanges gradients (its default)
 USABLE = 0.92  # usable share of a GPU's memory; fragmentation and other processes take the rest
@@ -38,7 +37,7 @@ USABLE = 0.92  # usable share of a GPU's memory; fragmentation and other process
 class ProcessMemory:
     """Bytes of one process of a job, without its libraries."""
 
-    state: float  # held all the time: weights, gradients, Adam's state
+    state: float  # always in memory: weights, gradients, Adam's state
     head: float = 0.0  # in training: a chunk of logits, and the gradient of the head's weights
     completion: float = 0.0  # in training: activations of one completion of the greatest length
     completions: int = 0  # number of completions in the largest micro-batch
@@ -95,7 +94,7 @@ def estimate_training_memory(
         sampling: see `ProcessMemory`.
     """
     size = BYTES_PER_NUMBER[precision]
-    # Bytes per parameter that each process holds whole: the weights.
+    # Bytes per parameter that each process has: the weights.
     replicated = size
     # Bytes per parameter that are divided among the processes (ZeRO-2): gradients, Adam's state,
     # float32 weights.
@@ -195,7 +194,9 @@ def _count_sampling_bytes(
         completions: number of sequences in the batch.
     """
     vllm = spec.compute.sampler == "vllm"
-    tokens = expected.prompt + (expected.length if vllm else expected.longest(completions))
-    cached = completions * tokens * shape.key_value_bytes(BYTES_PER_NUMBER[get_precision(spec)])
+    tokens = expected.prompt + (expected.length if vllm else expected.estimate_longest(completions))
+    cached = (
+        completions * tokens * shape.count_key_value_bytes(BYTES_PER_NUMBER[get_precision(spec)])
+    )
     # Three float32 tensors with a logit for each sequence and token of the vocabulary.
     return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary

@@ -1,7 +1,7 @@
 """The options of `rapid plan`.
 
-This module imports nothing else of the package, because every `rapid` command imports it to build
-its parser.
+Every `rapid` command imports this module to build its parser, so it imports nothing else of the
+package.
 """
 
 import argparse
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
+def add_options(command: argparse.ArgumentParser, build_positive_type: Callable) -> None:
     """Add the options of `rapid plan`.
 
     Args:
-        positive: takes int or float, and returns a function that parses a number above 0.
+        build_positive_type: takes int or float; returns a function that parses a number above 0.
     """
     add = command.add_argument
     rates = command.add_mutually_exclusive_group()
@@ -28,14 +28,18 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         "--report", choices=["studies", "arena"], default="",
         help="plan the jobs of this report (default: those of the paper's tables)",
     )  # fmt: skip
-    add("--gpus", type=positive(int), default=1, help="number of GPUs (default: 1)")
+    add("--gpus", type=build_positive_type(int), default=1, help="number of GPUs (default: 1)")
     add(
         "--cores",
-        type=positive(int),
+        type=build_positive_type(int),
         default=os.cpu_count(),
         help="number of CPU cores (default: this machine's)",
     )
-    add("--memory", type=positive(float), help="GB of memory of a GPU, or of a process on CPUs")
+    add(
+        "--memory",
+        type=build_positive_type(float),
+        help="GB of memory of a GPU, or of a process on CPUs",
+    )
     # Expectations about completions: each option sets a field of `rapid.cost.expected.Expected`.
     shares = {
         "--completion-length": ("length", "mean length of completions, as a share of the limit"),
@@ -48,12 +52,13 @@ def add_options(command: argparse.ArgumentParser, positive: Callable) -> None:
         parse = _parse_share_or_zero if field == "spread" else _parse_share
         add(option, dest=field, type=parse, metavar="SHARE", help=description)
     add(
-        "--prompt-length", dest="prompt", type=positive(float), metavar="TOKENS",
+        "--prompt-length", dest="prompt", type=build_positive_type(float), metavar="TOKENS",
         help="mean length of prompts",
     )  # fmt: skip
     add(
-        "--verdict-seconds", type=_build_pair_parser(positive(float)), action="append", default=[],
-        metavar="BENCHMARK=S", help="seconds per verdict of a benchmark",
+        "--verdict-seconds", type=_build_pair_parser(build_positive_type(float)),
+        action="append", default=[], metavar="BENCHMARK=S",
+        help="seconds per verdict of a benchmark",
     )  # fmt: skip
     add(
         "--config", type=_build_pair_parser(Path), action="append", default=[],

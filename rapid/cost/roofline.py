@@ -8,9 +8,9 @@ In a roofline model the slowest resource decides how long a part of the work tak
    takes the longer of the time of its FLOPs and the time of launching the layers' kernels.
 3. The optimizer reads and writes its state. Processes exchange gradients and weights over the link.
 
-For a GPU that the user names, the rates are published ones. The share of these rates that is
-reached, and the time of launching, are assumptions in efficiency.yaml. If there are earlier runs of
-this machine, the seconds of each phase are multiplied by a factor that is fitted to the runs
+If the user names a GPU, its published rates are used. The share of these rates that is reached, and
+the time of launching kernels, are assumptions in efficiency.yaml. If there are earlier runs of this
+machine, the seconds of each phase are multiplied by a factor that is fitted to them
 (`rapid.cost.measured`).
 """
 
@@ -37,8 +37,8 @@ from rapid.text import suggest_name
 # Bytes per parameter that Adam reads and writes: gradient, float32 weight, two moments, weight.
 ADAM_BYTES = 28
 CUDA_CONTEXT = 1.5e9  # bytes of GPU memory of a process with CUDA's libraries and no model
-# The GPU that is assumed where rates do not matter: when only memory is estimated, or when a factor
-# is fitted to runs.
+# The GPU that is assumed if rates do not matter, because only memory is estimated or factors are
+# fitted to runs.
 DEFAULT_GPU = "a6000"
 
 
@@ -64,7 +64,7 @@ def get_gpu_rates(name: str) -> DeviceRates:
     Raises:
         BadInput: gpus.yaml does not have the name; the message lists the names in it.
     """
-    gpus = _read("gpus.yaml")
+    gpus = _read_yaml("gpus.yaml")
     if name.lower() not in gpus:
         raise BadInput(
             f"--gpu {name}: its rates are not known; the known GPUs are "
@@ -78,10 +78,10 @@ def get_gpu_rates(name: str) -> DeviceRates:
 
 def load_efficiency(device: str) -> dict[str, float]:
     """Return the assumptions in efficiency.yaml about a device, "gpu" or "cpu"."""
-    return _read("efficiency.yaml")[device]
+    return _read_yaml("efficiency.yaml")[device]
 
 
-def _read(name: str) -> dict[str, Any]:
+def _read_yaml(name: str) -> dict[str, Any]:
     """Return the contents of a YAML file in this module's folder."""
     return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
 
@@ -122,7 +122,7 @@ class Machine:
         sampling = 0.0
         if work.decoding_steps:
             rows = work.rows / work.decoding_steps  # mean number of sequences in a step
-            cached_bytes = rows * context * shape.key_value_bytes(size)
+            cached_bytes = rows * context * shape.count_key_value_bytes(size)
             read_seconds = (shape.matmul_weights * size + cached_bytes) / bandwidth
             device_seconds = max(read_seconds, 2 * shape.matmul_weights * rows / flops)
             split = 1 if work.steps else count  # GPUs that share a teacher's weights and its work
@@ -133,10 +133,10 @@ class Machine:
             2 * (shape.matmul_weights + attention) * work.tokens / flops,
             work.passes * launch_seconds,
         )
-        own_parameters = shape.parameters / count  # whose optimizer state a process holds
-        sent_bytes = 2 * size * (shape.parameters - own_parameters)  # gradients, then weights
+        local_parameters = shape.parameters / count  # whose optimizer state a process has
+        sent_bytes = 2 * size * (shape.parameters - local_parameters)  # gradients, then weights
         link = self.rates.link * assumed["link"]
-        optimizer_seconds = ADAM_BYTES * own_parameters / bandwidth + sent_bytes / link
+        optimizer_seconds = ADAM_BYTES * local_parameters / bandwidth + sent_bytes / link
         computed = {
             "sampling": sampling,
             "backpropagation": forward_seconds / FORWARD_SHARE + work.steps * optimizer_seconds,
@@ -144,13 +144,13 @@ class Machine:
             "other": work.steps * assumed["step"] + work.batches * assumed["batch"],
             "startup": work.loads * (assumed["startup"] + assumed["startup_vllm"] * vllm),
         }
-        # The factors measured with this model; else with all models, for supervised fine-tuning or
-        # for RL, whichever this run is; else with all models, for RL.
+        # The factors of this model, else of all models (for SFT or RL, as this run), else of all
+        # models for RL.
         keys = (model, work.imitates), ("", work.imitates), ("", False)
         factors = next((self.factors[key] for key in keys if key in self.factors), {})
         seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}
         grading = self.verdict_seconds[benchmark] * work.completions
-        if work.grades_while_sampling:  # only the time of waiting afterwards counts
+        if work.grades_while_sampling:  # then the run only waits for verdicts after sampling
             grading = max(0.0, grading - seconds["sampling"])
         return seconds | {"grading": grading}
 
@@ -167,12 +167,12 @@ def build_gpu_machine(name: str, shapes: Mapping[str, Shape]) -> Machine:
         BadInput: the name is unknown.
     """
     rates, assumed = get_gpu_rates(name), load_efficiency("gpu")
-    reached = ", ".join(f"{key} {value:g}" for key, value in assumed.items())
+    assumptions = ", ".join(f"{key} {value:g}" for key, value in assumed.items())
     notes = (
         f"{rates.name}: published {rates.bandwidth / 1e9:g} GB/s, "
         f"{rates.bf16 / 1e12:g} TFLOP/s in bfloat16 and {rates.fp32 / 1e12:g} in "
         f"float32, {rates.link / 1e9:g} GB/s between GPUs",
-        f"assumed shares of these rates, and seconds of overhead: {reached}",
+        f"assumed shares of these rates, and seconds of overhead: {assumptions}",
     )
     return Machine(rates, assumed, shapes, notes=notes)
 

@@ -1,4 +1,4 @@
-"""The sizes of models, from params.yaml, from a config.json, or from model_sizes.yaml by name."""
+"""The sizes of models, from params.yaml, a config.json, or model_sizes.yaml."""
 
 import json
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
 from rapid.config.sections import EmbeddedModel
 
-FILE = Path(__file__).with_name("model_sizes.yaml")
-# Of the embedded models, which the pipeline pre-trains: width of an attention head, and width of a
-# feed-forward layer divided by the width of the model.
+PUBLISHED_SIZES = Path(__file__).with_name("model_sizes.yaml")
+# Sizes of embedded models: width of an attention head, and width of a feed-forward layer divided by
+# the width of the model.
 HEAD_DIM, FEED_FORWARD_RATIO = 64, 3
 
 
@@ -39,14 +39,14 @@ class Shape:
 
     @property
     def kv_width(self) -> int:
-        """The width of all keys of one token in one layer; its values have the same."""
+        """The width of all keys of one token in one layer, which is also that of its values."""
         return self.kv_heads * self.head_dim
 
     @property
     def matmul_weights(self) -> int:
-        """The number of weights in matrix products: those that every token is multiplied with.
+        """The number of weights by which every token is multiplied.
 
-        The input embedding is not counted, because it is only looked up.
+        The input embedding is not among them, because it is only looked up.
         """
         # Four matrices: queries and output, keys and values. A gated feed-forward layer has three.
         attention = 2 * self.hidden * (self.query_width + self.kv_width)
@@ -58,7 +58,7 @@ class Shape:
         """The number of weights. Norms and biases, less than a thousandth of all, are left out."""
         return self.matmul_weights + (0 if self.tied_embeddings else self.vocabulary * self.hidden)
 
-    def key_value_bytes(self, size: int) -> int:
+    def count_key_value_bytes(self, size: int) -> int:
         """Return the bytes of a token's keys and values in all layers, with `size` per number."""
         return 2 * self.layers * self.kv_width * size
 
@@ -66,8 +66,8 @@ class Shape:
 @cache
 def load_published_shapes() -> dict[str, Shape]:
     """Return the shapes of the published models in model_sizes.yaml, by name without owner."""
-    models = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    return {name: parse_shape(config, FILE) for name, config in models.items()}
+    models = yaml.safe_load(PUBLISHED_SIZES.read_text(encoding="utf-8"))
+    return {name: parse_shape(config, PUBLISHED_SIZES) for name, config in models.items()}
 
 
 def read_shape(path: Path) -> Shape:
@@ -116,7 +116,7 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
     """Return the shape of each model in params.yaml.
 
     Args:
-        configs: model name -> its config.json, for models whose shape is not known otherwise.
+        configs: config.json by model name, for models whose shape is not known otherwise.
 
     Raises:
         BadInput: the shape of a model is not known, or `configs` names an unknown model.
@@ -134,8 +134,8 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
 def find_shape(name: str, params: Params) -> Shape:
     """Return the shape of a model in params.yaml.
 
-    For an embedded model it follows from the section in params.yaml. For a published model it is in
-    the config.json of its folder, or in model_sizes.yaml.
+    The shape of an embedded model follows from params.yaml. That of a published model is in the
+    config.json of its folder, or in model_sizes.yaml.
 
     Raises:
         BadInput: the shape is not known; the message says which option takes a config.json.
@@ -162,6 +162,6 @@ def find_shape(name: str, params: Params) -> Shape:
             return shape
     raise BadInput(
         f"models.{name}: the size of {model.source!r} is not known. Known are "
-        f"{', '.join(load_published_shapes())}, and folders with a config.json. Name the model's "
+        f"{', '.join(load_published_shapes())}, and folders with a config.json. Pass the model's "
         f"config.json: --config {name}=FILE"
     )

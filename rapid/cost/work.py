@@ -3,10 +3,10 @@
 Counts are those of the busiest process of the job. If they depend on random lengths or rewards,
 they are expected values.
 
-An inference batch has the completions of H optimizer steps, sampled at once, and with `reuse` these
-steps are repeated. A step's completions are processed in micro-batches, with a forward and a
-backward pass each. A group has the completions of one prompt. It has a signal if the rewards of its
-completions differ.
+An inference batch has the completions of H optimizer steps, which are sampled together; with
+`reuse` these steps are repeated. A step's completions are processed in micro-batches, with a
+forward and a backward pass each. A group has the completions of one prompt. It has a signal if its
+rewards differ.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from rapid.config.params import Params
 from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
 from rapid.cost.expected import Expected
 
-BYTES_PER_NUMBER = {"bfloat16": 2, "float32": 4}  # of a number, by precision
+BYTES_PER_NUMBER = {"bfloat16": 2, "float32": 4}  # by precision
 TRANSFORMERS_BATCH = 256  # completions that `rapid.sampling` samples at a time with transformers
 VLLM_CONCURRENCY = 256  # sequences that vLLM processes at the same time
-FORWARD_SHARE = 1 / 3  # the forward pass's share of the time of a forward and a backward pass
+FORWARD_SHARE = 1 / 3  # share of the forward pass in the time of a forward and backward pass
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Work:
 
     @property
     def grades_while_sampling(self) -> bool:
-        """Return whether the job grades while it samples: RL by transformers on several cores."""
+        """Return whether the job grades while it samples: RL with transformers on several cores."""
         if not (self.steps and self.completions):
             return False
         return self.spec.compute.threads > 1 and self.spec.compute.sampler == "transformers"
@@ -71,8 +71,8 @@ def get_precision(spec: BaseModel) -> str:
     """Return the precision of a job's model; float32, which is the larger, for auto."""
     # In the section of the micro-batch (training), of evaluation, or in the spec itself (distill).
     section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
-    chosen = getattr(section, "precision", "float32")
-    return "float32" if chosen == "auto" else chosen
+    precision = getattr(section, "precision", "float32")
+    return "float32" if precision == "auto" else precision
 
 
 def count_processes(spec: BaseModel) -> int:
@@ -92,9 +92,10 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
     expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
     match spec:
         case PretrainSpec():  # demonstrations in a batch have similar lengths: no padding
-            by_benchmark = [expect(name, model) for name in spec.params.benchmarks]
-            batch, steps = spec.pretraining.batch, spec.params.steps * len(by_benchmark)
-            tokens = spec.params.steps * batch * sum(e.prompt + e.length for e in by_benchmark)
+            expectations = [expect(name, model) for name in spec.params.benchmarks]
+            batch, steps = spec.pretraining.batch, spec.params.steps * len(expectations)
+            lengths = [each.prompt + each.length for each in expectations]
+            tokens = spec.params.steps * batch * sum(lengths)
             return Work(spec, expected, steps=steps, passes=steps, tokens=tokens)
         case TrainSpec(training=None):  # SFT, which has no RL settings
             # Of the teacher's completions, only the correct ones are kept as demonstrations.
@@ -104,7 +105,7 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
             return count_train_work(spec, steps, expected)
         case TrainSpec():
             problems = spec.problems or sizes.train
-            # Whole inference batches of an epoch; the completions left over are not sampled.
+            # Only whole inference batches of an epoch are sampled.
             batches = problems * spec.training.group_size // (spec.H * spec.n_step)
             steps = spec.training.epochs * batches * count_batch_steps(spec)
             return count_train_work(spec, steps, expected)
@@ -131,16 +132,16 @@ def count_train_work(
     if spec.training is None:
         demonstrations = spec.objective.batch / count  # of a step, in one process
         passes = steps * max(1.0, demonstrations / micro_batch)
-        tokens = steps * demonstrations * (expected.prompt + expected.longest(micro_batch))
+        tokens = steps * demonstrations * (expected.prompt + expected.estimate_longest(micro_batch))
         return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
     if trained_share is None:
         trained_share = estimate_trained_share(spec, expected)
-    trained = trained_share * spec.n_step / count  # completions of a step, in one process
+    trained = trained_share * spec.n_step / count  # completions per step, in one process
     padded = min(group, micro_batch)  # completions that are padded to the longest of them
     # The prompt is computed once for the completions of a group in a micro-batch.
     prompts = trained / min(padded, spec.n_step / count)
-    tokens = prompts * expected.prompt + trained * expected.longest(padded)
+    tokens = prompts * expected.prompt + trained * expected.estimate_longest(padded)
     rounds, drawn = estimate_sampling_rounds(spec, expected)
     sampled = steps / count_batch_steps(spec)  # inference batches
     batches, completions = sampled * rounds, sampled * drawn * group / count
@@ -180,9 +181,9 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = count_batch_steps(spec)
     computes_log_mu = training.precision != "float32" and not training.trust_sampler
-    once = (getattr(objective, "beta", 0) > 0) * spec.H
-    once += computes_log_mu * (spec.H if training.reuse > 1 else spec.H - 1)
-    return (once + (compares_weights and is_split) * (steps - 1)) / steps
+    forward_steps = (getattr(objective, "beta", 0) > 0) * spec.H
+    forward_steps += computes_log_mu * (spec.H if training.reuse > 1 else spec.H - 1)
+    return (forward_steps + (compares_weights and is_split) * (steps - 1)) / steps
 
 
 def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
@@ -206,14 +207,16 @@ def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
-    # The first step of an inference batch is on-policy (`fresh`). The other steps are not.
-    first, later = (shares[algorithm.gradient_groups(objective, fresh)] for fresh in (True, False))
+    # Only the first step of an inference batch is on-policy.
+    first, later = (
+        shares[algorithm.gradient_groups(objective, is_on_policy)] for is_on_policy in (True, False)
+    )
     steps = count_batch_steps(spec)
     return (first + (steps - 1) * later) / steps
 
 
 def _count_sampling(
-    spec: BaseModel, completions: float, batch: float, expected: Expected, waiting: int = 1
+    spec: BaseModel, completions: float, batch: float, expected: Expected, processes: int = 1
 ) -> dict[str, float]:
     """Return the fields of `Work` that count sampling.
 
@@ -223,14 +226,13 @@ def _count_sampling(
     Args:
         completions: number of all completions.
         batch: completions in one call of the sampler.
-        waiting: number of processes that sample at once and wait for the slowest after each call.
+        processes: number of processes that sample, and wait for the slowest after each call.
     """
     vllm = spec.compute.sampler == "vllm"
     in_flight = min(batch, VLLM_CONCURRENCY) if vllm else batch
-    # A call has two parts. As long as completions wait to be started, all `in_flight` places are
-    # taken (`refilled` decoding steps). Then the last `in_flight` completions run until the longest
-    # ends.
-    refilled = (batch - in_flight) / in_flight * expected.length
-    steps = completions / batch * (refilled + expected.longest(in_flight * waiting))
+    # First each completion that ends is replaced by another one, for `refill_steps` decoding steps.
+    # Then the last `in_flight` completions run until the longest ends.
+    refill_steps = (batch - in_flight) / in_flight * expected.length
+    steps = completions / batch * (refill_steps + expected.estimate_longest(in_flight * processes))
     rows = completions * expected.length if vllm else batch * steps
     return {"completions": completions, "decoding_steps": steps, "rows": rows}

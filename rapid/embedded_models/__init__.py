@@ -1,1 +1,1 @@
-"""Architectures and optimizer of the embedded models: tiny models that the pipeline pretrains."""
+"""Architectures and optimizer of the embedded models: tiny models that the pipeline pre-trains."""

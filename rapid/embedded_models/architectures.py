@@ -3,15 +3,15 @@
 from rapid.config.sections import EmbeddedModel
 
 HEAD_DIM = 64  # units per attention head; vLLM's attention kernels need this size
-CONTEXT = 512  # maximum number of tokens of prompt and completion together
+CONTEXT = 512  # maximum number of tokens of prompt and completion
 
 
 def build_model(params: EmbeddedModel, tokenizer):
-    """Return an untrained model: `params.hidden` / 64 attention heads, and tied embeddings.
+    """Return an untrained model with `params.hidden` / 64 attention heads and tied embeddings.
 
     Args:
         params: architecture, hidden units and layers, from params.yaml.
-        tokenizer: sets the size of the vocabulary and the ids of special tokens.
+        tokenizer: determines the size of the vocabulary and the ids of special tokens.
     """
     import transformers
 

@@ -1,35 +1,40 @@
-"""The optimizer that pretrains the embedded models: Muon for matrices, AdamW for everything else.
+"""The optimizer for pre-training embedded models: Muon for matrices, AdamW for everything else.
 
 Muon (K. Jordan, 2024) replaces the singular values of a matrix's momentum by values near 1, and
-moves the matrix in that direction. `torch.optim.Muon` computes this in bfloat16, which is so slow
-on a CPU that only has AVX2 that it took four fifths of pretraining. Here it is computed in float32.
+moves the matrix in that direction. `torch.optim.Muon` computes this in bfloat16, which took four
+fifths of the time of pre-training on a CPU with AVX2 only. Here it is computed in float32.
 """
 
 import torch
 from torch import Tensor
 
 MOMENTUM = 0.95  # decay of Muon's momentum per step
-# Typical root mean square of the entries of AdamW's step, in units of the learning rate. Muon's
+# Typical root mean square of the entries of AdamW's step, divided by the learning rate. Muon's
 # steps are scaled to it, so that both can have the same learning rate.
 ADAMW_STEP_SIZE = 0.2
 BETAS = 0.9, 0.98  # decay of AdamW's first and second moments
 # Coefficients a, b, c of x -> ax + bx^3 + cx^5, and how many times this function is applied to
-# singular values in (0, 1]. It brings them near 1, even small ones after few times.
+# singular values in (0, 1], which brings them near 1.
 NEWTON_SCHULZ_COEFFICIENTS, NEWTON_SCHULZ_STEPS = (3.4445, -4.7750, 2.0315), 5
 
 
 class MuonAndAdamW(torch.optim.AdamW):
-    """Muon for `matrices`, (A, B) each, and AdamW for `rest`; both have the same learning rate."""
+    """Muon for matrices, (A, B) each, and AdamW for other parameters, with one learning rate."""
 
-    def __init__(self, matrices: list[Tensor], rest: list[Tensor], learning_rate: float):
-        groups = [{"params": matrices, "muon": True}, {"params": rest, "muon": False}]
+    def __init__(
+        self, matrices: list[Tensor], other_parameters: list[Tensor], learning_rate: float
+    ):
+        groups = [
+            {"params": matrices, "muon": True},
+            {"params": other_parameters, "muon": False},
+        ]
         super().__init__(groups, lr=learning_rate, betas=BETAS, weight_decay=0.0)
 
     @torch.no_grad()
     def step(self, closure=None):
         """Take a step with Muon, then one with AdamW.
 
-        Muon sets the gradients of matrices to None, so that AdamW skips these.
+        The gradients of matrices are set to None, so that AdamW skips them.
         """
         for group in self.param_groups:
             for weight in group["params"] if group["muon"] else ():

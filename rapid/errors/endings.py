@@ -1,4 +1,4 @@
-"""Run a command; print errors that the user can correct as one line, without a traceback."""
+"""Runs a command; prints errors that the user can correct as one line, without a traceback."""
 
 import sys
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from rapid.grading.lean import LeanUnavailable
 from rapid.vllm_server import ServerDied
 
 OK, FAILED, MISUSED = 0, 1, 2  # exit statuses
-# Errors of a correct command on valid input, which mean FAILED: a grader, Lean or the vLLM server
+# Errors with the status FAILED, although the command is correct: a grader, Lean or the vLLM server
 # does not work, or weights are not finite.
 EXPECTED_ERRORS = (GraderDied, GradingFailed, LeanUnavailable, ServerDied, FloatingPointError)
 
@@ -24,7 +24,7 @@ def run_command(command: str, action: Callable[[], int | None], out: Path | None
     Args:
         command: name of the subcommand of `rapid`.
         action: does the work, and returns an exit status or None for success.
-        out: the folder that the command writes to; named in messages about a full disk and similar
+        out: the folder that the command writes to, for messages about a full disk and similar
             shortages.
 
     Raises:
@@ -46,7 +46,7 @@ def run_command(command: str, action: Callable[[], int | None], out: Path | None
 
 
 def _print_error(command: str, message: object) -> None:
-    """Print an error on a new line, after closing progress bars."""
+    """Close progress bars, and print an error on a new line."""
     for bar in list(tqdm._instances):
         bar.close()
     print(f"rapid {command}: {message}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Describe from an exception what a machine lacks: disk space, permissions, memory, packages.
+"""Recognizes in exceptions what a machine lacks: disk space, permissions, memory, packages.
 
-Libraries report a shortage in different ways: as an OSError with an error number, or as an
-exception of their own whose message contains the system's message (safetensors, torch).
+Libraries report a shortage as an OSError with an error number, or as an exception of their own with
+the system's message (safetensors, torch).
 """
 
 import errno
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires
 
-REPEAT = "then run the same command again"  # end of most advice
+RUN_AGAIN = "then run the same command again"  # end of most advice
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ SHORTAGES = [
         (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
         r"No space left on device|Disk quota exceeded|File too large|\(os error (28|122|27)\)"
         r"|unexpected pos \d+ vs|basic_ios::clear: iostream error",  # by torch.save
-        f"Free some space, {REPEAT}. `rapid plan` says how much an experiment takes",
+        f"Free some space, {RUN_AGAIN}. `rapid plan` says how much an experiment takes",
     ),
     Shortage(
         "permission denied",
         (errno.EACCES, errno.EPERM, errno.EROFS),
         r"Permission denied|Operation not permitted|Read-only file system|\(os error (13|1|30)\)",
         "Give this user write access, or work in a folder of your own; the environment "
-        "variables HF_HOME and XDG_CACHE_HOME say where caches go",
+        "variables HF_HOME and XDG_CACHE_HOME set the folders of caches",
     ),
     Shortage(
         "out of memory",
@@ -46,26 +46,26 @@ SHORTAGES = [
         r"|bad_alloc|can't start new thread"
         r"|error return without exception set",  # by C code that got no memory
         "Lower training.micro_batch (sft.micro_batch for SFT) or set it to auto, or "
-        f"raise the memory limit (ulimit -v, the job's memory in SLURM), {REPEAT}. `rapid "
+        f"raise the memory limit (ulimit -v, the job's memory in SLURM), {RUN_AGAIN}. `rapid "
         "plan` says how much a job takes",
     ),
     Shortage(
         "a file or folder is in the way",
         (errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
         r"Not a directory|File exists|Is a directory",
-        f"Move it away, {REPEAT}",
+        f"Move it away, {RUN_AGAIN}",
     ),
     Shortage(
         "the disk cannot be read or written",
         (errno.EIO, errno.ESTALE),
         r"Input/output error|Stale file handle",
-        f"See dmesg, mount the disk again, {REPEAT}",
+        f"See dmesg, mount the disk again, {RUN_AGAIN}",
     ),
     Shortage(
         "too many open files",
         (errno.EMFILE, errno.ENFILE),
         r"Too many open files|\(os error (23|24)\)",
-        f"Raise the limit (ulimit -n), {REPEAT}",
+        f"Raise the limit (ulimit -n), {RUN_AGAIN}",
     ),
 ]
 
@@ -87,9 +87,9 @@ def describe_shortage(error: BaseException) -> str | None:
 
 
 def find_extra(module: str) -> str | None:
-    """Return the optional dependency group (extra) of this package that installs a module, or None.
+    """Return the extra (optional dependency group) of this package that installs a module.
 
-    None also if the package installs the module without an extra.
+    Returns None if no extra does, or if the package installs the module without an extra.
     """
     name = module.split(".")[0].replace("_", "-")
     with suppress(PackageNotFoundError):  # a checkout that was not installed

@@ -1,1 +1,1 @@
-"""Processes of jobs: the fork server, distributed training, locks, and ending with a parent."""
+"""Processes of jobs: the fork server, distributed training, locks, and when processes end."""

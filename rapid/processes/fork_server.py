@@ -1,17 +1,17 @@
-"""The fork server: a process that has imported torch and TRL, and from which jobs are forked.
+"""The fork server: a process that has imported torch and TRL, from which jobs fork.
 
 The imports take 5 s on one core, which is a large part of a job with a small model. The workflow
-starts one fork server (workflow/rules/start.smk) and exports the path of its socket in RAPID_WARM.
-A `rapid` command sends its arguments, working folder, environment and standard streams to this
-socket. The fork server forks a child that runs the command, and answers with the child's exit
-status. If RAPID_WARM is not set, or nothing answers on the socket, the command runs in its own
-process, with the same result.
+starts one fork server (workflow/rules/start.smk) and exports the path of its socket in
+RAPID_FORK_SERVER. A `rapid` command sends its arguments, working folder, environment and standard
+streams to this socket. The fork server forks a child that runs the command, and answers with the
+child's exit status. If the variable is not set, or nothing answers on the socket, the command runs
+in its own process, with the same result.
 
 A training run whose runtime other processes disturbed (`rapid.training.usage`) exits with
-RETRY_STATUS. It is run again in a new child, at most twice, and only while the reruns are at most a
-tenth of all commands.
+RETRY_STATUS. It is run again in a new child, at most twice, as long as at most a tenth of all
+commands were run again.
 
-Some processes of graders are kept from one job to the next, for example a started Lean. The fork
+Some processes of graders, for example a started Lean, are kept from one job to the next. The fork
 server lends them to the child before the fork (`lend`), and takes them back after the child's end.
 
 The fork server has one thread and does not use a GPU, because neither threads nor CUDA survive a
@@ -34,10 +34,10 @@ from typing import NamedTuple
 
 from rapid.processes.lifetimes import KILLED_HINT, end_with_parent
 
-SOCKET_VARIABLE = "RAPID_WARM"
-ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # tells the child which attempt to run the command this is
+SOCKET_VARIABLE = "RAPID_FORK_SERVER"
+ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # number of the attempt to run the command, from 1
 MAX_ATTEMPTS = 3
-RETRY_STATUS = os.EX_TEMPFAIL  # exit status of a run with a right result and a disturbed runtime
+RETRY_STATUS = os.EX_TEMPFAIL  # exit status of a run with a correct result, disturbed runtime
 MAX_RETRY_SHARE = 0.1  # reruns as a share of all commands so far
 STREAM_COUNT = 3  # file descriptors sent with a request: standard input, output and error
 MESSAGE_BYTES = 1 << 20  # largest size of a request
@@ -45,20 +45,20 @@ POLL_SECONDS = 0.05  # interval between checks of connections and children
 END_SIGNALS = signal.SIGTERM, signal.SIGINT
 GRACE_SECONDS = 60  # for jobs to save a checkpoint when the fork server ends
 
-# A Lender is called before the fork, with a command's arguments. If it lends processes to the
-# child, it returns a TakeBack. This function is called after the child's end; its argument says
-# whether the child ended well.
-TakeBack = Callable[[bool], None]
-Lender = Callable[[list[str]], TakeBack | None]
+# A LendFunction is called before the fork, with a command's arguments. If it lends processes to the
+# child, it returns a function that takes them back. That one is called after the child's end, with
+# whether the child succeeded.
+TakeBackFunction = Callable[[bool], None]
+LendFunction = Callable[[list[str]], TakeBackFunction | None]
 
 
 def get_attempt() -> int:
-    """Return the number of this attempt to run the command: 1, or more if it is a rerun."""
+    """Return the number of this attempt to run the command, from 1."""
     return int(os.environ.get(ATTEMPT_VARIABLE, "1"))
 
 
 def run_in_child(arguments: list[str]) -> int | None:
-    """Have a child of the fork server run `rapid`, again if it was disturbed.
+    """Run `rapid` in a child of the fork server; run it again if its runtime was disturbed.
 
     Args:
         arguments: those of the `rapid` command.
@@ -102,27 +102,27 @@ def _send_request(arguments: list[str], environment: dict[str, str]) -> int | No
 
 
 def serve_requests(
-    path: Path, parent: int, prepare: Callable[[], None], run: Callable, lend: Lender
+    path: Path, parent: int, warm_up: Callable[[], None], run: Callable, lend: LendFunction
 ) -> None:
     """Import what jobs need, then fork a child for each request until the parent process ends.
 
     Args:
         path: path of the socket to listen on.
         parent: PID of the parent, which may end while this process imports packages.
-        prepare: imports the packages that jobs need, and does the work that all jobs begin with.
+        warm_up: imports the packages that jobs need, and does other work before the first fork.
         run: called in the child with the command's arguments; returns the exit status.
-        lend: called before each fork; see `Lender`.
+        lend: called before each fork; see `LendFunction`.
     """
     os.environ["OMP_NUM_THREADS"] = "1"  # a pool of threads would not survive the fork
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # else imports might initialise CUDA before the fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    prepare()
-    # Until here Linux ended this process with its parent. From now on the loop below checks whether
-    # the parent lives, so that children are ended and the socket is removed.
+    warm_up()
+    # Until here Linux killed this process if its parent ended. From now on the loop below checks
+    # whether the parent is alive, so that this process can end its children and remove the socket.
     end_with_parent(0)
     gc.freeze()  # children's garbage collections then skip the imported objects
-    received_signals: list[int] = []  # the loop below ends once it has a signal
+    received_signals: list[int] = []  # the loop below ends after the first signal
     handlers = {
         end_signal: signal.signal(end_signal, lambda number, _: received_signals.append(number))
         for end_signal in END_SIGNALS
@@ -140,10 +140,10 @@ def serve_requests(
 
 
 class _Child(NamedTuple):
-    """A forked child that runs a command, and the function to call after its end."""
+    """A forked child that runs a command, and the function that takes lent processes back."""
 
     pid: int
-    take_back: TakeBack | None
+    take_back: TakeBackFunction | None
 
 
 class _ForkServer:
@@ -153,7 +153,7 @@ class _ForkServer:
         handlers: the signal handlers from before `serve_requests`, which children restore.
     """
 
-    def __init__(self, listener: socket.socket, run: Callable, lend: Lender, handlers: dict):
+    def __init__(self, listener: socket.socket, run: Callable, lend: LendFunction, handlers: dict):
         self._listener, self._run, self._lend, self._handlers = listener, run, lend, handlers
         self._children: dict[socket.socket, _Child] = {}
         self._pending: set[socket.socket] = set()  # connections without a request so far
@@ -189,9 +189,9 @@ class _ForkServer:
             if not pid:
                 continue
             status = os.waitstatus_to_exitcode(wait_status)
-            ended_well = status in (0, RETRY_STATUS)
+            has_succeeded = status in (0, RETRY_STATUS)
             if status == RETRY_STATUS and self._retries >= MAX_RETRY_SHARE * self._commands:
-                status = 0  # too many reruns already: keep the result, which is right
+                status = 0  # too many reruns already: keep the result, which is correct
             self._retries += status == RETRY_STATUS
             with contextlib.suppress(OSError):  # the command has ended
                 connection.send(str(status).encode())
@@ -199,7 +199,7 @@ class _ForkServer:
             self._abandoned.discard(connection)
             del self._children[connection]
             if child.take_back:
-                child.take_back(ended_well)
+                child.take_back(has_succeeded)
 
     def end_children(self) -> None:
         """Send SIGTERM to all children, and wait until they have saved a checkpoint and ended.
@@ -233,7 +233,7 @@ class _ForkServer:
         signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         try:
             pid = os.fork()
-        except OSError as error:  # no memory: this command fails, the running children go on
+        except OSError as error:  # no memory: this command fails, other children go on
             with contextlib.suppress(OSError):  # the command's log may be closed or full
                 os.write(
                     streams[-1],
@@ -268,8 +268,8 @@ class _ForkServer:
             for number, stream in enumerate(streams):
                 os.dup2(stream, number)
                 os.close(stream)
-            for inherited in (connection, self._listener, *self._pending, *self._children):
-                inherited.close()
+            for server_socket in (connection, self._listener, *self._pending, *self._children):
+                server_socket.close()
             os.chdir(request["folder"])
             os.environ.clear()
             os.environ.update(request["environment"])

@@ -1,8 +1,8 @@
-"""Train one run in several processes, if the parameter `compute.processes` is more than one.
+"""Trains one run in several processes, if the parameter `compute.processes` is above 1.
 
 1. The process of `rapid train` becomes accelerate's launcher, with DeepSpeed's ZeRO-2 as in the
-   paper (workflow/accelerate/zero2.yaml). The launcher holds the leases on cores and GPUs
-   (`rapid.resources.leases`), and its training processes divide these between them.
+   paper (workflow/accelerate/zero2.yaml). The launcher leases cores and GPUs
+   (`rapid.resources.leases`), and its training processes divide them.
 2. With several servers (`compute.nodes`), srun starts such a launcher on each server of the SLURM
    job.
 3. Each training process runs `rapid.stages.train_process`. Only the first process writes files.
@@ -23,13 +23,13 @@ from rapid.resources.leases import lease_folder
 from rapid.resources.requests import count_cores, count_gpus, lease_resources
 
 ACCELERATE_CONFIG = Path(__file__).resolve().parents[2] / "workflow" / "accelerate" / "zero2.yaml"
-PROCESS_MODULE = "rapid.stages.train_process"  # runs in each process
+PROCESS_MODULE = "rapid.stages.train_process"  # the program of each training process
 
 
 def launch_processes(
     spec: TrainSpec, paths: list[str], address: str = "", port: int = 0, rank: int = 0
 ) -> None:
-    """Start this server's training processes, and wait until all have ended.
+    """Start this server's training processes, and wait until they have ended.
 
     Args:
         paths: the model's folder, the data, the run's folder.
@@ -47,7 +47,7 @@ def launch_processes(
         os.environ["DS_ACCELERATOR"] = "cpu"  # DeepSpeed would use GPUs of the machine
     folder = Path(paths[-1])
     folder.mkdir(parents=True, exist_ok=True)
-    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves a folder in /tmp
+    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves one in /tmp
     options = {
         "config_file": ACCELERATE_CONFIG,
         "log_dir": logs.name,
@@ -68,7 +68,7 @@ def launch_processes(
     except ChildFailedError as error:
         print(f"rapid train: a process failed: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-    except SignalException as error:  # the training processes got it too, and have ended
+    except SignalException as error:  # the training processes have received it too, and ended
         raise SystemExit(128 + error.sigval) from None
 
 

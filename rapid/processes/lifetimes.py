@@ -1,4 +1,4 @@
-"""End a process when its parent, its workflow, or the reader of its output ends."""
+"""Ends a process when its parent, its workflow, or the reader of its output ends."""
 
 import ctypes
 import os
@@ -15,12 +15,12 @@ WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started 
 
 
 def is_main_process() -> bool:
-    """Return whether this process writes the job's files: among several, the one with rank 0."""
+    """Return whether this process writes the job's files: the one with rank 0 among several."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have Linux send this process a signal when its parent ends or is killed; 0 sends none."""
+    """Make Linux send this process a signal when its parent ends or is killed; 0: none."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, number)
 
@@ -40,7 +40,7 @@ def end_with_workflow() -> None:
 def end_with_reader() -> Iterator[None]:
     """Exit silently if nobody reads standard output any more, as in `rapid ... | head`.
 
-    The exit status is that of shells: 141, which is 128 plus the number of SIGPIPE.
+    The exit status is 141 as in shells: 128 plus the number of SIGPIPE.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""Remove the locks that a killed workflow left behind, but not those of a running workflow.
+"""Removes the locks of killed workflows, but not those of running workflows.
 
 Snakemake protects the files of a workflow by lock files in .snakemake/. These files do not say
 which process owns them, and remain if Snakemake is killed; the next workflow then refuses to start.
@@ -14,18 +14,18 @@ import platform
 import shutil
 from pathlib import Path
 
-# In .snakemake/: our lock file, and the folders of Snakemake's lock files and of the sockets on
-# which fork servers (`rapid.processes.fork_server`) listen.
+# In .snakemake/: the file of this module's lock, the folder of Snakemake's lock files, and that of
+# the sockets of fork servers (`rapid.processes.fork_server`).
 WORKFLOW_LOCK = "rapid.lock"
-SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS = "locks", "rapid-warm"
+SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS = "locks", "rapid-fork-server"
 
 
 def hold_workflow_lock(folder: Path) -> None:
-    """Hold a shared lock on .snakemake/ until this process ends, and remove what is left there.
+    """Hold a shared lock on .snakemake/ until this process ends; remove files of killed workflows.
 
-    Files that killed workflows left are removed only if no other workflow holds the lock. They are
-    kept if the last workflow ran on another machine: some file systems do not share locks between
-    machines, so that workflow may still run. Snakemake then prints how to unlock the folder.
+    The files are removed only if no other workflow holds the lock. They are kept if the last
+    workflow ran on another machine, where it may still run: some file systems do not share locks
+    between machines. Snakemake then prints how to unlock the folder.
 
     Args:
         folder: .snakemake/ in the working folder; it is created if needed.
@@ -37,9 +37,9 @@ def hold_workflow_lock(folder: Path) -> None:
         with contextlib.suppress(OSError):  # another workflow runs, or the disk is full
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             host = platform.node().encode()
-            # The file has the name of the machine on which the last workflow ran.
-            is_own_host = os.pread(lock, 256, 0) in (b"", host)
-            if is_own_host or not (folder / SNAKEMAKE_LOCKS).exists():
+            # The file contains the name of the machine on which the last workflow ran.
+            is_same_host = os.pread(lock, 256, 0) in (b"", host)
+            if is_same_host or not (folder / SNAKEMAKE_LOCKS).exists():
                 for name in (SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS):
                     shutil.rmtree(folder / name, ignore_errors=True)
                 os.truncate(lock, 0)

@@ -1,1 +1,1 @@
-"""The cores, GPUs, memory and time that jobs request; and locks that give a job cores and GPUs."""
+"""The cores, GPUs, memory and time that jobs request, and leases of cores and GPUs."""

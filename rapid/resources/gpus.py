@@ -1,9 +1,9 @@
-"""List the GPUs that this process may use, without initialising CUDA."""
+"""Lists the GPUs that this process may use, without initialising CUDA."""
 
 import os
 from dataclasses import dataclass, replace
 
-# The environment variable that tells CUDA which GPUs a process may use.
+# The environment variable with the GPUs that CUDA may use in a process.
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
@@ -13,13 +13,13 @@ class Gpu:
 
     Args:
         name: its number or UUID, as in CUDA_VISIBLE_DEVICES.
-        identity: its UUID, by which all processes of the machine know it. Numbers differ between
-            processes, because SLURM may number each job's GPUs from 0.
+        uuid: identifies the GPU in all processes of the machine. Numbers may not, because SLURM can
+            number each job's GPUs from 0.
         memory_mb: total memory in 1e6 bytes.
     """
 
     name: str
-    identity: str
+    uuid: str
     memory_mb: int
 
 
@@ -49,8 +49,8 @@ def select_gpus(gpus: list[Gpu], names: str) -> list[Gpu]:
     """
     selected: list[Gpu] = []
     for name in filter(None, map(str.strip, names.split(","))):
-        matches = [gpu for gpu in gpus if gpu.name == name or gpu.identity.startswith(name)]
-        if len(matches) != 1 or matches[0].identity in {gpu.identity for gpu in selected}:
+        matches = [gpu for gpu in gpus if gpu.name == name or gpu.uuid.startswith(name)]
+        if len(matches) != 1 or matches[0].uuid in {gpu.uuid for gpu in selected}:
             break
         selected.append(replace(matches[0], name=name))
     return selected

@@ -1,16 +1,15 @@
-"""Lease each core and GPU to one job at a time, so that runtimes of concurrent jobs are comparable.
+"""Leases each core and GPU to one job at a time, so that runtimes of parallel jobs are comparable.
 
 Every job that computes leases its cores and GPUs before it imports large packages. A lease is a
 lock on a file; there is one file for each core and GPU. The operating system releases the lock when
 the process ends or is killed. The job and all processes that it starts (sampling, grading, Lean)
-are bound to the leased cores and see only the leased GPUs, so that no two jobs share a core or GPU.
-A job waits until enough are free; its runtime is counted from then on.
+are bound to the leased cores and see only the leased GPUs. So no two jobs share a core or GPU. A
+job waits until enough are free, and its runtime does not include that time.
 
-The locks belong to a user on a machine, not to a project, so two pipelines of one user respect each
-other's leases. The lock files are in the temporary folder. Containers and SLURM jobs with a
-temporary folder of their own therefore do not see each other's leases. A job leases only cores that
-it may run on and GPUs in CUDA_VISIBLE_DEVICES; SLURM sets both. macOS cannot bind processes to
-cores; there leases still limit how many jobs run at once.
+All pipelines of a user on a machine share the lock files, which are in the temporary folder.
+Containers and SLURM jobs with a temporary folder of their own do not see each other's leases. A job
+leases only cores that it may run on and GPUs in CUDA_VISIBLE_DEVICES; SLURM sets both. macOS cannot
+bind processes to cores, but leases limit the number of concurrent jobs there too.
 """
 
 import contextlib
@@ -29,15 +28,15 @@ from filelock import FileLock, Timeout
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
 
-# Kept until the process ends, because a FileLock releases its lock when it is garbage-collected.
+# Referenced until the process ends, because a FileLock that is garbage-collected releases its lock.
 _held_locks: list[FileLock] = []
 POLL_SECONDS = 0.2  # interval between attempts to get a lock
-# How long a run waits for the lock on its folder before it is refused. It waits because the
-# processes of a killed job hold the lock for a moment longer.
-REFUSE_AFTER_SECONDS = 2.0
-WAITING = "waiting for "  # the beginning of the line that a waiting job writes to its log
-# Only one job at a time collects locks (`_lease_locks`). Another job waits for its turn; after this
-# time it prints that it waits. Collecting takes less, unless no core or GPU is free.
+# How long a run waits for the lock on its folder: the processes of a killed job may still hold it
+# for a moment.
+FOLDER_LOCK_SECONDS = 2.0
+WAITING = "waiting for "  # beginning of the line that a waiting job writes to its log
+# Only one job at a time collects locks (`_lease_locks`), which takes less than this time if enough
+# are free. A job that waits longer for its turn prints that it waits.
 COLLECTING_SECONDS = 1.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
@@ -50,11 +49,10 @@ def list_usable_cores() -> list[int]:
 
 
 def lease_cores(count: int, folder: Path | None = None, threads: int | None = None) -> list[int]:
-    """Wait for `count` free cores, hold them until the process ends, and bind the process to them.
-
-    Also sets the number of torch's threads to `threads`, by default `count`.
+    """Wait for `count` free cores, lease them until the process ends, and bind the process to them.
 
     Args:
+        threads: number of torch's threads; by default `count`.
         folder: folder of the lock files; by default one of this user in the temporary folder.
 
     Returns:
@@ -74,7 +72,7 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
 
 
 def bind_to_cores(cores: list[int], threads: int) -> list[int]:
-    """Bind this process and its future children to cores, set torch's threads, and return cores."""
+    """Bind this process and its future children to cores, set torch's threads; return `cores`."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -89,8 +87,8 @@ def bind_to_cores(cores: list[int], threads: int) -> list[int]:
 def _keep_freed_memory() -> None:
     """Make glibc's malloc keep freed memory for this process; do nothing with other C libraries.
 
-    By default malloc returns the memory of freed tensors to Linux, and Linux has to clear the pages
-    that the next tensors get. That takes a tenth of the time of a training step.
+    By default malloc returns the memory of freed tensors to Linux, which has to clear the pages of
+    the next tensors. That takes a tenth of the time of a training step.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
@@ -100,7 +98,7 @@ def _keep_freed_memory() -> None:
 
 
 def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
-    """Wait for `count` free GPUs, hold them until the process ends, and hide all others from it.
+    """Wait for `count` free GPUs, lease them until the process ends, and hide all others from it.
 
     Sets CUDA_VISIBLE_DEVICES, so it must be called before CUDA is initialised. If `count` is 0, all
     GPUs are hidden.
@@ -118,7 +116,7 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
             f"used. Lower compute.processes, list more GPUs in {VISIBLE_DEVICES}, or set "
             "compute.device: cpu; `nvidia-smi` lists the GPUs of this machine"
         )
-    leased = _lease_locks("GPU", [gpu.identity for gpu in gpus], count, folder)
+    leased = _lease_locks("GPU", [gpu.uuid for gpu in gpus], count, folder)
     names = [gpus[index].name for index in leased]
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the numbers of nvidia-smi and SLURM
     os.environ[VISIBLE_DEVICES] = ",".join(names)
@@ -135,13 +133,13 @@ def lease_folder(folder: Path) -> Iterator[None]:
         BadInput: another process holds the lock.
     """
     lock_file = folder / "lock"
-    deadline = time.monotonic() + REFUSE_AFTER_SECONDS
+    deadline = time.monotonic() + FOLDER_LOCK_SECONDS
     lock = None
     while lock is None:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             lock = FileLock(lock_file).acquire(timeout=max(0.0, deadline - time.monotonic()))
-        except FileNotFoundError:  # a run that ended just now has deleted the folder
+        except FileNotFoundError:  # a run that has just ended has deleted the folder
             if time.monotonic() > deadline:
                 raise
         except Timeout:
@@ -157,8 +155,8 @@ def lease_folder(folder: Path) -> Iterator[None]:
 def _secure_lease_folder(folder: Path) -> None:
     """Create a folder that only this user can write to; check a folder that exists already.
 
-    Any user can create a folder of this name in the temporary folder. Somebody else who can write
-    to it could hold the locks for ever, or replace them by links to other files.
+    Any user can create a folder of this name in the temporary folder. Others who can write to it
+    could hold the locks for ever, or replace them by links to other files.
 
     Raises:
         BadInput: the folder is a link, belongs to another user, or others may write to it.
@@ -183,9 +181,9 @@ def _secure_lease_folder(folder: Path) -> None:
 def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
     """Wait until `count` of the named locks are free, and hold them until the process ends.
 
-    A job collects locks while it holds the lock `turn`, so only one job at a time does. If two jobs
-    collected locks at once, each could hold one of two locks and wait for the other for ever. Cores
-    are leased before GPUs, so that no job holds GPUs while it waits for cores.
+    Only the job that holds the lock `turn` collects locks. Otherwise two jobs could hold one of two
+    locks each, and wait for the other one for ever. Cores are leased before GPUs, so that no job
+    holds GPUs while it waits for cores.
 
     Args:
         kind: "core" or "GPU".

@@ -1,8 +1,8 @@
-"""Compute the cores, GPUs, memory and time that a job requests, from its spec.
+"""Computes the cores, GPUs, memory and time that a job requests, from its spec.
 
-A spec holds the parameters that decide a job's result (`rapid.config.specs`). A job leases its
-cores and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; `set-resources` in
-a Snakemake profile replaces them. They stay the same when Snakemake retries a killed job.
+A spec has the parameters that decide a job's result (`rapid.config.specs`). A job leases its cores
+and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM, which `set-resources` in
+a Snakemake profile overrides. They do not grow when Snakemake retries a killed job.
 """
 
 import sys
@@ -16,7 +16,7 @@ from rapid.resources.leases import lease_cores, lease_gpus
 # Main memory of each process in 1e6 bytes, by device. Models that are trained on GPUs are far
 # larger, and each process reads a whole model into main memory before it moves it to its GPU.
 MEMORY_MB = {"cpu": 6_000, "gpu": 48_000}
-# Time limits in minutes, by device and type of spec.
+# Time limits in minutes, by device and class of spec.
 MINUTES = {
     "cpu": {TrainSpec: 120, EvaluateSpec: 60, DistillSpec: 60},
     "gpu": {TrainSpec: 1_440, EvaluateSpec: 240, DistillSpec: 720},

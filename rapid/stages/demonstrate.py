@@ -1,7 +1,7 @@
-"""The demonstration stage: generate problems with completions to imitate, for SFT.
+"""The demonstration stage: generate problems with completions, on which SFT trains.
 
-The generated completions replace those of a teacher model (`rapid.stages.distill`). A share of them
-has a deliberate mistake.
+They replace the completions of a teacher model (`rapid.stages.distill`). A share of them has a
+deliberate mistake.
 """
 
 import random
@@ -20,33 +20,39 @@ from rapid.config.specs import DemonstrateSpec
 def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
     """Write `folder`/samples.jsonl (`Demonstration` rows) and `folder`/manifest.json.
 
-    No generated problem is in train.jsonl, in test.jsonl in the same folder, or among the first
-    `spec.reserved` test problems, which another experiment uses.
+    No generated problem is in train.jsonl or test.jsonl, or among the first `spec.reserved` test
+    problems, which another experiment uses.
+
+    Args:
+        train: the training problems, train.jsonl; test.jsonl is in the same folder.
     """
     benchmark, files = BENCHMARKS[spec.benchmark], (train, train.with_name("test.jsonl"))
     inputs = verify_inputs(*files)
     with record_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
-        taken = {
+        existing_contents = {
             problem.normalized_content
             for file in files
             for problem in read_jsonl(file, benchmark.record)
         }
         # `rapid.stages.prepare` draws the reserved problems first, as part "test". Drawing that
         # part again excludes them, because no two parts have a problem in common.
-        # len(taken) more than needed are drawn, because problems in `taken` are left out below.
-        counts = {"test": spec.reserved, "demonstrations": spec.demonstrations + len(taken)}
+        # More problems are drawn than needed, because existing ones are removed below.
+        count = spec.demonstrations + len(existing_contents)
+        counts = {"test": spec.reserved, "demonstrations": count}
         exercises = draw_exercises(benchmark, spec.data_seed, counts)["demonstrations"]
-        untaken = [
-            exercise for exercise in exercises if exercise.problem.normalized_content not in taken
+        new_exercises = [
+            exercise
+            for exercise in exercises
+            if exercise.problem.normalized_content not in existing_contents
         ]
         rng, rows = random.Random(spec.data_seed), []
-        for problem, correct, mistakes in untaken[: spec.demonstrations]:
-            forms = render_forms(benchmark.name, problem)
+        for problem, correct, mistakes in new_exercises[: spec.demonstrations]:
+            prompts = render_forms(benchmark.name, problem)
             lesson = Lesson(
-                id=problem.id, prompt=forms["prompt"], correct=correct, mistakes=list(mistakes)
+                id=problem.id, prompt=prompts["prompt"], correct=correct, mistakes=list(mistakes)
             )
             completion = lesson.draw_completion(rng, spec.error_rate)
-            rows.append(Demonstration(id=problem.id, **forms, completion=completion))
+            rows.append(Demonstration(id=problem.id, **prompts, completion=completion))
         write_jsonl(folder / "samples.jsonl", rows)
         notes |= {"kept": len(rows), "problems": len(rows)}
     print(f"{folder}: {len(rows):,} demonstrations", file=sys.stderr)

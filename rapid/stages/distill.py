@@ -1,6 +1,6 @@
-"""The distillation stage: sample a teacher on the training problems, keep correct completions.
+"""The distillation stage: sample completions of the training problems from a teacher model.
 
-SFT imitates these completions.
+The correct ones are kept, and SFT trains on them.
 """
 
 import sys
@@ -29,10 +29,10 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
     inputs, benchmark = verify_inputs(teacher, train), BENCHMARKS[spec.benchmark]
     with record_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
         missing = benchmark.unavailable() or ""
-        rows, reasons, walls = [], Counter(), ""
+        rows, reasons, isolation = [], Counter(), ""
         if not missing:
             problems = [p for p in read_jsonl(train, benchmark.record) for _ in range(spec.samples)]
-            # The grader starts first: if it cannot, no time is spent on sampling.
+            # The grader starts before sampling, so that its errors appear at once.
             with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
                 graded = sample_and_grade(
                     teacher,
@@ -48,7 +48,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
                     precision=spec.precision,
                     tensor_parallel=spec.tensor_parallel,
                 )
-                walls = grader.describe_isolation()
+                isolation = grader.describe_isolation()
             reasons.update(verdict.reason for _, _, verdict in graded)
             rows = [
                 Demonstration(
@@ -65,7 +65,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
             "problems": len({demonstration.id for demonstration in rows}),
             "reasons": dict(reasons),
             "unavailable": missing,
-            "walls": walls,
+            "isolation": isolation,
         }
-    result = missing or f"{len(rows):,} of {sum(reasons.values()):,} completions correct"
-    print(f"{folder}: {result}", file=sys.stderr)
+    outcome = missing or f"{len(rows):,} of {sum(reasons.values()):,} completions correct"
+    print(f"{folder}: {outcome}", file=sys.stderr)

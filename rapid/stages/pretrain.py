@@ -1,11 +1,10 @@
-"""The stages that make the embedded models: one tokenizer, then each tiny model from scratch.
+"""The stages that pre-train the embedded models: first their tokenizer, then each model.
 
-1. The tokenizer is a byte-level BPE that splits text as Qwen2's tokenizer does. Any text can be
-   encoded, and each digit is a token of its own, so that the model sees the digits it computes
-   with. Its class is Qwen2Tokenizer, because transformers uses that class, and its way of splitting
-   text, for every folder that contains a Qwen2 model.
-2. A model is trained on demonstrations (a prompt and a completion) of its benchmarks. The first
-   part has correct completions only, which teach the model to compute. In the rest a share,
+1. The tokenizer is a byte-level BPE, which encodes any text. Each digit is a token, so that the
+   model sees the digits with which it computes. Its class is Qwen2Tokenizer, which transformers
+   uses for every folder that contains a Qwen2 model.
+2. A model is trained on demonstrations (a prompt and a completion) of its benchmarks. In the first
+   part all completions are correct, which teaches the model to compute. In the rest a share,
    `error_rate`, has one mistake each, so that the base model makes errors that RL can remove. With
    mistakes from the start the model would not learn the rules that they break. The loss is on the
    completion's tokens only.
@@ -25,9 +24,9 @@ from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
 
 PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
-CLEAN = 0.3  # share of pre-training, at its beginning, that has correct completions only
-WARMUP = 50  # optimizer steps in which the learning rate rises
-IGNORED = -100  # label of a token that has no loss, as torch's cross-entropy defines it
+ALL_CORRECT_SHARE = 0.3  # first part of the demonstrations, in which all completions are correct
+WARMUP_STEPS = 50  # optimizer steps in which the learning rate rises
+IGNORED = -100  # label of tokens without a loss, the default of torch's cross-entropy
 # Files that transformers saves, and that a job deletes from its folder before it starts.
 MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.jinja")
 
@@ -38,7 +37,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     Args:
         data: the folders of the prepared benchmarks, or one folder that contains these.
     """
-    files = lessons(data, spec.benchmarks)
+    files = locate_lessons(data, spec.benchmarks)
     with record_job(
         "tokenizer", spec, folder, verify_inputs(*files.values()), MODEL_FILES
     ) as notes:
@@ -68,7 +67,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     print(f"{folder}: {len(tokenizer):,} tokens", file=sys.stderr)
 
 
-def lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
+def locate_lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
     """Return the path of each benchmark's pretrain.jsonl.
 
     Args:
@@ -86,7 +85,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
         tokenizer: folder of the tokenizer.
     """
     began = time.perf_counter()
-    files = lessons(data, spec.params.benchmarks)
+    files = locate_lessons(data, spec.params.benchmarks)
     inputs = verify_inputs(tokenizer, *files.values())
     with record_job("pretrain", spec, folder, inputs, MODEL_FILES) as notes:
         import torch
@@ -94,15 +93,15 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
 
         torch.set_num_threads(spec.threads)
         torch.manual_seed(spec.data_seed)
-        encode = AutoTokenizer.from_pretrained(tokenizer)
-        model = build_model(spec.params, encode)
+        loaded_tokenizer = AutoTokenizer.from_pretrained(tokenizer)
+        model = build_model(spec.params, loaded_tokenizer)
         # transformers chooses the tokenizer's class by the config.json in the same folder. So load
         # the tokenizer from the model's folder, as users will.
-        encode.save_pretrained(folder)
+        loaded_tokenizer.save_pretrained(folder)
         model.config.save_pretrained(folder)
-        encode = AutoTokenizer.from_pretrained(folder)
-        examples = demonstrations(spec, files, encode)
-        trainer = _trainer(spec, model, encode, examples, folder)
+        loaded_tokenizer = AutoTokenizer.from_pretrained(folder)
+        examples = build_demonstrations(spec, files, loaded_tokenizer)
+        trainer = _build_trainer(spec, model, loaded_tokenizer, examples, folder)
         result = trainer.train()
         trainer.save_model(str(folder))
         (folder / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
@@ -115,11 +114,11 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
     print(f"{folder}: loss {result.training_loss:.2f}", file=sys.stderr)
 
 
-def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
+def build_demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
     """Return tokenized demonstrations: `steps` batches of each benchmark, the correct ones first.
 
-    Lessons are repeated until there are enough. Each time, a random draw decides whether a lesson's
-    completion is correct or has a mistake.
+    Lessons are repeated as often as needed. Each time, it is random whether the completion is
+    correct or has a mistake.
 
     Returns:
         For each demonstration `input_ids` (prompt, completion, end of text) and `labels`, in which
@@ -128,54 +127,58 @@ def demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> lis
     rng, params = random.Random(spec.data_seed), spec.params
     sources = {name: cycle(list(read_jsonl(file, Lesson))) for name, file in files.items()}
     total = params.steps * spec.pretraining.batch  # demonstrations of each benchmark
-    clean = int(CLEAN * total)
+    all_correct = int(ALL_CORRECT_SHARE * total)
     pairs = []
-    for count, rates in ((clean, dict.fromkeys(files, 0.0)), (total - clean, params.error_rate)):
-        drawn = [(name, next(sources[name])) for name in files for _ in range(count)]
-        rng.shuffle(drawn)
+    for count, rates in (
+        (all_correct, dict.fromkeys(files, 0.0)),
+        (total - all_correct, params.error_rate),
+    ):
+        named_lessons = [(name, next(sources[name])) for name in files for _ in range(count)]
+        rng.shuffle(named_lessons)
         pairs += [
-            (lesson.prompt, lesson.draw_completion(rng, rates[name])) for name, lesson in drawn
+            (lesson.prompt, lesson.draw_completion(rng, rates[name]))
+            for name, lesson in named_lessons
         ]
     prompts = tokenizer([prompt for prompt, _ in pairs])["input_ids"]
     completions = tokenizer([completion for _, completion in pairs])["input_ids"]
-    ended = [[*completion, tokenizer.eos_token_id] for completion in completions]
+    ended_completions = [[*completion, tokenizer.eos_token_id] for completion in completions]
     return [
         {"input_ids": prompt + completion, "labels": [IGNORED] * len(prompt) + completion}
-        for prompt, completion in zip(prompts, ended, strict=True)
+        for prompt, completion in zip(prompts, ended_completions, strict=True)
     ]
 
 
-def batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
+def build_batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
     """Return batches of examples of similar length, to save padding, in random order.
 
-    Examples are sorted and shuffled only within stretches of 50 batches, so that the demonstrations
-    without mistakes stay first.
+    Only batches of the same 50 change places, so that demonstrations without mistakes stay first.
     """
     rng, all_batches = random.Random(seed), []
     for start in range(0, len(examples), 50 * size):
-        stretch = sorted(examples[start : start + 50 * size], key=lambda e: len(e["input_ids"]))
-        stretch_batches = [stretch[i : i + size] for i in range(0, len(stretch), size)]
-        rng.shuffle(stretch_batches)
-        all_batches += stretch_batches
+        chunk = examples[start : start + 50 * size]
+        chunk.sort(key=lambda example: len(example["input_ids"]))
+        chunk_batches = [chunk[i : i + size] for i in range(0, len(chunk), size)]
+        rng.shuffle(chunk_batches)
+        all_batches += chunk_batches
     return all_batches
 
 
 def build_optimizer(model, learning_rate: float):
     """Return an optimizer: Muon for the layers' matrices, AdamW for embeddings, norms and biases.
 
-    After equally many steps, a model of two layers then completes far more held-out demonstrations
-    without a mistake than with AdamW alone.
+    With AdamW alone, a model of two layers completes far fewer held-out demonstrations correctly
+    after equally many steps.
     """
     from rapid.embedded_models.muon import MuonAndAdamW
 
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in trainable if p.ndim == 2 and "embed" not in name]
     matrix_ids = set(map(id, matrices))
-    rest = [p for _, p in named if id(p) not in matrix_ids]
-    return MuonAndAdamW(matrices, rest, learning_rate)
+    other_parameters = [p for _, p in trainable if id(p) not in matrix_ids]
+    return MuonAndAdamW(matrices, other_parameters, learning_rate)
 
 
-def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
+def _build_trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder: Path):
     """Return transformers' Trainer for pre-training on these examples."""
     import torch
     from transformers import AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
@@ -191,30 +194,30 @@ def _trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], folder:
         remove_unused_columns=False,
         logging_steps=100,
         lr_scheduler_type="cosine",
-        warmup_steps=WARMUP,
+        warmup_steps=WARMUP_STEPS,
         save_strategy="no",
         report_to=[],
         use_cpu=not torch.cuda.is_available(),
         dataloader_pin_memory=torch.cuda.is_available(),
     )
     # Pad on the right for training. The saved tokenizer pads on the left, for sampling.
-    pad = DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(folder, padding_side="right"))
+    pad_batch = DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(folder, padding_side="right"))
 
-    def padded(examples: list[list[dict]]) -> dict:
-        """Collate a batch; limit the logits to the positions from its first label on.
+    def collate(examples: list[list[dict]]) -> dict:
+        """Pad a batch, and compute logits only from its first label on.
 
         The logits of the prompts, about half of all logits, are not needed.
         """
-        inputs = pad(examples[0])
-        first = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
-        count = inputs["labels"].size(1) - first + 1  # + 1: a logit predicts the next token
+        inputs = pad_batch(examples[0])
+        first_label = int((inputs["labels"] != IGNORED).any(dim=0).nonzero()[0])
+        count = inputs["labels"].size(1) - first_label + 1  # + 1: a logit predicts the next token
         return {**inputs, "labels": inputs["labels"][:, -count:], "logits_to_keep": count}
 
     return Trainer(
         model,
         arguments,
-        data_collator=padded,
-        train_dataset=batches(examples, spec.pretraining.batch, spec.data_seed),
+        data_collator=collate,
+        train_dataset=build_batches(examples, spec.pretraining.batch, spec.data_seed),
         processing_class=tokenizer,
         callbacks=[FiniteWeights()],
         optimizers=(optimizer, None),

@@ -38,25 +38,24 @@ class ReportingCallback(TrainerCallback):
 
     Args:
         callbacks: the reporting callbacks.
-        recorder: records the run's steps; its clock is paused during the calls. It has to be added
-            to the trainer after this callback, so that its first step begins after
-            `on_train_begin` here.
+        recorder: records the run's steps; its clock is paused during the calls. Add it to the
+            trainer after this callback, so that its first step begins after `on_train_begin` here.
     """
 
     def __init__(self, callbacks: list[TrainerCallback], recorder: StepRecorder):
         self._callbacks, self._recorder = callbacks, recorder
 
     def on_train_begin(self, *args, **kwargs):  # the recorder's clock has not started yet
-        self._pass_on("on_train_begin", *args, **kwargs)
+        self._forward_event("on_train_begin", *args, **kwargs)
 
     def on_log(self, *args, **kwargs):
-        self._recorder.pause(lambda: self._pass_on("on_log", *args, **kwargs))
+        self._recorder.pause(lambda: self._forward_event("on_log", *args, **kwargs))
 
     def on_train_end(self, *args, **kwargs):
-        self._recorder.pause(lambda: self._pass_on("on_train_end", *args, **kwargs))
+        self._recorder.pause(lambda: self._forward_event("on_train_end", *args, **kwargs))
 
-    def _pass_on(self, event: str, *args, **kwargs) -> None:
-        """Call the method `event` of each reporting callback."""
+    def _forward_event(self, event: str, *args, **kwargs) -> None:
+        """Call the method of this name of each reporting callback."""
         with same_random_states():
             for callback in [*self._callbacks]:
                 try:
@@ -72,7 +71,7 @@ class ReportingCallback(TrainerCallback):
 class TensorBoardEvents(TensorBoardCallback):
     """Writes TensorBoard's events.
 
-    When a run resumes from a checkpoint, events of later steps, which will be repeated, are purged.
+    When a run resumes from a checkpoint, the events of steps that will be repeated are deleted.
 
     Args:
         folder: folder of the files with events.
@@ -92,7 +91,7 @@ class TensorBoardEvents(TensorBoardCallback):
         super().on_train_begin(args, state, control, **kwargs)
 
 
-class Wandb(WandbCallback):
+class WandbEvents(WandbCallback):
     """Reports to W&B, and finishes W&B's run at the end of training.
 
     W&B normally finishes a run in an exit handler of Python. Jobs that the fork server
@@ -123,12 +122,14 @@ class LiveMeans(TrainerCallback):
 
     def on_log(self, *args, **kwargs):
         with suppress(OSError):  # another seed's job may delete its files; the disk may be full
-            last = [
+            last_steps = [
                 steps[-1] for run in self._runs.glob("seed*") if (steps := self._read_steps(run))
             ]
             figures: dict[str, float | str] = {"problems": self._problems}
             for name in ("step", "seconds", *COMPARED):
-                values = [value for step in last if (value := getattr(step, name)) is not None]
+                values = [
+                    value for step in last_steps if (value := getattr(step, name)) is not None
+                ]
                 if values:
                     figures["runtime" if name == "seconds" else name] = fmean(values)
             write_json(Path(EXPERIMENT_REPORT, "metrics.json"), figures)
@@ -152,17 +153,17 @@ def _without_seed(spec: dict) -> dict:
 def build_report_callbacks(
     folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, main: bool
 ) -> list[TrainerCallback]:
-    """Build the callback for the services that environment variables choose.
+    """Build the callback for the reporting services that environment variables name.
 
     Args:
         folder: the run's folder.
         spec: the run's spec.
         problems: the source of the training problems.
         recorder: see `ReportingCallback`.
-        main: whether this process reports. Of the processes of a job only the main one does.
+        main: whether this is the main process of the job, the only one that reports.
 
     Returns:
-        The callback in a list; [] if no service is chosen.
+        The callback in a list; an empty list if no service is chosen.
     """
     callbacks: list[TrainerCallback] = []
     with same_random_states():
@@ -177,5 +178,5 @@ def build_report_callbacks(
                 callbacks.append(TrackioCallback())
             case "wandb":
                 os.environ |= {"WANDB_PROJECT": PROJECT, "WANDB_DIR": str(LOGS)} | os.environ
-                callbacks.append(Wandb())
+                callbacks.append(WandbEvents())
     return [ReportingCallback(callbacks, recorder)] if callbacks else []

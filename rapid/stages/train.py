@@ -1,7 +1,7 @@
 """The training stage: train a model with one algorithm, and write the run's folder.
 
-RL samples the completions of H optimizer steps at once (an inference batch). A step processes its
-completions in micro-batches, parts that fit into memory.
+RL samples the completions of H optimizer steps together (an inference batch). An optimizer step
+processes its completions in micro-batches, parts that fit into memory.
 """
 
 import math
@@ -41,19 +41,20 @@ from rapid.grading.verdicts import REASONS
 from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
-PRECISION = "precision"  # file in the folder of checkpoints, with the choice of `auto`
-SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used (see below)
+PRECISION = "precision"  # file in the folder of checkpoints, with the precision that `auto` chose
+SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used on CPUs in bfloat16
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
 
-    Nothing is trained if the benchmark's grader is not available on this machine, SFT has nothing
-    to imitate, or the run that should have made `model` trained nothing; summary.json says why. A
-    run that was killed resumes from its last checkpoint (`rapid.training.resume`).
+    Nothing is trained if the benchmark's grader is not available on this machine, SFT has no
+    demonstrations, or the run that should have written `model` trained nothing; then summary.json
+    has the reason. A run that was killed resumes from its last checkpoint
+    (`rapid.training.resume`).
 
     Args:
-        model: folder of the model to start from, which may be in the folder of another run.
+        model: folder of the model to start from; it may be in another run's folder.
         data: training problems (train.jsonl); for SFT demonstrations (samples.jsonl).
         folder: the run's folder.
 
@@ -63,7 +64,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     Raises:
         SystemExit: the process received SIGTERM or SIGINT, and has saved a checkpoint.
     """
-    entered = time.perf_counter()
+    started = time.perf_counter()
     task = BENCHMARKS[spec.run.benchmark]
     # A run that trained nothing has no model, only a summary.json that says why.
     inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
@@ -73,7 +74,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     if (
         reason := task.unavailable()
         or explain_untrained(model)
-        or _explain_nothing_to_imitate(spec, data)
+        or _explain_missing_demonstrations(spec, data)
     ):
         if is_main_process():
             shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # of an earlier run
@@ -113,21 +114,21 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     total = recorder.seconds
 
     trainer.save_model(str(folder / "model"))
-    written = [snapshots_dir] if spec.snapshots else []
+    more_outputs = [snapshots_dir] if spec.snapshots else []
     if is_main_process() and (weights := select_token_weights(spec, trainer, task, data)):
         write_json(folder / TOKEN_WEIGHTS, weights)
-        written.append(folder / TOKEN_WEIGHTS)
+        more_outputs.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
-    used = recorder.used
+    usage = recorder.used
     if clock:
-        # While the job grades, its own graders may have the core. This is no disturbance.
-        used = used._replace(waited=used.waited - clock.waited["grading"])
+        # While the job waits for verdicts, its own graders may use the core.
+        usage = usage._replace(waited=usage.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
-        runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
-        **used._asdict(),
-        disturbed=used.disturbed(total, phases.get("grading", 0.0)),
+        runtime=Runtime(total=total, startup=recorder.began - started, **phases),
+        **usage._asdict(),
+        disturbed=usage.disturbed(total, phases.get("grading", 0.0)),
         attempt=get_attempt(),
         interrupted=run.attempt.interrupted,
         lost=run.attempt.lost,
@@ -142,14 +143,14 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         optimizer_steps=len(recorder.steps),
         **summarize_steps(recorder.steps),
     )
-    walls = getattr(trainer, "walls", "")  # a description of the sandbox; SFT has no grader
-    return _write_results(spec, folder, summary, recorder.steps, inputs, written, walls)
+    isolation = getattr(trainer, "isolation", "")  # of the grader's sandbox; SFT has no grader
+    return _write_results(spec, folder, summary, recorder.steps, inputs, more_outputs, isolation)
 
 
-def _explain_nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
-    """Return why SFT has no demonstrations, for the summary; "" if it has some, or for RL."""
-    empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
-    return "the teacher solved none of the training problems" if empty else ""
+def _explain_missing_demonstrations(spec: TrainSpec, data: Path) -> str:
+    """Return why SFT has no demonstrations; "" if it has some, or for RL."""
+    is_empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
+    return "the teacher solved none of the training problems" if is_empty else ""
 
 
 def _write_results(
@@ -159,15 +160,15 @@ def _write_results(
     steps,
     inputs: dict[str, str],
     more_outputs: list[Path],
-    walls: str = "",
+    isolation: str = "",
 ) -> RunSummary:
-    """Write a run's records and manifest, and delete its checkpoints, in the main process only."""
+    """In the main process, write a run's records and manifest, and delete its checkpoints."""
     if not is_main_process():
         return summary
     write_jsonl(folder / "steps.jsonl", steps)
     write_json(folder / "summary.json", summary)
     outputs = [folder / name for name in ("model", "steps.jsonl", "summary.json")]
-    notes = {"walls": walls, "unavailable": summary.note}
+    notes = {"isolation": isolation, "unavailable": summary.note}
     write_manifest(folder, "train", spec, inputs, [*outputs, *more_outputs], **notes)
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
     return summary
@@ -176,17 +177,17 @@ def _write_results(
 def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
     """Return the token weights of the completion with the highest reward in the last micro-batch.
 
-    None if the micro-batch has no completion or no importance weights.
+    Returns None if the micro-batch has no completion or no importance weights.
     """
     # The last micro-batch, and the log-probs of its completions' tokens under the policy.
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
-        return None  # on-policy, so all weights are 1; or a group is divided among processes
+        return None  # on-policy, so all weights are 1; or processes share a group
     tokenizer = trainer.processing_class
     # Completions that were cut off at the length limit may be masked as a whole.
     has_tokens = micro_batch["completion_mask"].any(1)
     if not has_tokens.any():
-        return None  # a dummy micro-batch, which a process runs while others still have real ones
+        return None  # a dummy micro-batch, which a process runs while others have real ones
     row = int(micro_batch["rewards"].masked_fill(~has_tokens, -math.inf).argmax())
     prompt = tokenizer.decode(micro_batch["prompt_ids"][row], skip_special_tokens=True)
     problems = read_jsonl(data, task.record)
@@ -207,7 +208,7 @@ def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWei
 
 
 def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
-    """Build the arguments of transformers' trainers that all algorithms share."""
+    """Build the arguments of transformers' trainers that RL and SFT share."""
     import torch
 
     from rapid.stages.reporting import PROJECT
@@ -220,10 +221,10 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     # On a CPU in bfloat16, PyTorch's fused attention takes 1.5 times as long as plain ("eager")
     # attention, mostly in the backward pass. Plain attention stores the attention weights of all
     # pairs of tokens, which are few if completions are short.
-    plain = (
+    use_eager = (
         bf16 and spec.max_completion_length <= SHORT_COMPLETION and not torch.cuda.is_available()
     )
-    attention = {"attn_implementation": "eager"} if plain else {}
+    attention = {"attn_implementation": "eager"} if use_eager else {}
     return {
         "output_dir": str(checkpoints),
         "model_init_kwargs": {"use_safetensors": True} | attention,
@@ -250,7 +251,7 @@ def _build_prompt(spec: TrainSpec, problem: Problem) -> str | list[dict]:
 def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
     """Return RapidConfig's settings for the sampler.
 
-    It is transformers, vLLM in each training process, or a vLLM server.
+    The sampler is transformers, vLLM in each training process, or a vLLM server.
     """
     if spec.compute.sampler != "vllm":
         return {}
@@ -269,12 +270,12 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
 
 
 def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
-    """Return a trainer that imitates demonstrations, and a function that returns {}: no counts."""
+    """Return a trainer for SFT, and `dict`, which returns no counts for the summary."""
     from rapid.training.sft import sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
-    common = build_trainer_arguments(spec, checkpoints)
-    trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
+    arguments = build_trainer_arguments(spec, checkpoints)
+    trainer = sft_trainer(model, demonstrations, spec.objective, arguments, spec.chat)
     return trainer, dict
 
 
@@ -292,14 +293,17 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     problems = {problem.id: problem for problem in selected_problems}
     rows = [{"prompt": _build_prompt(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    # The grader is not closed: it lives as long as the process.
+    # The grader is not closed; it ends with the process.
     grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
     task.rehearse(grader, list(problems.values()))
 
     def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
         """Return the reward of each completion, graded for the problem with its id."""
-        texts = [c[0]["content"] for c in completions] if spec.chat else completions
-        return [grader.grade(problems[i], text).reward for i, text in zip(id, texts, strict=True)]
+        texts = [chat[0]["content"] for chat in completions] if spec.chat else completions
+        return [
+            grader.grade(problems[problem_id], text).reward
+            for problem_id, text in zip(id, texts, strict=True)
+        ]
 
     parsed_name = parse(spec.run.algorithm)
     algorithm = parsed_name.algorithm
@@ -308,8 +312,8 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
-        # As in DAPO's paper, a group has a signal if its accuracies differ. The length penalty does
-        # not count.
+        # As in DAPO's paper, a group has a signal if its accuracies differ, whatever its length
+        # penalties are.
         dynamic_sampling_by="accuracy",
         sampling_batch_size=spec.sampling_batch,
         H=spec.H,
@@ -333,14 +337,20 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
     )
-    trainer.walls, trainer.verdicts = grader.describe_isolation(), grader.reasons
+    trainer.isolation, trainer.verdicts = grader.describe_isolation(), grader.reasons
 
     def count_completions() -> dict:
-        """Return the completions that all processes sampled, and their verdicts by reason."""
+        """Count the completions that all processes sampled, and their verdicts by reason."""
         accelerator = trainer.accelerator
-        counts = [trainer.completions_sampled, *(grader.reasons[r] for r in sorted(REASONS))]
+        counts = [
+            trainer.completions_sampled,
+            *(grader.reasons[reason] for reason in sorted(REASONS)),
+        ]
         sums = accelerator.reduce(torch.tensor(counts, device=accelerator.device)).tolist()
-        reasons = {r: n for r, n in zip(sorted(REASONS), sums[1:], strict=True) if n}
-        return {"completions": sums[0], "reasons": reasons}
+        reason_counts = zip(sorted(REASONS), sums[1:], strict=True)
+        return {
+            "completions": sums[0],
+            "reasons": {reason: count for reason, count in reason_counts if count},
+        }
 
     return trainer, count_completions

@@ -1,4 +1,4 @@
-"""One of several processes of a training job; the launcher starts it (`rapid.processes.launch`)."""
+"""The program of each process of a distributed job, which `rapid.processes.launch` starts."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from rapid.processes.lifetimes import end_with_parent
 from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 
-def run(spec: str, model: str, data: str, folder: str) -> None:
+def run_process(spec: str, model: str, data: str, folder: str) -> None:
     """Train, with this process bound to its part of the job's cores.
 
     Args:
@@ -19,22 +19,22 @@ def run(spec: str, model: str, data: str, folder: str) -> None:
     """
     end_with_parent()
     job = TrainSpec.model_validate_json(spec).with_code()
-    # `local` numbers this server's processes from 0. Each gets `threads` of the job's cores.
-    local, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
-    bind_to_cores(list_usable_cores()[local * threads : (local + 1) * threads], threads)
+    # LOCAL_RANK numbers this server's processes from 0. Each has `threads` of the job's cores.
+    rank, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
+    bind_to_cores(list_usable_cores()[rank * threads : (rank + 1) * threads], threads)
 
-    def work() -> None:
+    def run_training() -> None:
         from rapid.stages.train import train
 
         if job.compute.device == "cpu":
-            without_shared_memory()
+            disable_shared_memory_extension()
         train(job, Path(model), Path(data), Path(folder))
 
-    if status := run_command("train", work, Path(folder)):
+    if status := run_command("train", run_training, Path(folder)):
         raise SystemExit(status)
 
 
-def without_shared_memory() -> None:
+def disable_shared_memory_extension() -> None:
     """Keep DeepSpeed from compiling its shared-memory extension, which training does not need.
 
     A job that is killed while compiling leaves a lock file that blocks all later jobs.
@@ -45,4 +45,4 @@ def without_shared_memory() -> None:
 
 
 if __name__ == "__main__":
-    run(*sys.argv[1:])
+    run_process(*sys.argv[1:])

@@ -81,7 +81,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         if self._progress_file is None:
             return
         began = time.perf_counter()
-        rows = [Progress(**step.model_dump(), of=of).model_dump_json() for step in steps]
+        rows = [Progress(**step.model_dump(), total_steps=of).model_dump_json() for step in steps]
         with suppress(OSError), self._progress_file.open("a") as file:
             file.writelines(f"{row}\n" for row in rows)
         self._paused += time.perf_counter() - began

@@ -19,7 +19,7 @@ from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.params import load_files, validate
 from rapid.config.sections import Run
 from rapid.config.sources import read
-from rapid.config.specs import add_base_runs, table_runs
+from rapid.config.specs import add_base_runs, list_table_runs
 from reports.collect import collect_rows
 from reports.contents import Content
 from reports.imported.pool import RunPool, locate_in
@@ -93,7 +93,7 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     settings, pool = read(*config), RunPool()
     is_complete = not settings.keys() <= PaperParams.model_fields.keys()
     params: Any = load_files(*config) if is_complete else None
-    needed = add_base_runs(table_runs(params)) if is_complete else []
+    needed = add_base_runs(list_table_runs(params)) if is_complete else []
     for source in paths:
         if source.is_dir():
             pool.add_folder(source, params, needed)

@@ -51,7 +51,7 @@ def imitation(measured: Measured) -> Table:
 def rl(measured: Measured) -> Table:
     """Return Table 6: the problems, the hyperparameters of RL, and those of single algorithms."""
     params = measured.params
-    names = [name for benchmark in params.benchmarks for name in params.algorithms(benchmark)]
+    names = [name for benchmark in params.benchmarks for name in params.list_algorithms(benchmark)]
     specific = [
         row
         for algorithm in ALGORITHMS.values()

@@ -59,8 +59,8 @@ def test_registered_algorithm_has_parameters_and_specs(values):
     for name, H, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
         assert re.fullmatch(build_pattern(), name)
         run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
-        assert run in specs.table_runs(params)
-        spec = specs.train_spec(params, run)
+        assert run in specs.list_table_runs(params)
+        spec = specs.build_train_spec(params, run)
         assert (spec.H, spec.objective) == (H, LeaveOneOutParameters(scale=scale))
         assert specs.TrainSpec.model_validate_json(spec.model_dump_json()) == spec
     without_section = {key: value for key, value in values.items() if key != "mine"}
@@ -154,8 +154,8 @@ def test_sections_with_defaults_only_are_not_in_specs(values):
 
 def test_specs_survive_json(values):
     params = load(values)
-    for run in specs.table_runs(params):
-        spec = specs.train_spec(params, run)
+    for run in specs.list_table_runs(params):
+        spec = specs.build_train_spec(params, run)
         assert specs.TrainSpec.model_validate(json.loads(spec.model_dump_json())) == spec
 
 

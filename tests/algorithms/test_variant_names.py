@@ -35,7 +35,7 @@ def test_every_rl_algorithm_can_reuse_completions(values, name):
     def build_spec(algorithm, **training):
         params = load(values | {"training": values["training"] | training})
         run = {"benchmark": "math", "model": "tiny-qwen2", "algorithm": algorithm, "seed": 1}
-        return specs.train_spec(params, specs.Run(**run))
+        return specs.build_train_spec(params, specs.Run(**run))
 
     once, variant, by_section = (
         build_spec(name), build_spec(f"{name},reuse=2"), build_spec(name, reuse=2),
@@ -108,10 +108,10 @@ def test_batches_of_variants_are_checked(values):
 def test_variant_changes_only_its_own_spec(values):
     params = load(values)
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
-    plain = specs.train_spec(params, run).model_dump()
+    plain = specs.build_train_spec(params, run).model_dump()
     name = "rapid-H4,eta=1.0,n_step=8,group_size=8,epochs=3,snapshots=5"
     assert re.fullmatch(build_pattern(), name)
-    spec = specs.train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
+    spec = specs.build_train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
     plain["run"]["algorithm"] = name
     plain["objective"]["eta"] = 1.0
     plain["training"] |= {"group_size": 8, "epochs": 3}
@@ -123,7 +123,8 @@ def test_disabling_skipping_does_not_change_spec(values):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     variant_run = run.model_copy(update={"algorithm": "rapid-H4,skip_zero_groups=false"})
     spec, variant_spec = (
-        specs.train_spec(params, planned_run).model_dump() for planned_run in (run, variant_run)
+        specs.build_train_spec(params, planned_run).model_dump()
+        for planned_run in (run, variant_run)
     )
     assert variant_spec == spec | {"run": variant_run.model_dump()}
     assert parse(variant_run.algorithm).changes.subset(["skip_zero_groups"]) == {

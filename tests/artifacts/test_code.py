@@ -179,7 +179,7 @@ def test_relative_imports_are_followed(code_copy, line):
     assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
 
 
-def test_all_files_of_a_plug_in_s_folder_are_hashed_except_caches_and_backups(code_copy):
+def test_all_files_in_the_folder_of_a_plug_in_are_hashed_except_caches_and_backups(code_copy):
     folder = code_copy / "rapid/benchmarks/math"
     (folder / "__pycache__").mkdir()
     for name in ("examples.json", "made.py~", ".made.py.swp", "__pycache__/made.cpython-311.pyc"):

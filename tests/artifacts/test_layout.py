@@ -43,17 +43,17 @@ def test_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
     options = re.findall(r"--(\w+) \{params\.(\w+)\}", shell)
     assert options == [*((option, option) for option in STAGES[rule].options), ("out", "folder")]
     for option in STAGES[rule].options:
-        assert f'{option}=input_manifests_of("{rule}", "{option}"),' in RULES[rule]
-        assert f'{option}=path_of("{rule}", "{option}"),' in RULES[rule]
+        assert f'{option}=get_input_manifests("{rule}", "{option}"),' in RULES[rule]
+        assert f'{option}=get_path("{rule}", "{option}"),' in RULES[rule]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])
 def test_rule_has_the_priority_and_the_resources_of_its_job(rule):
     for line in (
-        f'priority: priority_of("{rule}")',
-        f'threads: threads_of("{rule}")',
-        f'**resources_of("{rule}"),',
-        f'spec=spec_of("{rule}"),',
+        f'priority: get_priority("{rule}")',
+        f'threads: get_threads("{rule}")',
+        f'**get_resources("{rule}"),',
+        f'spec=get_spec("{rule}"),',
     ):
         assert f"    {line}\n" in RULES[rule]
 
@@ -88,6 +88,6 @@ def test_folder_is_parsed_into_the_names_of_its_job(folder, names):
     assert parsed == names and template.format(**parsed) == folder
 
 
-def test_a_folder_that_is_not_a_job_s_is_an_error():
+def test_a_folder_of_no_job_is_an_error():
     with pytest.raises(ValueError, match="is not the folder of a job"):
         parse_folder("runs/math/m/pg")

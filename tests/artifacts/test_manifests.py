@@ -23,7 +23,9 @@ def test_paths_stay_relative_and_missing_files_have_no_digest(tmp_path, monkeypa
     assert list(hash_files(Path("a"), Path("nothing"))) == ["a"]
 
 
-def test_the_commit_is_of_the_code_s_repository_and_not_of_an_enclosing_one(tmp_path, monkeypatch):
+def test_the_commit_is_of_the_repository_of_the_code_and_not_of_an_enclosing_one(
+    tmp_path, monkeypatch
+):
     def git(*arguments: str) -> None:
         author = ["-c", "user.name=A", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
         command = ["git", "-C", str(tmp_path), *author, *arguments]

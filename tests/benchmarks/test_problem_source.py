@@ -14,7 +14,7 @@ from rapid.benchmarks.problem_source import (
     source_of_file,
 )
 from rapid.config.params import load
-from rapid.config.specs import PrepareSpec, distill_spec
+from rapid.config.specs import PrepareSpec, build_distill_spec
 from rapid.stages.prepare import prepare
 
 GENERATED_SENTENCE = "Made problems in the format of {}, not the published ones."
@@ -108,7 +108,7 @@ def test_sources_of_several_kinds_are_described_separately():
 def test_demonstrations_have_the_source_of_their_problems(folder, values):
     prepare(make_spec(), folder)
     samples = Path("distilled/math/samples.jsonl")
-    job_spec = distill_spec(load(values), "math")
+    job_spec = build_distill_spec(load(values), "math")
     samples.parent.mkdir(parents=True)
     samples.touch()
     write_manifest(

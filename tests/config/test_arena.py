@@ -6,7 +6,7 @@ from rapid.algorithms.variant_names import format_variant, parse
 from rapid.artifacts.layout import ARENA
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load
-from rapid.config.specs import arena_runs, train_spec
+from rapid.config.specs import build_train_spec, list_arena_runs
 
 FIELD = {
     "seeds": 2,
@@ -28,7 +28,7 @@ def values(values):
 def arena_seeds(values, **changes) -> dict[str, list[int]]:
     """Return the seeds of each algorithm that the arena runs."""
     seeds = {}
-    for run in arena_runs(load(values | {"arena": values["arena"] | changes})):
+    for run in list_arena_runs(load(values | {"arena": values["arena"] | changes})):
         seeds.setdefault(run.algorithm, []).append(run.seed)
     return seeds
 
@@ -75,9 +75,9 @@ def test_report_depends_on_runs_whose_specs_have_problems_and_rates(values):
     names = [job.folder for job in Plan(params).list_with_inputs(ARENA)]
     assert names[-1] == ARENA and len({*names}) == len(names)
     assert {"data/math", "models/tiny-qwen2"} < {*names}
-    assert {run.folder for run in arena_runs(params)} < {*names}
+    assert {run.folder for run in list_arena_runs(params)} < {*names}
     assert not any("/sft/" in folder for folder in names)
-    spec = train_spec(params, arena_runs(params)[0])
+    spec = build_train_spec(params, list_arena_runs(params)[0])
     assert (spec.problems, spec.training.learning_rate, spec.snapshots) == (16, 3e-4, 2)
 
 
@@ -127,7 +127,7 @@ def test_all_runs_can_start_from_one_run(values):
     """The start is trained with its seed alone, and its model is an input of each run."""
     values["training"] |= {"start": "sft", "start_seed": 7}
     params = load(values)
-    starts = [run for run in arena_runs(params) if run.algorithm == "sft"]
+    starts = [run for run in list_arena_runs(params) if run.algorithm == "sft"]
     assert [run.seed for run in starts] == [7]
     plan = Plan(params)
     trained = [job for job in plan.list_with_inputs(ARENA) if job.rule == "train"]
@@ -142,8 +142,8 @@ def test_all_runs_can_start_from_one_run(values):
 
 def test_run_that_others_start_from_has_no_start_seed_itself(values):
     values["training"] |= {"start": "dppo", "start_seed": 7}
-    (start,) = (run for run in arena_runs(load(values)) if run.algorithm == "dppo")
-    spec = train_spec(load(values), start)
+    (start,) = (run for run in list_arena_runs(load(values)) if run.algorithm == "dppo")
+    spec = build_train_spec(load(values), start)
     assert type(spec).model_validate_json(spec.model_dump_json()) == spec
     assert (spec.training.start, spec.training.start_seed) == ("base", None)
 

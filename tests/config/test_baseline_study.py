@@ -7,7 +7,7 @@ import pytest
 
 from rapid.algorithms.variant_names import parse
 from rapid.config.params import BadParams, load, load_files
-from rapid.config.specs import study_runs, train_spec
+from rapid.config.specs import build_train_spec, list_study_runs
 from tests.conftest import ROOT
 
 SCALES = 0, 0.25, 0.5, 1
@@ -22,9 +22,9 @@ def list_settings(params, name):
     """Return the parameters of the runs of a study, as (H, scale, weighted, baseline)."""
     compared = params.studies.compared[name]
     settings = []
-    for run in study_runs(params):
+    for run in list_study_runs(params):
         if run.seed == 1 and run.algorithm in compared.algorithms:
-            objective = train_spec(params, run).objective
+            objective = build_train_spec(params, run).objective
             if not objective.positive_only and objective.equal_groups == "kept":
                 scale, weighted = objective.baseline_scale, objective.weighted
                 settings.append((parse(run.algorithm).H, scale, weighted, objective.baseline))
@@ -53,8 +53,8 @@ def test_grid_has_each_scale_at_each_h_with_and_without_weights(study, name):
 
 def test_runs_differ_in_what_the_design_says_only(study):
     """All have the same batches, problems and learning rate, but for the studies of these."""
-    for run in study_runs(study):
-        spec = train_spec(study, run)
+    for run in list_study_runs(study):
+        spec = build_train_spec(study, run)
         assert (spec.n_step, spec.training.group_size, spec.training.epochs) == (4, 4, 1)
         if "learning_rate" not in run.algorithm:
             assert spec.training.learning_rate == 1e-4
@@ -92,7 +92,7 @@ def test_parameters_are_the_same_after_json(study):
 def test_studies_of_another_model_are_planned(values):
     study = {"benchmark": "math", "model": "teacher", "algorithms": ["pg", "rapid-H2"]}
     values["studies"] = {"seeds": [4], "compared": {"own": study}}
-    runs = {(run.model, run.algorithm, run.seed) for run in study_runs(load(values))}
+    runs = {(run.model, run.algorithm, run.seed) for run in list_study_runs(load(values))}
     assert runs == {("teacher", "pg", 4), ("teacher", "rapid-H2", 4)}
 
 

@@ -39,7 +39,7 @@ def list_folders(jobs: list[Job], stage: str = "") -> set[str]:
     return {job.folder for job in jobs if stage in (job.stage, "")}
 
 
-def own_folders(plan: Plan) -> set[str]:
+def list_own_folders(plan: Plan) -> set[str]:
     """Return the folders of jobs that the experiment does not share, without its prefix."""
     return {
         name.removeprefix(OWN_FOLDER)
@@ -72,16 +72,16 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
     """Runs begin after their inputs, each with its evaluation; data_seed decides the order."""
     default = Plan(load(values))
     names = [job.folder for job in default.jobs if job.stage != "report"]
-    order = sorted(names, key=default.priority, reverse=True)
+    order = sorted(names, key=default.get_priority, reverse=True)
     names = [name for name in order if name.startswith("runs/")]
     top_folders = {name.split("/")[0] for name in order[order.index(names[0]) :]}
     assert top_folders == {"runs", "evaluations"}
     for name in names:
         evaluation = name.replace("runs/", "evaluations/")
-        assert default.priority(evaluation) == default.priority(name)
+        assert default.get_priority(evaluation) == default.get_priority(name)
 
-    runs = [default.job(name).spec.run for name in names]
-    assert len({default.priority(name) for name in names}) == len(runs)
+    runs = [default.get_job(name).spec.run for name in names]
+    assert len({default.get_priority(name) for name in names}) == len(runs)
     seeds = [run.seed for run in runs]
     assert seeds == sorted(seeds)
     blocks = [
@@ -91,7 +91,7 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
     assert len({*blocks}) == len(blocks) > 1
 
     reseeded = Plan(load(values | {"data_seed": 1}))
-    assert sorted(names, key=reseeded.priority, reverse=True) != names
+    assert sorted(names, key=reseeded.get_priority, reverse=True) != names
 
 
 def test_command_names_files_of_the_inputs(default):
@@ -125,7 +125,7 @@ TRAIN, DATA = "train --model models/tiny-qwen2", "--data data/math"
     ],
 )
 def test_job_has_its_command(default, folder, command):
-    job = default.job(folder)
+    job = default.get_job(folder)
     assert (job.folder, job.command) == (folder, command)
 
 
@@ -135,7 +135,7 @@ def test_run_starts_from_the_model_of_another_run(values, start):
     values["training"]["start"] = start
     planned = Plan(load(use_only_pg(values)))
     assert_inputs_come_first(planned)
-    first, pg = (planned.job(f"runs/math/tiny-qwen2/{name}/seed1") for name in (start, "pg"))
+    first, pg = (planned.get_job(f"runs/math/tiny-qwen2/{name}/seed1") for name in (start, "pg"))
     assert pg.command == f"train --model {first.folder}/model {DATA}/train.jsonl"
     assert pg.spec.training.start == start and first in pg.inputs
     assert first.command.startswith(f"{TRAIN} ")
@@ -161,7 +161,7 @@ def test_generated_demonstrations_need_no_teacher(values):
     values["sft"] |= {"demonstrations": 8, "error_rate": 0.5}
     planned = Plan(load(values))
     assert "models/teacher" not in list_folders(planned.jobs)
-    job = planned.job("distilled/math")
+    job = planned.get_job("distilled/math")
     assert job.command == f"demonstrate {DATA}/train.jsonl"
     assert (job.spec.demonstrations, job.spec.error_rate) == (8, 0.5)
 
@@ -206,7 +206,7 @@ def test_files_in_a_folder_of_problems_are_inputs(values, tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     values["benchmarks"]["math"]["source"] = str(tmp_path)
-    files = list_source_files(Plan(load(values)).job("data/math").spec)
+    files = list_source_files(Plan(load(values)).get_job("data/math").spec)
     assert files == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]
 
 
@@ -221,23 +221,23 @@ def test_unnamed_parameters_use_the_default_folders(values, default):
 def test_experiment_has_only_the_jobs_that_its_parameters_change(plan_overlay):
     changed = plan_overlay(rapid={"eta": 3.0})
     reached = {job.folder for job in changed.default.jobs if "/rapid-H" in job.folder}
-    assert own_folders(changed) == {*reached, "reports"}
+    assert list_own_folders(changed) == {*reached, "reports"}
     unchanged = plan_overlay()
-    assert own_folders(unchanged) == {"reports"}
-    assert unchanged.folder(STUDIES) == f"{OWN_FOLDER}{STUDIES}"
+    assert list_own_folders(unchanged) == {"reports"}
+    assert unchanged.get_folder(STUDIES) == f"{OWN_FOLDER}{STUDIES}"
 
 
 def test_jobs_downstream_of_an_experiments_job_belong_to_the_experiment(plan_overlay):
     """The specs of the runs are equal, but they read different problems."""
     planned = plan_overlay(benchmarks={"math": {"test": 10}})
-    run = planned.job("runs/math/tiny-qwen2/pg/seed1")
-    assert run.spec == planned.default.job("runs/math/tiny-qwen2/pg/seed1").spec
+    run = planned.get_job("runs/math/tiny-qwen2/pg/seed1")
+    assert run.spec == planned.default.get_job("runs/math/tiny-qwen2/pg/seed1").spec
     assert run.folder == f"{OWN_FOLDER}runs/math/tiny-qwen2/pg/seed1"
     paths = f"--model {OWN_FOLDER}models/tiny-qwen2 --data {OWN_FOLDER}data/math/train.jsonl"
     assert run.command == f"train {paths}"
-    assert planned.folder("data/mbpp_plus") == "data/mbpp_plus"
+    assert planned.get_folder("data/mbpp_plus") == "data/mbpp_plus"
     command = f"tokenizer --data data/mbpp_plus {OWN_FOLDER}data/math data/minif2f"
-    assert planned.job("models/tokenizer").command == command
+    assert planned.get_job("models/tokenizer").command == command
 
 
 def test_dvc_compares_only_runs_of_the_default(plan_overlay, values):
@@ -245,7 +245,7 @@ def test_dvc_compares_only_runs_of_the_default(plan_overlay, values):
     default = load(values | {"rapid": values["rapid"] | {"H": 3}})
     dvc_folders = {"runs/mbpp_plus/tiny-qwen2/rapid-H3/seed1", EXPERIMENT_REPORT}
     assert dvc_folders <= list_folders(list_jobs(default))
-    assert not dvc_folders & own_folders(plan_overlay(rapid={"H": 3}))
+    assert not dvc_folders & list_own_folders(plan_overlay(rapid={"H": 3}))
 
 
 def test_only_runs_planned_by_the_default_are_shared(plan_overlay, values, tmp_path):
@@ -253,10 +253,10 @@ def test_only_runs_planned_by_the_default_are_shared(plan_overlay, values, tmp_p
     planned = plan_overlay(tables={"main": {"algorithms": [name, "pg"], "seeds": [1, 7]}})
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
     study = run.model_copy(update={"algorithm": name})
-    assert planned.folder(run.folder).startswith("runs/")
-    assert planned.folder(study.folder).startswith("runs/")
+    assert planned.get_folder(run.folder).startswith("runs/")
+    assert planned.get_folder(study.folder).startswith("runs/")
     unplanned = run.model_copy(update={"seed": 7}).folder
-    assert planned.folder(unplanned) == OWN_FOLDER + unplanned
+    assert planned.get_folder(unplanned) == OWN_FOLDER + unplanned
     (tmp_path / "params.yaml").unlink()  # without a default nothing is shared
     without_default = build_plan(load(values | {"name": NAME}), tmp_path)
     assert all(folder.startswith(OWN_FOLDER) for folder in list_folders(without_default.jobs))

@@ -36,9 +36,9 @@ def planned(params):
     return list_jobs(params)
 
 
-def train_spec(params, benchmark, algorithm, model=SMALL):
+def build_train_spec(params, benchmark, algorithm, model=SMALL):
     run = Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=1)
-    return specs.train_spec(params, run)
+    return specs.build_train_spec(params, run)
 
 
 def test_every_run_of_the_tables_is_planned_once(planned):
@@ -72,14 +72,14 @@ def test_models_are_pinned_to_commits_and_only_the_teacher_is_instruction_tuned(
 def test_benchmarks_have_the_problems_batches_and_pass_at_k_of_the_paper(
     params, benchmark, n_step, pass_at
 ):
-    problems = specs.prepare_spec(params, benchmark)
+    problems = specs.build_prepare_spec(params, benchmark)
     assert (problems.source, problems.train, problems.test) == ("hub", *PUBLISHED[benchmark])
     base = Run(benchmark=benchmark, model=SMALL, algorithm="base", seed=1)
-    evaluation = specs.evaluate_spec(params, base)
+    evaluation = specs.build_evaluate_spec(params, base)
     assert (evaluation.pass_at, evaluation.evaluation.samples) == (pass_at, 8)
     assert params.benchmarks[benchmark].timeout == BENCHMARKS[benchmark].default_timeout
     for algorithm in ("grpo", "pg", "dapo", "rapid-H4"):  # Table 6
-        spec = train_spec(params, benchmark, algorithm)
+        spec = build_train_spec(params, benchmark, algorithm)
         assert (spec.n_step, spec.max_completion_length) == (n_step, 2048)
         training = spec.training
         assert (training.learning_rate, training.epochs, training.group_size) == (1e-6, 3, 4)
@@ -89,7 +89,7 @@ def test_benchmarks_have_the_problems_batches_and_pass_at_k_of_the_paper(
 
 @pytest.mark.parametrize("h", [2, 4, 8, 16])
 def test_rapid_is_algorithm_1_with_the_eta_of_table_6(params, h):
-    spec = train_spec(params, "math", f"rapid-H{h}")
+    spec = build_train_spec(params, "math", f"rapid-H{h}")
     assert h == spec.H
     algorithm_1 = {"clip": "advantage", "baseline": "group", "weighted": True}
     assert spec.objective.model_dump() == {"eta": 2.0} | algorithm_1
@@ -97,18 +97,18 @@ def test_rapid_is_algorithm_1_with_the_eta_of_table_6(params, h):
 
 @pytest.mark.parametrize(("name", "beta"), [("grpo", 0.04), ("pg", None), ("dapo", None)])
 def test_baselines_are_on_policy_and_only_grpo_has_the_kl_of_table_6(params, name, beta):
-    spec = train_spec(params, "math", name)
+    spec = build_train_spec(params, "math", name)
     assert spec.H == 1
     assert getattr(spec.objective, "beta", None) == beta
 
 
 def test_sft_and_the_teacher_have_the_settings_of_table_5(params):
     for model in (SMALL, *OTHER_MODELS):
-        sft = train_spec(params, "mbpp_plus", "sft", model).objective
+        sft = build_train_spec(params, "mbpp_plus", "sft", model).objective
         assert (sft.learning_rate, sft.epochs, sft.batch) == (2e-5, 3, 12 * 4 * 2)
         assert sft.precision == "float32"
     for benchmark in PUBLISHED:
-        distill = specs.distill_spec(params, benchmark)
+        distill = specs.build_distill_spec(params, benchmark)
         assert (distill.teacher, distill.max_completion_length) == (TEACHER, 2048)
         assert (distill.temperature, distill.top_p, distill.samples) == (0.7, 0.95, 5)
         assert distill.tensor_parallel == 4

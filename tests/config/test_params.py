@@ -158,10 +158,12 @@ def test_later_files_override_earlier_ones(tmp_path):
 def test_every_model_is_evaluated_before_training(values):
     params = load(values)
     bases = {
-        run for run in specs.add_base_runs(specs.table_runs(params)) if run.algorithm == specs.BASE
+        run
+        for run in specs.add_base_runs(specs.list_table_runs(params))
+        if run.algorithm == specs.BASE
     }
     assert {(run.benchmark, run.model, run.seed) for run in bases} == {
-        (run.benchmark, run.model, run.seed) for run in specs.table_runs(params)
+        (run.benchmark, run.model, run.seed) for run in specs.list_table_runs(params)
     }
 
 
@@ -181,8 +183,12 @@ def test_every_model_is_evaluated_before_training(values):
 def test_changed_value_changes_the_specs_of_the_runs_that_use_it(values, key, value, reached):
     before = load(values)
     set_key(values, key, value)
-    after, runs = load(values), specs.table_runs(before)
-    changed = [run for run in runs if specs.train_spec(before, run) != specs.train_spec(after, run)]
+    after, runs = load(values), specs.list_table_runs(before)
+    changed = [
+        run
+        for run in runs
+        if specs.build_train_spec(before, run) != specs.build_train_spec(after, run)
+    ]
     if reached is ALL_BUT_SFT:
         reached = {run.algorithm for run in runs if run.benchmark == "math"} - {"sft"}
         assert {run.benchmark for run in changed} == {"math"}

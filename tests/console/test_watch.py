@@ -47,7 +47,7 @@ def write_progress(*rewards: float | None) -> None:
     file = Path(RUN, "checkpoints/0123/progress.jsonl")
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [
-        Progress(step=n, of=40, seconds=0.5 * n, loss=0, gradient_norm=0, reward=reward)
+        Progress(step=n, total_steps=40, seconds=0.5 * n, loss=0, gradient_norm=0, reward=reward)
         for n, reward in enumerate(rewards, 1)
     ]
     file.write_text("".join(row.model_dump_json() + "\n" for row in rows))
@@ -81,7 +81,7 @@ def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, ca
     write_progress(*[0.0] * 18, 0.25, 0.75)  # the reward is the mean of the last two
     Path("1.log").write_text("running on core(s) 0\n")
     with Path(RUN, "checkpoints/0123/progress.jsonl").open("a") as file:
-        file.write('{"step": 21, "of"')  # a line that is being written
+        file.write('{"step": 21, "total"')  # a line that is being written
     state = "step 20 of 40, reward 50.0%, about 10.0s left"
     assert f"train {RUN}  12.0s  {state}" in read_lines(monkeypatch, capsys, 13.0)
 

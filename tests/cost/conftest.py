@@ -10,7 +10,7 @@ from rapid.artifacts.files import write_json, write_jsonl
 from rapid.artifacts.manifests import hash_files
 from rapid.artifacts.runs import RunSummary, Runtime, StepRecord
 from rapid.config.params import Params, load, read
-from rapid.config.specs import Run, TrainSpec, train_spec
+from rapid.config.specs import Run, TrainSpec, build_train_spec
 from rapid.cost.expected import Expected
 from rapid.cost.work import count_job_work, count_processes, estimate_trained_share
 from tests.conftest import ROOT
@@ -44,7 +44,9 @@ def make_spec(
 ) -> TrainSpec:
     """Return the spec of a run, by default of the main model."""
     model = model or params.tables.main.model
-    return train_spec(params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed))
+    return build_train_spec(
+        params, Run(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
+    )
 
 
 def change_compute(section: Params | TrainSpec, **settings) -> Params | TrainSpec:

@@ -62,12 +62,12 @@ def test_longest_completion_agrees_with_simulated_lengths(spread):
     lengths = 200 * (1 - spread + spread * rng.exponential(size=(20000, 16)))
     assert lengths.std() / lengths.mean() == pytest.approx(spread, rel=0.01)
     expected = Expected(limit=20000, length=200, spread=spread)
-    assert expected.longest(16) == pytest.approx(lengths.max(1).mean(), rel=0.01)
-    assert expected.longest(1) == pytest.approx(200)
+    assert expected.estimate_longest(16) == pytest.approx(lengths.max(1).mean(), rel=0.01)
+    assert expected.estimate_longest(1) == pytest.approx(200)
 
 
 def test_longest_completion_grows_with_the_batch_up_to_the_limit():
     expected = Expected(limit=2048, length=512, spread=1.0)
-    longest = [expected.longest(n) for n in (1, 2, 4, 8, 64, 512, 10**6)]
+    longest = [expected.estimate_longest(n) for n in (1, 2, 4, 8, 64, 512, 10**6)]
     assert longest == sorted(longest) and longest[-1] == 2048
-    assert expect(512, {"length": 900.0}, {}).longest(1) == 512
+    assert expect(512, {"length": 900.0}, {}).estimate_longest(1) == 512

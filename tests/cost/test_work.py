@@ -8,7 +8,7 @@ from rapid.config.jobs import list_jobs
 from rapid.config.params import load
 from rapid.cost.memory import set_micro_batch
 from rapid.cost.work import TRANSFORMERS_BATCH, count_job_work, count_train_work
-from rapid.sampling import BATCH
+from rapid.sampling import BATCH_SIZE
 from tests.cost.conftest import EXPECTED, change_compute, make_spec
 
 SPREAD = replace(EXPECTED, spread=1.0)  # completions of different lengths
@@ -19,7 +19,7 @@ def count_work(params, name, expected=SPREAD, benchmark="math"):
 
 
 def test_plan_counts_the_sampling_batch_of_transformers():
-    assert TRANSFORMERS_BATCH == BATCH  # a copy, since rapid.sampling takes seconds to import
+    assert TRANSFORMERS_BATCH == BATCH_SIZE  # a copy, since rapid.sampling takes seconds to import
 
 
 @pytest.mark.parametrize("name", ["pg", "grpo", "naive-grpo", "rapid-H2", "rapid-H16"])
@@ -58,7 +58,7 @@ def test_sampling_smaller_batches_takes_more_decoding_steps(values):
 def test_processes_wait_for_the_longest_completion_of_all(paper):
     """4 processes sample one completion each, for 264 problems of MBPP+ in three epochs."""
     work = count_work(paper, "pg", benchmark="mbpp_plus")
-    assert work.decoding_steps == pytest.approx(264 * 3 * SPREAD.longest(4))
+    assert work.decoding_steps == pytest.approx(264 * 3 * SPREAD.estimate_longest(4))
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 4, 8])
@@ -66,7 +66,7 @@ def test_micro_batch_has_a_prompt_and_is_padded_to_its_longest_completion(params
     spec = set_micro_batch(make_spec(params, "pg"), micro_batch)
     work, width = count_train_work(spec, 10, SPREAD, trained_share=1.0), min(4, micro_batch)
     assert work.passes == pytest.approx(10 * 4 / width)
-    tokens = SPREAD.prompt + width * SPREAD.longest(width)
+    tokens = SPREAD.prompt + width * SPREAD.estimate_longest(width)
     assert work.tokens == pytest.approx(work.passes * tokens)
 
 

@@ -46,7 +46,7 @@ def make_small_values() -> dict:
 
 
 PARAMS = load(make_small_values())
-RUNS = specs.table_runs(PARAMS)
+RUNS = specs.list_table_runs(PARAMS)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def test_the_report_of_snakemake_shows_every_table_and_figure(checkout):
 
 def test_the_fork_server_was_ready(checkout):
     """Without the fork server no job would fail, but each would start slowly."""
-    assert "Traceback" not in (checkout / "logs/warm.log").read_text()
+    assert "Traceback" not in (checkout / "logs/fork_server.log").read_text()
 
 
 def test_snakemake_selects_jobs_when_one_has_ended_and_not_every_second(checkout):
@@ -190,7 +190,7 @@ def test_a_changed_eta_and_a_lost_evaluation_plan_the_affected_jobs(checkout):
     pattern = r"output: (runs/\S+)/manifest.json.*?priority: (\d+)$"
     priorities = {name: int(n) for name, n in re.findall(pattern, output, re.M | re.S)}
     plan = Plan(PARAMS)
-    assert priorities == {run.folder: plan.priority(run.folder) for run in runs}
+    assert priorities == {run.folder: plan.get_priority(run.folder) for run in runs}
 
 
 def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checkout):
@@ -206,7 +206,7 @@ def test_an_edited_prompt_plans_its_benchmark_and_the_report_and_is_named(checko
 
 def test_an_accepted_change_of_code_plans_only_the_report(checkout, tmp_path):
     run, copy = "runs/math/tiny-qwen2/rapid-H4/seed1", tmp_path / "copy"
-    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("rapid-warm"))  # sockets
+    shutil.copytree(checkout, copy, ignore=shutil.ignore_patterns("rapid-fork-server"))  # sockets
     with edit_file(copy / PROMPT, "Solution", "Answer"):
         assert f"accepted: {run}" in run_rapid(copy, "accept")
         assert list_rules(run_snakemake(copy, TABLES, options=("-n",))) == ["report"]
@@ -261,4 +261,4 @@ class TestExperiment:
         output = run_rapid(
             checkout, "verify", "--configfile", "params.yaml", "experiments/eta.yaml"
         )
-        assert "stale" not in output and "not made" not in output
+        assert "stale" not in output and "not run" not in output

@@ -165,8 +165,8 @@ def test_jobs_request_their_memory_and_time(killed_jobs, cluster):
 
 
 def test_jobs_do_not_use_a_fork_server(killed_jobs, checkout):
-    """The environment that SLURM exports to jobs contains RAPID_WARM."""
-    assert not (checkout / "logs/warm.log").exists()
+    """The environment that SLURM exports to jobs contains RAPID_FORK_SERVER."""
+    assert not (checkout / "logs/fork_server.log").exists()
     (log,) = (checkout / "logs/train").glob("*.pg.seed1.log")
     assert re.search(r"^running on core\(s\) \d+$", log.read_text(), re.MULTILINE)
 

@@ -64,6 +64,6 @@ def test_a_process_of_a_distributed_run_prints_the_same_line_and_status(
     fail = make_raising_action(LeanUnavailable("none"))
     monkeypatch.setattr("rapid.stages.train.train", lambda *_: fail())
     with pytest.raises(SystemExit) as exit_error:
-        train_process.run("{}", "model", "data", str(tmp_path))
+        train_process.run_process("{}", "model", "data", str(tmp_path))
     assert exit_error.value.code == 1
     assert capsys.readouterr().err == "rapid train: none\n"

@@ -58,7 +58,7 @@ def test_notebook_is_the_script():
     notebook = "\n".join(cell.source for cell in list_code_cells(NOTEBOOK))
     script = find_definitions(SCRIPT.source)
     assert script == find_definitions(notebook)
-    assert {*script} == {"answer_is_last_number", "ask", *SHARED}
+    assert {*script} == {"answer_is_last_number", "build_row", *SHARED}
     for name in ("model", "output", "max_steps"):
         [default] = re.findall(rf'"--{name}",.*default=("?[\w/.-]+"?)', SCRIPT.source)
         assert f"\n{name} = {default}\n" in f"\n{find_parameters(NOTEBOOK).source}"

@@ -20,7 +20,7 @@ from rapid.artifacts.runs import CHECKPOINTS, PROGRESS, RunSummary, read_progres
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.params import CHECKPOINT_VARIABLE, load
-from rapid.config.specs import Run, evaluate_spec, train_spec
+from rapid.config.specs import Run, build_evaluate_spec, build_train_spec
 from rapid.training.resume import ATTEMPT, Attempt
 from tests.conftest import load_default_values
 
@@ -114,8 +114,8 @@ class JobRunner:
         write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
         socket = folder / "socket"
-        self.environment = os.environ | {"RAPID_WARM": str(socket), CHECKPOINT_VARIABLE: "0"}
-        command = [sys.executable, "-m", "rapid", "warm", str(socket), str(os.getpid())]
+        self.environment = os.environ | {"RAPID_FORK_SERVER": str(socket), CHECKPOINT_VARIABLE: "0"}
+        command = [sys.executable, "-m", "rapid", "fork-server", str(socket), str(os.getpid())]
         self._left_behind = left_behind
         self.fork_server = subprocess.Popen(command)
         while not socket.exists():
@@ -130,13 +130,13 @@ class JobRunner:
         """Return the command of a run; all runs but sft start from the model in sft/."""
         compute = self.params.compute.model_copy(update={"processes": processes})
         params = self.params.model_copy(update={"compute": compute})
-        spec = train_spec(params, self._build_run(algorithm)).model_dump_json()
+        spec = build_train_spec(params, self._build_run(algorithm)).model_dump_json()
         model, data = ("toy", "samples") if algorithm == "sft" else ("sft/model", "train")
         return ["train", "--spec", spec, "--model", model, "--data", f"{data}.jsonl"]
 
     def build_evaluate_command(self, model: str) -> list[str]:
         """Return the command of an evaluation."""
-        spec = evaluate_spec(self.params, self._build_run("base")).model_dump_json()
+        spec = build_evaluate_spec(self.params, self._build_run("base")).model_dump_json()
         return ["evaluate", "--spec", spec, "--model", model, "--data", "test.jsonl"]
 
     def _build_run(self, algorithm: str) -> Run:
@@ -144,7 +144,7 @@ class JobRunner:
 
     def start(self, command: list[str], out: str, forked: bool = True) -> subprocess.Popen:
         """Start a command of `rapid`; its output goes to a log beside its folder."""
-        environment = self.environment if forked else self.environment | {"RAPID_WARM": ""}
+        environment = self.environment if forked else self.environment | {"RAPID_FORK_SERVER": ""}
         with open(self.folder / f"{out}.log", "a") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "rapid", *command, "--out", out], cwd=self.folder,

@@ -17,7 +17,7 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, verify_inputs
 from rapid.config.jobs import build_plan
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec
-from rapid.stages import upkeep
+from rapid.stages import maintenance
 from rapid.stages.distill import distill
 from rapid.stages.evaluate import evaluate
 from rapid.stages.prepare import prepare
@@ -75,7 +75,7 @@ def assert_refused(capsys, *paths: Path) -> None:
 
 def assert_run_again(*paths: Path) -> None:
     """Check that `rapid reconcile` has the jobs of these files run again."""
-    assert upkeep.reconcile(PARAMS) == 0
+    assert maintenance.reconcile(PARAMS) == 0
     assert not any(path.with_name(MANIFEST).exists() for path in paths)
 
 
@@ -83,7 +83,7 @@ def test_undamaged_results_are_reported(enter_copy):
     enter_copy()
     assert make_report(report_arguments("--output", "reports/tables.tex")) == 0
     assert experiment.main(report_arguments("--out", "reports/experiment")) == 0
-    assert upkeep.verify(PARAMS) == 0
+    assert maintenance.verify(PARAMS) == 0
 
 
 # Damage to one file, or to two files of one name. None stands for a deleted file.
@@ -183,7 +183,7 @@ def test_a_damaged_result_is_not_reported_and_its_job_is_run_again(enter_copy, c
         enter_copy()
         paths = damage(number)
         assert_refused(capsys, *paths)
-        assert upkeep.verify(PARAMS) == 1
+        assert maintenance.verify(PARAMS) == 1
         assert str(paths[0]) in capsys.readouterr().out
         assert_run_again(*paths)
 
@@ -295,7 +295,7 @@ def list_jobs() -> list[tuple[list[Path], Callable]]:
     plan, out = build_plan(load(make_pipeline_values())), Path("out")
 
     def make_job(function: Callable, folder: object, *inputs, reads: list[Path]):
-        return reads, lambda: function(plan.job(str(folder)).spec, *inputs, out)
+        return reads, lambda: function(plan.get_job(str(folder)).spec, *inputs, out)
 
     def list_model_files(folder: Path) -> list[Path]:
         return [folder / name for name in MODEL_FILES]

@@ -16,7 +16,7 @@ import yaml
 from rapid.artifacts.layout import RESULT_FOLDERS
 from rapid.artifacts.manifests import MANIFEST, hash_files, write_manifest
 from rapid.config.specs import TokenizerSpec
-from rapid.stages import upkeep
+from rapid.stages import maintenance
 from tests.checkout import copy_checkout
 from tests.conftest import ROOT
 from tests.faults.finished_pipeline import write_pipeline
@@ -94,7 +94,7 @@ def test_manifests_and_not_records_decide_whether_parameters_changed(pipeline, s
         document["spec"]["objective"]["eta"] = eta
         path.write_text(json.dumps(document))
     assert list_planned_rules() == []
-    assert upkeep.verify(PARAMS) == 0
+    assert maintenance.verify(PARAMS) == 0
     run_snakemake("--touch", "--forceall", "--", *TARGETS)  # records of the other parameters
     set_eta(2.0)
     for path, content in before.items():
@@ -109,11 +109,11 @@ def test_the_report_is_made_once_if_files_have_times_in_the_future(pipeline):
     for path in [Path("data/math/train.jsonl"), *rng.sample(files, TIMES - 1)]:
         time_of_file = time.time() + 10 ** rng.uniform(2, 9)
         os.utime(path, (time_of_file, time_of_file))
-    assert upkeep.reconcile(PARAMS) == 0
+    assert maintenance.reconcile(PARAMS) == 0
     assert list_planned_rules() == []
     run_snakemake(TABLES)
     assert list_planned_rules(TABLES) == []
-    assert upkeep.verify(PARAMS) == 0
+    assert maintenance.verify(PARAMS) == 0
 
 
 @pytest.mark.fault("machine: clock set back during a job", times=TIMES)

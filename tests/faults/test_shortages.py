@@ -113,7 +113,7 @@ class TestTraining:
     @pytest.fixture(scope="class")
     def socket(self, tmp_path_factory):
         folder = tmp_path_factory.mktemp("training")
-        with run_fork_server(folder, "rapid.stages.rehearsal:rehearse") as socket:
+        with run_fork_server(folder, "rapid.stages.warm_up:warm_up") as socket:
             yield socket
 
     @pytest.fixture(scope="class")
@@ -299,13 +299,13 @@ def run_fetch(tmp_path_factory, toy_model):
         "HF_HUB_DISABLE_XET": "1",
         **{name: str(folder / name) for name in CACHES},
     }
-    imports = ("rapid.stages.fetch", "rapid.stages.rehearsal:rehearse")
+    imports = ("rapid.stages.fetch", "rapid.stages.warm_up:warm_up")
     with run_fork_server(folder, *imports, prefix=UNPRIVILEGED, env=settings) as socket:
 
         def run_fetch(name: str, out: Path, **env) -> subprocess.CompletedProcess:
             params = {"source": f"stand-in/{name}", "revision": "main"}
             spec = FetchSpec.model_validate({"model": "m", "params": params}).model_dump_json()
-            env = {**os.environ, **settings, "RAPID_WARM": str(socket), **env}
+            env = {**os.environ, **settings, "RAPID_FORK_SERVER": str(socket), **env}
             command = ["fetch", "--spec", spec, "--out", str(out)]
             return run_rapid(socket, *command, env=env, timeout=PATIENCE)
 

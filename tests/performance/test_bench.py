@@ -11,10 +11,10 @@ import torch
 from performance import (
     bench,
     loops,
-    lower_bounds,
     measures,
     memory,
     models,
+    reference_times,
     report,
     results,
     rewards,
@@ -115,15 +115,15 @@ def test_fixed_length_and_scripted_completions_have_one_length(workload, kind):
         assert loop.run(2)["length"] == 9
 
 
-def test_lower_bounds_are_of_completions_with_the_greatest_length(workload):
-    prompts = lower_bounds._tokenize_prompts(workload, SMALL)
-    completions = lower_bounds._prepare_transformers(workload, SMALL, prompts)()
+def test_reference_times_are_of_completions_with_the_greatest_length(workload):
+    prompts = reference_times._tokenize_prompts(workload, SMALL)
+    completions = reference_times._prepare_transformers(workload, SMALL, prompts)()
     width = max(map(len, prompts))
     assert completions.shape == (SMALL.inference_batch, width + SMALL.length)
     assert [
         row[width - len(p) : width].tolist() for row, p in zip(completions, prompts, strict=True)
     ] == prompts
-    assert min(lower_bounds.measure_lower_bounds(workload, SMALL).values()) > 0
+    assert min(reference_times.measure_reference_times(workload, SMALL).values()) > 0
 
 
 def test_loop_that_is_not_ready_in_time_is_ended(monkeypatch):

@@ -23,7 +23,7 @@ prepare = lend = lambda *_: None
 {}
 fork_server.serve_requests(Path(sys.argv[1]), int(sys.argv[2]), prepare, run, lend)
 """
-# Runs commands of `rapid`, without the imports that `rapid warm` does first.
+# Runs commands of `rapid`, without the imports that `rapid fork-server` does first.
 COMMANDS = "from rapid.cli import run"
 # A job that prints its process and environment, and then takes its time.
 SLOW = """
@@ -90,8 +90,8 @@ fork_server.MAX_RETRY_SHARE = {share}
 # A program that rehearses, loads a model as jobs do, and prints the packages that are imported only then.
 AFTER_REHEARSAL = """
 import sys
-from rapid.stages.rehearsal import rehearse
-rehearse()
+from rapid.stages.warm_up import warm_up
+warm_up()
 before = set(sys.modules)
 from accelerate.utils import extract_model_from_parallel
 from transformers import AutoModelForCausalLM, Qwen2Config
@@ -127,7 +127,7 @@ def socket_path(tmp_path_factory):
 
 def fork_server_options(path) -> dict:
     """Return subprocess options for a command that a fork server runs."""
-    return {"env": os.environ | {"RAPID_WARM": str(path)}, "text": True}
+    return {"env": os.environ | {"RAPID_FORK_SERVER": str(path)}, "text": True}
 
 
 def run_rapid(socket_path, *arguments, **options):

@@ -4,7 +4,7 @@ import pytest
 
 from rapid.cli import run
 from rapid.config.params import load
-from rapid.config.specs import Run, train_spec
+from rapid.config.specs import Run, build_train_spec
 from rapid.processes import launch
 
 
@@ -12,7 +12,7 @@ from rapid.processes import launch
 def spec(values):
     values["compute"] |= {"processes": 4, "nodes": 2, "threads": 3}
     values["sft"]["micro_batch"] = 4
-    return train_spec(
+    return build_train_spec(
         load(values), Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     )
 

@@ -127,7 +127,7 @@ class RunFiles:
 
     def write_manifest(self, params: Params, run) -> None:
         """Write the manifest of a training job: its spec, versions and hardware."""
-        spec = specs.train_spec(params, run).model_dump(mode="json")
+        spec = specs.build_train_spec(params, run).model_dump(mode="json")
         versions = {"python": "3.11.7", "torch": "2.13.0"}
         path = self.root / run.folder / "steps.jsonl"
         self.seal(path, stage="train", spec=spec, versions=versions, **PROVENANCE)
@@ -159,7 +159,7 @@ class RunFiles:
 
     def write_all(self, params: Params) -> None:
         """Write the files of every run; figures differ between runs."""
-        for number, run in enumerate(specs.add_base_runs(specs.table_runs(params))):
+        for number, run in enumerate(specs.add_base_runs(specs.list_table_runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]
             self.write_scores(run, correct, ks=ks, top_p=0.95)

@@ -91,7 +91,7 @@ def test_record_with_another_rate_is_refused(params, runs, tmp_path):
 
 def test_skeletons_are_those_of_the_problems_that_the_run_had(params, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder = build_plan(params).folder("data/math")
+    folder = build_plan(params).get_folder("data/math")
     spec = PrepareSpec(
         benchmark="math", source="embedded", data_seed=3, train=4, test=40, reserved=0,
         demonstrations=4,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rapid.artifacts.evaluations import ShownCompletion
+from rapid.artifacts.evaluations import ExampleCompletion
 from rapid.config.params import load
-from rapid.config.specs import BASE, arena_runs
+from rapid.config.specs import BASE, list_arena_runs
 from reports.__main__ import main
 from reports.plots import style
 from tests.reports.conftest import make_run
@@ -34,10 +34,10 @@ def write_page(values, runs, monkeypatch, kept: int = 2) -> str:
     field["claims"] = [{"ours": "rapid-H4", "theirs": "pg", "by": "accuracy"}]
     values = values | {"arena": {"fields": {"math": field}}}
     params = load(values)
-    for run in [make_run(BASE, 1), *arena_runs(params)]:
+    for run in [make_run(BASE, 1), *list_arena_runs(params)]:
         reason, text = ANSWERS[run.algorithm.partition(",")[0]]
         shown = [
-            ShownCompletion(
+            ExampleCompletion(
                 id=f"p{number}", problem=f"<b>{number}</b>?", reason=reason, completion=text
             )
             for number in range(kept)

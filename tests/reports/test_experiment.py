@@ -8,7 +8,7 @@ import yaml
 
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord
-from rapid.config.specs import dvc_runs
+from rapid.config.specs import list_dvc_runs
 from reports.experiment import main
 from tests.conftest import ROOT
 
@@ -30,7 +30,7 @@ def test_experiment_has_the_means_of_its_runs(params, runs, steps, monkeypatch):
     monkeypatch.chdir(runs.root)
     runs.root, read_paths = Path(), set()
     scores, seconds, clip_fractions = ([8, 0], [8, 4]), (60, 90), (0.5, None)
-    cases = zip(dvc_runs(params), steps, scores, seconds, clip_fractions, strict=True)
+    cases = zip(list_dvc_runs(params), steps, scores, seconds, clip_fractions, strict=True)
     for run, rows, correct, total, clip_fraction in cases:
         read_paths.add(runs.write_scores(run, correct, ks=(1, 8)).as_posix())
         read_paths.add(

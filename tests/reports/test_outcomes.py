@@ -7,7 +7,7 @@ import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.params import load
-from rapid.config.specs import BASE, arena_runs
+from rapid.config.specs import BASE, list_arena_runs
 from reports import contents
 from reports.measured import Measured
 from reports.outcomes import EQUAL, FieldOutcomes, fields, on_record, record
@@ -30,7 +30,7 @@ def measured(values, runs):
     params = load(values | {"arena": {"fields": {"math": field}}})
     for seed in (1, 2):
         runs.write_scores(make_run(BASE, seed), [8] * 2 + [0] * 8)
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         name = run.algorithm.split(",")[0]
         runtime, seconds, solved_at_half, solved_at_end = RUNS[name][run.seed - 1]
         runs.write_scores(run, [8] * solved_at_end + [0] * (10 - solved_at_end))
@@ -42,7 +42,7 @@ def measured(values, runs):
             runs.write_curve(
                 run, CurvePoint(step=8, seconds=seconds, pass_at={1: solved_at_half / 10})
             )
-    return Measured.read(params, runs.root, arena_runs(params))
+    return Measured.read(params, runs.root, list_arena_runs(params))
 
 
 def test_end_points_are_read_from_the_curve(measured):
@@ -120,7 +120,7 @@ def test_target_without_a_value_follows_from_the_test_problems(measured):
     assert by_rule.target.chance == by_rule.target.chance_at_reach == 0
     assert by_rule.outcomes["pg"].seconds[1] == pytest.approx(22.5)
     without_runs = Measured.read(
-        measured.params, measured.root / "none", arena_runs(measured.params)
+        measured.params, measured.root / "none", list_arena_runs(measured.params)
     )
     assert math.isnan(FieldOutcomes("math", open_field, without_runs).reach)
 

@@ -10,7 +10,7 @@ import pytest
 from rapid.artifacts.files import write_json
 from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.config.params import load, read
-from rapid.config.specs import arena_runs, prepare_spec, study_runs
+from rapid.config.specs import build_prepare_spec, list_arena_runs, list_study_runs
 from reports import contents, plots
 from reports.__main__ import main
 from reports.measured import Measured
@@ -54,7 +54,7 @@ def write_runs(kind: str, root: Path) -> tuple[dict, Measured]:
     runs = RunFiles(root)
     runs.write_all(params)
     for name, benchmark in params.benchmarks.items():
-        spec, folder = prepare_spec(params, name), root / "data" / name
+        spec, folder = build_prepare_spec(params, name), root / "data" / name
         read_from = hash_files(file) if benchmark.source == str(file) else {}
         rows = {"train.jsonl": benchmark.train, "test.jsonl": 20}
         files = [folder / part for part in rows]
@@ -77,7 +77,7 @@ def test_set_up_table_lists_the_sources(read_report):
     assert rows["Source"] == ["evalplus/mbppplus", "data_seed 0"]
     commit = measured.problems["math"].revision
     assert rows["Revision of the source"] == ["b2d74c91837c", commit[:12] + commit[40:]]
-    code = prepare_spec(measured.params, "math").code
+    code = build_prepare_spec(measured.params, "math").code
     assert rows["SHA-256 of the source"] == ["N/A", code[:12]]
     for name, row in (
         ("train", "Training problems (SHA-256)"),
@@ -157,10 +157,10 @@ def test_every_drawing_names_the_sources(kind, read_report):
 
 
 OTHER_REPORTS = {
-    "studies": (study_runs, ["params.yaml"]),
-    "baseline": (study_runs, ["experiments/baseline.yaml"]),
-    "arena": (arena_runs, ["params.yaml", "experiments/arena-quick.yaml"]),
-    "tuning": (arena_runs, [*map("experiments/arena{}.yaml".format, ("", "-tuning"))]),
+    "studies": (list_study_runs, ["params.yaml"]),
+    "baseline": (list_study_runs, ["experiments/baseline.yaml"]),
+    "arena": (list_arena_runs, ["params.yaml", "experiments/arena-quick.yaml"]),
+    "tuning": (list_arena_runs, [*map("experiments/arena{}.yaml".format, ("", "-tuning"))]),
 }
 
 

@@ -6,7 +6,7 @@ import yaml
 
 from rapid.config.params import load
 from rapid.config.params import read as read_params
-from rapid.config.specs import BASE, arena_runs
+from rapid.config.specs import BASE, list_arena_runs
 from reports.measured import Measured
 from reports.tuning import (
     COLUMNS,
@@ -207,7 +207,7 @@ def test_run_from_which_all_trials_start_is_recorded_once(values, runs):
     values["training"] |= {"start": "sft", "start_seed": 3}
     params = load(values)
     runs.write_scores(make_run("sft", 3), [8] * 3 + [0] * 7)
-    record = trials(Measured.read(params, runs.root, arena_runs(params)))
+    record = trials(Measured.read(params, runs.root, list_arena_runs(params)))
     starts = record[(record.learning_rate == 0) & (record.benchmark == "math")]
     assert [(row.algorithm, row.seed, row.accuracy) for row in starts.itertuples()] == [
         (BASE, 3, 0.3)

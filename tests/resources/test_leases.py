@@ -185,7 +185,7 @@ def test_freed_memory_is_reused():
 def test_a_waiting_run_gets_the_folder_when_the_run_before_it_ends(tmp_path, monkeypatch):
     """The run that ends deletes the folder, while the waiting run may be creating its lock."""
     # The machine may be busy.
-    monkeypatch.setattr("rapid.resources.leases.REFUSE_AFTER_SECONDS", 60.0)
+    monkeypatch.setattr("rapid.resources.leases.FOLDER_LOCK_SECONDS", 60.0)
     folder, (reading, writing) = tmp_path / "run/checkpoints", os.pipe()
     if not (holder := os.fork()):
         try:

@@ -23,7 +23,7 @@ def load_params(values, **compute):
 
 def make_train_spec(values, algorithm, benchmark="math", **compute):
     run = Run(benchmark=benchmark, model="tiny-qwen2", algorithm=algorithm, seed=1)
-    return specs.train_spec(load_params(values, **compute), run)
+    return specs.build_train_spec(load_params(values, **compute), run)
 
 
 GPU = {"device": "gpu", "processes": 4, "threads": 4, "sampler": "vllm"}
@@ -40,14 +40,18 @@ def test_evaluation_requests_one_gpu_and_distillation_those_of_the_teacher(value
     values["models"]["teacher"] = {"source": "org/name", "tensor_parallel": 4}
     params = load_params(values, **GPU)
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="pg", seed=1)
-    assert requests.count_gpus(specs.evaluate_spec(params, run)) == 1
-    assert requests.count_cores(specs.evaluate_spec(params, run)) == 4
-    assert requests.count_gpus(specs.distill_spec(params, "math")) == 4
+    assert requests.count_gpus(specs.build_evaluate_spec(params, run)) == 1
+    assert requests.count_cores(specs.build_evaluate_spec(params, run)) == 4
+    assert requests.count_gpus(specs.build_distill_spec(params, "math")) == 4
 
 
 def test_jobs_on_cpus_request_no_gpu(values):
     params = load_params(values, **GPU)
-    jobs = specs.model_spec(params, "tiny-qwen2"), specs.prepare_spec(params, "math"), None
+    jobs = (
+        specs.build_model_spec(params, "tiny-qwen2"),
+        specs.build_prepare_spec(params, "math"),
+        None,
+    )
     assert [requests.count_gpus(job) for job in jobs] == [0, 0, 0]
     assert [requests.count_cores(job) for job in jobs] == [4, 1, 1]
     assert {requests.get_time_limit_minutes(job) for job in jobs} == {60}

@@ -102,7 +102,7 @@ def test_values_are_those_of_the_sampled_and_graded_completions(calls, run):
     document = json.loads((run / "evaluation/evaluation.json").read_text())
     assert document == result.model_dump(mode="json")
     manifest = json.loads((run / "evaluation/manifest.json").read_text())
-    assert manifest["walls"] == "isolated"
+    assert manifest["isolation"] == "isolated"
     inputs = {Path(path).name for path in manifest["inputs"]}
     assert inputs == {"summary.json", "steps.jsonl", "test.jsonl"}
 

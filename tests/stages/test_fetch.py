@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
-from rapid.config.specs import FetchSpec, list_source_files, model_spec
+from rapid.config.specs import FetchSpec, build_model_spec, list_source_files
 from rapid.stages.fetch import BadModel, fetch
 from tests.conftest import ROOT
 
@@ -167,11 +167,11 @@ def test_chat_and_parallel_settings_do_not_change_the_spec_of_a_fetch(values):
     """For example, a 32B teacher is not fetched again for another number of GPUs."""
     models = values["models"]
     models["mine"] = {"source": "Qwen/Qwen2.5-0.5B", "revision": "a"}
-    spec_before = model_spec(load(values), "mine")
+    spec_before = build_model_spec(load(values), "mine")
     models["mine"] |= {"chat": True, "tensor_parallel": 8}
-    assert model_spec(load(values), "mine") == spec_before
+    assert build_model_spec(load(values), "mine") == spec_before
     models["mine"]["revision"] = "b"
-    assert model_spec(load(values), "mine") != spec_before
+    assert build_model_spec(load(values), "mine") != spec_before
 
 
 def test_small_experiment_has_one_published_model_and_no_embedded_one():
@@ -179,4 +179,4 @@ def test_small_experiment_has_one_published_model_and_no_embedded_one():
     assert list(params.benchmarks) == ["math"]
     models = [job.folder for job in list_jobs(params) if job.stage == "models"]
     assert models == ["experiments/small/models/smollm2-135m"]
-    assert isinstance(model_spec(params, "smollm2-135m"), FetchSpec)
+    assert isinstance(build_model_spec(params, "smollm2-135m"), FetchSpec)

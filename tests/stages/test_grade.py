@@ -8,7 +8,7 @@ import pytest
 from rapid.benchmarks import BENCHMARKS
 from rapid.cli import run
 from rapid.grading.verdicts import WRONG_ANSWER, build_verdict
-from rapid.stages.grade import Graded
+from rapid.stages.grade import GradingResult
 
 PROBLEMS = {
     "mbpp_plus": [
@@ -143,7 +143,8 @@ def test_ungradable_problems_are_listed_and_the_rest_is_graded(write_files, caps
     ]  # fmt: skip
     message = captured.err[captured.err.index("rapid grade: ") :].splitlines()
     assert (
-        message[0] == "rapid grade: 2 of 4 problems cannot be graded, whatever the completion is:"
+        message[0]
+        == "rapid grade: 2 of 4 problems are faulty, so their completions cannot be graded:"
     )
     assert [line.split(": ")[0] for line in message[1:]] == ["  Mbpp/two", "  Mbpp/one"]
 
@@ -179,7 +180,8 @@ def test_flawed_statements_are_named_beside_the_verdicts(write_files, capsys, mo
     arguments = write_files(problems, [{"id": row["name"], "completion": "x"} for row in problems])
     monkeypatch.setattr(BENCHMARKS["minif2f"], "unavailable", lambda: None)
     monkeypatch.setattr(
-        "rapid.stages.grade.grade", lambda *_, **__: Graded([build_verdict(WRONG_ANSWER)] * 2, {})
+        "rapid.stages.grade.grade",
+        lambda *_, **__: GradingResult([build_verdict(WRONG_ANSWER)] * 2, {}),
     )
     assert run(["grade", "--benchmark", "minif2f", *arguments]) == 0
     error = capsys.readouterr().err

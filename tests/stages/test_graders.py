@@ -31,7 +31,7 @@ def run_stage(values, toy_model, tmp_path):
         params = load(values | {"grading": grading})
         training = specs.Run(benchmark=benchmark, model="tiny-qwen2", algorithm="pg", seed=1)
         subject = benchmark if name == "distill" else training
-        spec = getattr(specs, f"{name}_spec")(params, subject)
+        spec = getattr(specs, f"build_{name}_spec")(params, subject)
         STAGES[name](spec, toy_model, tmp_path / "problems.jsonl", tmp_path)
         return json.loads((tmp_path / "manifest.json").read_text())
 
@@ -41,12 +41,12 @@ def run_stage(values, toy_model, tmp_path):
 @pytest.mark.parametrize("name", STAGES)
 def test_manifest_describes_the_isolation_of_completions(run_stage, name):
     manifest = run_stage(name)
-    assert "no file but Python's library" in manifest["walls"]
+    assert "no file but Python's library" in manifest["isolation"]
     assert not any(manifest["spec"]["grading"].values())
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_stage_without_sandbox_walls_fails_before_sampling(run_stage, name, monkeypatch, tmp_path):
+def test_stage_without_isolation_fails_before_sampling(run_stage, name, monkeypatch, tmp_path):
     """The stage must fail before it samples for hours."""
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     monkeypatch.setattr("rapid.sampling.sample", None)
@@ -55,10 +55,10 @@ def test_stage_without_sandbox_walls_fails_before_sampling(run_stage, name, monk
     assert not (tmp_path / "manifest.json").exists()
 
 
-def test_waived_walls_are_in_the_manifest(run_stage, monkeypatch):
+def test_missing_isolation_is_in_the_manifest(run_stage, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
     manifest = run_stage("evaluate", unsafe_sandbox=True)
-    assert "NOT ISOLATED" in manifest["walls"]
+    assert "NOT ISOLATED" in manifest["isolation"]
     assert manifest["spec"]["grading"]["unsafe_sandbox"]
 
 
@@ -94,6 +94,6 @@ def test_sft_without_demonstrations_gives_the_reason(values, tmp_path):
     for folder in ("model", "run"):
         (tmp_path / folder).mkdir()
     (tmp_path / "samples.jsonl").touch()
-    spec = specs.train_spec(load(values), run)
+    spec = specs.build_train_spec(load(values), run)
     summary = train(spec, tmp_path / "model", tmp_path / "samples.jsonl", tmp_path / "run")
     assert summary.note == "the teacher solved none of the training problems"

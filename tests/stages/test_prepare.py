@@ -11,7 +11,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.problem_source import read_source
 from rapid.config.specs import PrepareSpec
-from rapid.stages.prepare import prepare, refuse_leaks
+from rapid.stages.prepare import check_leaks, prepare
 
 MADE_BENCHMARKS = [name for name, benchmark in BENCHMARKS.items() if benchmark.draw]
 FILES = ("train.jsonl", "test.jsonl", "pretrain.jsonl")
@@ -86,18 +86,18 @@ def make_problem(id: str, text: str) -> MathProblem:
 def test_leak_is_refused_despite_other_ids_and_spaces(second):
     parts = {"train": [make_problem("a", "What is 1?")], "test": [make_problem("b", second)]}
     with pytest.raises(BadInput, match="train a equals test b"):
-        refuse_leaks(parts)
+        check_leaks(parts)
 
 
 def test_leaks_are_listed_and_counted():
     parts = {part: [make_problem(f"{part}{n}", f"{n}?") for n in range(30)] for part in "ab"}
     with pytest.raises(BadInput, match=r"a a0 equals b b0; a a1 equals b b1; .* and 10 more"):
-        refuse_leaks(parts)
+        check_leaks(parts)
 
 
 def test_parts_without_a_common_problem_are_accepted():
     train = [make_problem("a", "1?"), make_problem("b", "1?")]
-    refuse_leaks({"train": train, "test": [make_problem("a", "2?")]})
+    check_leaks({"train": train, "test": [make_problem("a", "2?")]})
 
 
 class TestPublished:

@@ -12,22 +12,22 @@ from rapid.artifacts.files import read_jsonl, sha256_file
 from rapid.config.sections import EmbeddedModel, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import build_model
-from rapid.stages import pretrain as stage
+from rapid.stages import pretrain as pretrain_stage
 from rapid.stages.prepare import prepare
 from rapid.stages.pretrain import (
-    CLEAN,
+    ALL_CORRECT_SHARE,
     IGNORED,
-    batches,
+    build_batches,
+    build_demonstrations,
     build_optimizer,
-    demonstrations,
-    lessons,
+    locate_lessons,
     make_tokenizer,
 )
 
 BENCHMARKS = ["math", "minif2f"]
 
 
-def pretrain_spec(name="tiny", seed=0, **changes) -> PretrainSpec:
+def make_pretrain_spec(name="tiny", seed=0, **changes) -> PretrainSpec:
     params = {"layers": 1, "hidden": 64, "benchmarks": BENCHMARKS, "steps": 4, "error_rate": 0.5}
     return PretrainSpec(
         model=name,
@@ -62,13 +62,13 @@ def tokenizer(tokenizer_folder):
 @pytest.fixture(scope="module")
 def model_folder(data, tokenizer_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    stage.pretrain(pretrain_spec(), data, tokenizer_folder, folder)
+    pretrain_stage.pretrain(make_pretrain_spec(), data, tokenizer_folder, folder)
     return folder
 
 
 @pytest.fixture
 def files(data):
-    return lessons(data, BENCHMARKS)
+    return locate_lessons(data, BENCHMARKS)
 
 
 def read_lessons(files) -> list[Lesson]:
@@ -98,12 +98,12 @@ class TestTokenizer:
 
 
 def test_lessons_are_read_from_folders_or_from_their_parent(data):
-    assert lessons([data[0].parent], BENCHMARKS) == lessons(data, BENCHMARKS)
+    assert locate_lessons([data[0].parent], BENCHMARKS) == locate_lessons(data, BENCHMARKS)
 
 
 class TestDemonstrations:
     def test_labels_are_the_completion_and_the_end_token(self, files, tokenizer):
-        examples = demonstrations(pretrain_spec(error_rate=0.0), files, tokenizer)
+        examples = build_demonstrations(make_pretrain_spec(error_rate=0.0), files, tokenizer)
         assert len(examples) == 2 * 4 * 8  # benchmarks, steps, batch
         for example in examples:
             labels = [token for token in example["labels"] if token != IGNORED]
@@ -117,7 +117,7 @@ class TestDemonstrations:
         correct = {lesson.correct for lesson in read_lessons(files)}
 
         def decide(**changes) -> list[bool]:
-            examples = demonstrations(pretrain_spec(**changes), files, tokenizer)
+            examples = build_demonstrations(make_pretrain_spec(**changes), files, tokenizer)
             labels = [[t for t in example["labels"] if t != IGNORED] for example in examples]
             return [tokenizer.decode(ids, skip_special_tokens=True) in correct for ids in labels]
 
@@ -126,19 +126,19 @@ class TestDemonstrations:
     @pytest.mark.parametrize(
         ("rate", "share"), [(0.0, 1), (1.0, 0), ({"math": 0.0, "minif2f": 1.0}, 0.5)]
     )
-    def test_mistakes_have_their_rates_after_the_clean_share(self, mark_correct, rate, share):
-        clean = 2 * int(CLEAN * 4 * 8)
+    def test_mistakes_have_their_rates_after_the_first_part(self, mark_correct, rate, share):
+        first_part = 2 * int(ALL_CORRECT_SHARE * 4 * 8)
         correct = mark_correct(error_rate=rate)
-        assert all(correct[:clean])
-        assert sum(correct[clean:]) == share * (64 - clean)
+        assert all(correct[:first_part])
+        assert sum(correct[first_part:]) == share * (64 - first_part)
 
 
 def test_each_example_is_in_one_batch_of_similar_lengths_in_shuffled_order():
     examples = [{"input_ids": [1] * random.Random(i).randint(1, 90)} for i in range(403)]
-    batched = batches(examples, 8, 0)
-    batched_ids = sorted(id(example) for batch in batched for example in batch)
-    assert batched_ids == sorted(map(id, examples))
-    lengths = [[len(example["input_ids"]) for example in batch] for batch in batched]
+    batches = build_batches(examples, 8, 0)
+    ids_in_batches = sorted(id(example) for batch in batches for example in batch)
+    assert ids_in_batches == sorted(map(id, examples))
+    lengths = [[len(example["input_ids"]) for example in batch] for batch in batches]
     padded = sum(max(batch) * len(batch) for batch in lengths)
     assert sum(map(sum, lengths)) / padded > 0.9
     first_lengths = [batch[0] for batch in lengths]
@@ -148,7 +148,7 @@ def test_each_example_is_in_one_batch_of_similar_lengths_in_shuffled_order():
 @pytest.mark.parametrize("architecture", ["qwen2", "llama", "gemma3"])
 class TestArchitectures:
     def test_loaded_model_computes_the_same_logits(self, architecture, tokenizer, tmp_path):
-        params = pretrain_spec(architecture=architecture, hidden=128).params
+        params = make_pretrain_spec(architecture=architecture, hidden=128).params
         model = build_model(params, tokenizer).eval()
         model.save_pretrained(tmp_path)
         loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
@@ -160,7 +160,7 @@ class TestArchitectures:
         self, architecture, tokenizer, files, tmp_path
     ):
         """transformers chooses the tokenizer class, and its splitting, by the type of the model."""
-        params = pretrain_spec(architecture=architecture, hidden=128).params
+        params = make_pretrain_spec(architecture=architecture, hidden=128).params
         build_model(params, tokenizer).save_pretrained(tmp_path)
         tokenizer.save_pretrained(tmp_path)
         loaded = AutoTokenizer.from_pretrained(tmp_path)
@@ -168,7 +168,9 @@ class TestArchitectures:
         assert loaded(texts)["input_ids"] == tokenizer(texts)["input_ids"]
 
     def test_heads_are_64_wide_and_embeddings_are_tied(self, architecture, tokenizer):
-        model = build_model(pretrain_spec(architecture=architecture, hidden=128).params, tokenizer)
+        model = build_model(
+            make_pretrain_spec(architecture=architecture, hidden=128).params, tokenizer
+        )
         width = model.model.layers[0].self_attn.q_proj.out_features
         assert width // model.config.num_attention_heads == 64
         assert model.lm_head.weight is model.model.embed_tokens.weight
@@ -176,7 +178,7 @@ class TestArchitectures:
 
 class TestOptimizer:
     def test_every_parameter_is_in_one_parameter_group(self, tokenizer):
-        model = build_model(pretrain_spec().params, tokenizer)
+        model = build_model(make_pretrain_spec().params, tokenizer)
         muon, adamw = build_optimizer(model, 1e-3).param_groups
         assert len(muon["params"]) + len(adamw["params"]) == len(list(model.parameters()))
         assert all(p.ndim == 2 for p in muon["params"])
@@ -184,7 +186,7 @@ class TestOptimizer:
 
     def test_schedule_reaches_both_groups_after_the_state_is_loaded(self, tokenizer):
         """accelerate loads the state, which replaces the groups; the rate once stayed 0 then."""
-        model = build_model(pretrain_spec().params, tokenizer)
+        model = build_model(make_pretrain_spec().params, tokenizer)
         optimizer = build_optimizer(model, 0.0)
         optimizer.load_state_dict(optimizer.state_dict())
         for group in optimizer.param_groups:
@@ -199,12 +201,12 @@ class TestOptimizer:
 
 class TestPretrain:
     def test_trimming_logits_to_labelled_tokens_keeps_the_loss(self, files, tokenizer, tmp_path):
-        spec = pretrain_spec()
+        spec = make_pretrain_spec()
         model = build_model(spec.params, tokenizer)
-        examples = demonstrations(spec, files, tokenizer)
+        examples = build_demonstrations(spec, files, tokenizer)
         tokenizer.save_pretrained(tmp_path)
         model.config.save_pretrained(tmp_path)
-        trainer = stage._trainer(spec, model, tokenizer, examples, tmp_path)
+        trainer = pretrain_stage._build_trainer(spec, model, tokenizer, examples, tmp_path)
         for batch in trainer.train_dataset[:4]:
             inputs = trainer.data_collator([batch])
             untrimmed = dict(inputs, logits_to_keep=0)
@@ -222,14 +224,14 @@ class TestPretrain:
         """Training and sampling agree on tokens, whichever class transformers gives the folder."""
         trained_on = []
 
-        def spy(spec, files, tokenizer):
-            trained_on.append(demonstrations(spec, files, tokenizer))
+        def record_demonstrations(spec, files, tokenizer):
+            trained_on.append(build_demonstrations(spec, files, tokenizer))
             return trained_on[0]
 
-        monkeypatch.setattr(stage, "demonstrations", spy)
-        stage.pretrain(pretrain_spec(), data, tokenizer_folder, tmp_path)
+        monkeypatch.setattr(pretrain_stage, "build_demonstrations", record_demonstrations)
+        pretrain_stage.pretrain(make_pretrain_spec(), data, tokenizer_folder, tmp_path)
         loaded = AutoTokenizer.from_pretrained(tmp_path)
-        assert trained_on == [demonstrations(pretrain_spec(), files, loaded)]
+        assert trained_on == [build_demonstrations(make_pretrain_spec(), files, loaded)]
         first, second = (folder / "model.safetensors" for folder in (model_folder, tmp_path))
         assert sha256_file(first) == sha256_file(second)
 

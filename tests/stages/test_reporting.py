@@ -13,7 +13,7 @@ from rapid.artifacts.manifests import write_manifest
 from rapid.artifacts.runs import Progress, StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.params import load
-from rapid.config.specs import Run, TrainSpec, train_spec
+from rapid.config.specs import Run, TrainSpec, build_train_spec
 from rapid.stages import reporting
 from rapid.stages.reporting import (
     LiveMeans,
@@ -86,7 +86,9 @@ def test_progress_file_is_written_without_counted_time(clock, tmp_path, monkeypa
     for step in (2, 3):
         clock.now += 1
         log_step([recorder], step)
-    recorded = [(step.step, step.seconds, step.of, step.reward) for step in read_progress(tmp_path)]
+    recorded = [
+        (step.step, step.seconds, step.total_steps, step.reward) for step in read_progress(tmp_path)
+    ]
     assert recorded == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
     assert recorder.seconds == 2
     recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)
@@ -96,7 +98,7 @@ def test_progress_file_is_written_without_counted_time(clock, tmp_path, monkeypa
 def make_seed_spec(values: dict, seed: int, **changes) -> TrainSpec:
     params = load(values | {"rapid": values["rapid"] | changes})
     run = Run(benchmark="mbpp_plus", model="tiny-qwen2", algorithm="rapid-H4", seed=seed)
-    return train_spec(params, run)
+    return build_train_spec(params, run)
 
 
 def test_live_values_are_means_over_the_seeds(values, tmp_path, monkeypatch):
@@ -106,7 +108,9 @@ def test_live_values_are_means_over_the_seeds(values, tmp_path, monkeypatch):
     live = LiveMeans(runs, make_seed_spec(values, 1), "MBPP+ (made)")
     log_step([live], 1)  # there are no files yet
     in_progress = runs / "seed1/checkpoints/0123/progress.jsonl"
-    write_jsonl(in_progress, [Progress(**make_row(n, of=9, reward=0.1 * n)) for n in (1, 2)])
+    write_jsonl(
+        in_progress, [Progress(**make_row(n, total_steps=9, reward=0.1 * n)) for n in (1, 2)]
+    )
     finished = runs / "seed2/steps.jsonl"
     write_jsonl(finished, [StepRecord(**make_row(9, reward=0.6, staleness=0.5))])
     without_manifest = runs / "seed3/steps.jsonl"

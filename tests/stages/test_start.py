@@ -46,7 +46,7 @@ def make_plan(values: dict) -> Plan:
 
 def run_training_job(planned: Plan, name: str) -> None:
     """Run a training job as its command says."""
-    job = planned.job(name)
+    job = planned.get_job(name)
     command, _, model, _, data = job.command.split()
     assert command == "train"
     train(job.spec, Path(model), Path(data), Path(job.folder))
@@ -58,8 +58,8 @@ def finished_plan(values, toy_model, tmp_path, monkeypatch) -> Plan:
     monkeypatch.chdir(tmp_path)
     copytree(toy_model, "models/tiny-qwen2")
     planned = make_plan(values)
-    prepare(planned.job("data/math").spec, Path("data/math"))
-    job = planned.job("distilled/math")
+    prepare(planned.get_job("data/math").spec, Path("data/math"))
+    job = planned.get_job("distilled/math")
     assert job.command == "demonstrate --data data/math/train.jsonl"
     demonstrate(job.spec, Path("data/math/train.jsonl"), Path(job.folder))
     for name in ("sft", "pg"):
@@ -70,7 +70,7 @@ def finished_plan(values, toy_model, tmp_path, monkeypatch) -> Plan:
 def list_chain(planned: Plan) -> list:
     """Return the jobs that the run of PG depends on, and that run."""
     names = ("data/math", "distilled/math", f"{RUNS}/sft/seed1", f"{RUNS}/pg/seed1")
-    return [planned.job(name) for name in names]
+    return [planned.get_job(name) for name in names]
 
 
 def test_rl_starts_from_the_weights_of_sft_and_becomes_stale_with_it(finished_plan, values):
@@ -94,7 +94,7 @@ def test_run_with_an_untrained_start_gives_the_reason(values, tmp_path):
     summary = RunSummary(**run.model_dump(), status="unavailable", note=note)
     write_json(tmp_path / "sft/summary.json", summary)
     (tmp_path / "train.jsonl").touch()
-    job = make_plan(values).job(f"{RUNS}/pg/seed1")
+    job = make_plan(values).get_job(f"{RUNS}/pg/seed1")
     folder = tmp_path / "pg"
     trained = train(job.spec, tmp_path / "sft/model", tmp_path / "train.jsonl", folder)
     assert (trained.status, trained.note) == ("unavailable", note)

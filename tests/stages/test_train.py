@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rapid.config.params import load
-from rapid.config.specs import Run, train_spec
+from rapid.config.specs import Run, build_train_spec
 from rapid.stages.train import build_trainer_arguments
 
 
@@ -26,7 +26,7 @@ def test_attention_is_plain_on_cpus_in_bfloat16_over_few_tokens(
     values["training"]["precision"] = precision
     values["benchmarks"]["math"]["max_completion_length"] = length
     run = Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
-    arguments = build_trainer_arguments(train_spec(load(values), run), Path("a", "b", "c"))
+    arguments = build_trainer_arguments(build_train_spec(load(values), run), Path("a", "b", "c"))
     assert arguments["bf16"] == (precision == "bfloat16")
     assert ("attn_implementation" in arguments["model_init_kwargs"]) == is_plain
 
@@ -43,7 +43,7 @@ def test_schedule_of_the_learning_rate_is_a_parameter(values, algorithm, schedul
     run = Run(benchmark="math", model="tiny-qwen2", algorithm=algorithm, seed=1)
     for section, schedule in schedules.items():
         values[section]["schedule"] = schedule
-    spec = train_spec(load(values), run)
+    spec = build_train_spec(load(values), run)
     assert build_trainer_arguments(spec, Path("x"))["lr_scheduler_type"] == expected
     # The default is left out of specs, so that earlier jobs stay current.
     assert ('"schedule"' in spec.model_dump_json()) == bool(schedules)

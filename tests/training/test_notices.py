@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.files import write_jsonl
-from rapid.artifacts.runs import StepRecord, has_learned_nothing
+from rapid.artifacts.runs import StepRecord, had_no_signal
 from rapid.training.notices import Notices, unread_keys
 from tests.training.loops import COMMON, ScriptedTrainer, logged_values, train_rapid
 
@@ -156,7 +156,7 @@ def test_run_without_signal_has_learned_nothing(tmp_path, signals, learned_nothi
         StepRecord(step=step, signal=signal, **common) for step, signal in enumerate(signals, 1)
     ]
     write_jsonl(tmp_path / "steps.jsonl", steps)
-    assert has_learned_nothing(tmp_path) == learned_nothing
+    assert had_no_signal(tmp_path) == learned_nothing
 
 
 # Importance weights -------------------------------------------------------------------------------

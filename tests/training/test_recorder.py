@@ -83,7 +83,11 @@ def test_pauses_saves_and_progress_writes_are_not_counted_as_run_time(monkeypatc
     (first, *_) = recorder.steps
     assert (first.loss, first.gradient_norm, first.kl) == (0.5, 2.0, 0.25)
     assert (first.reward, first.completion_length) == (0.75, 6.0)
-    assert [(row.step, row.of) for row in read_progress_file(file)] == [(1, 9), (2, 9), (3, 9)]
+    assert [(row.step, row.total_steps) for row in read_progress_file(file)] == [
+        (1, 9),
+        (2, 9),
+        (3, 9),
+    ]
     recorder.on_train_end(None, None, None)
     advance_clock(100)
     assert recorder.seconds == 7

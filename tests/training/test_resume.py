@@ -86,7 +86,7 @@ def test_run_ended_by_signal_is_resumed_exactly(
     checkpoint = tmp_path / f"checkpoint-{saved_step}"
     assert [*tmp_path.glob("checkpoint-*")] == [checkpoint]
     progress, lost = read_progress_file(tmp_path / "progress.jsonl"), recorder.steps[-1].seconds
-    assert [(row.step, row.of) for row in progress] == [
+    assert [(row.step, row.total_steps) for row in progress] == [
         (n, STEPS) for n in range(1, saved_step + 1)
     ]
 
@@ -100,7 +100,7 @@ def test_run_ended_by_signal_is_resumed_exactly(
     assert [step.step for step in resumed_recorder.steps] == [*range(1, STEPS + 1)]
     assert resumed_recorder.steps[saved_step].seconds >= lost
     assert read_progress_file(tmp_path / "progress.jsonl") == [
-        Progress(**step.model_dump(), of=STEPS) for step in resumed_recorder.steps
+        Progress(**step.model_dump(), total_steps=STEPS) for step in resumed_recorder.steps
     ]
 
 
@@ -200,7 +200,7 @@ def test_lost_seconds_come_from_progress_file(tmp_path):
     # Interrupted before its first step.
     assert Attempt.from_previous(tmp_path, 0.0) == Attempt(interrupted=2, lost=2.0)
     steps = [
-        Progress(step=step, of=9, seconds=10.0 * step, loss=0, gradient_norm=0)
+        Progress(step=step, total_steps=9, seconds=10.0 * step, loss=0, gradient_norm=0)
         for step in (1, 2, 3)
     ]
     write_jsonl(tmp_path / "progress.jsonl", steps)  # the checkpoint is at 20 seconds

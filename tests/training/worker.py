@@ -16,7 +16,7 @@ from rapid.training.trl import without_vllm
 without_vllm()
 
 from rapid import RapidTrainer  # noqa: E402
-from rapid.stages.train_process import without_shared_memory  # noqa: E402
+from rapid.stages.train_process import disable_shared_memory_extension  # noqa: E402
 from rapid.training import overview  # noqa: E402
 from rapid.training.micro_batches import select_local  # noqa: E402
 from tests.training.loops import ScriptedTrainer, build_rapid_trainer, get_weights  # noqa: E402
@@ -84,5 +84,5 @@ def main(loops: Path, model: Path, out: Path) -> None:
 
 if __name__ == "__main__":
     gc.freeze()  # Trainer asks for a collection in every run
-    without_shared_memory()
+    disable_shared_memory_extension()
     main(*map(Path, sys.argv[1:]))

@@ -6,8 +6,8 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# This process and its jobs use the code of this folder, because `dvc exp run` runs the workflow in
-# a copy of the repository. Jobs use the Python of this process, even if its environment is not
+# This process and its jobs use the code in this folder, which may be a copy of the repository that
+# `dvc exp run` has made. Jobs use the Python of this process, even if its environment is not
 # activated.
 ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
 sys.path.insert(0, ROOT)
@@ -47,18 +47,18 @@ except BadInput as error:
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
 if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs while they train
-    compared = PLAN.folder(specs.dvc_runs(PARAMS)[0].folder)
-    os.environ[LIVE_VARIABLE] = os.path.dirname(compared)
+    run_folder = PLAN.get_folder(specs.list_dvc_runs(PARAMS)[0].folder)
+    os.environ[LIVE_VARIABLE] = os.path.dirname(run_folder)
 
 EXAMINATION = Examination(hash_all=False)
 
 if workflow.is_main_process:
-    declared = [
+    problem_sources = [
         problem_source.declared_source(name, benchmark.source)
         for name, benchmark in PARAMS.benchmarks.items()
     ]
     CONSOLE = console.install_console(
-        logger, workflow.output_settings, problem_source.describe_sources(declared)
+        logger, workflow.output_settings, problem_source.describe_sources(problem_sources)
     )
     print_changed_code(PLAN.jobs)
     if not workflow.output_settings.dryrun:
@@ -73,13 +73,13 @@ PLANS = {plan.root: plan for plan in (PLAN.default, PLAN) if plan}
 
 
 def match_any(names):
-    """Return a regular expression that matches these strings; if there are none, it never does."""
+    """Return a regular expression that matches these strings, and no string if there are none."""
     escaped = [re.escape(name) for name in dict.fromkeys(names)]
     return f"(?:{'|'.join(escaped)})" if escaped else "(?!)"
 
 
 def match_models(embedded):
-    """Return a pattern of the embedded models, which the pipeline pretrains, or of the others."""
+    """Return a pattern of the names of embedded models, or of published ones."""
     return match_any(
         name
         for plan in PLANS.values()
@@ -89,7 +89,7 @@ def match_models(embedded):
 
 
 def match_roots(generated_demonstrations):
-    """Return a pattern of the roots of plans with generated demonstrations, or with a teacher's."""
+    """Return a pattern of {root} in plans with generated demonstrations, or with a teacher."""
     return match_any(
         root
         for root, plan in PLANS.items()
@@ -108,52 +108,54 @@ wildcard_constraints:
 # Functions that rules call. Most return a function of wildcards, which looks up the rule's job. ---
 
 
-def of_job(rule_name, value):
-    """Return a function of wildcards that finds the rule's job and returns `value(job)`."""
+def look_up_job(rule_name, value):
+    """Return a function of wildcards that finds the job and returns `value(job)`."""
     folder = STAGES[rule_name].folder
-    return lambda wildcards: value(PLANS[wildcards.root].job(folder.format(**wildcards)))
+    return lambda wildcards: value(PLANS[wildcards.root].get_job(folder.format(**wildcards)))
 
 
-def spec_of(rule_name):
-    """Return a function of wildcards for the job's spec (see rapid/config/specs.py) as JSON."""
-    return of_job(rule_name, lambda job: job.spec.model_dump_json())
+def get_spec(rule_name):
+    """Return a function of wildcards: the job's spec (rapid/config/specs.py) as JSON."""
+    return look_up_job(rule_name, lambda job: job.spec.model_dump_json())
 
 
-def path_of(rule_name, option):
-    """Return a function of wildcards for the paths that an option of the job's command names."""
-    return of_job(rule_name, lambda job: job.options[option])
+def get_path(rule_name, option):
+    """Return a function of wildcards: the paths to pass with an option of the job's command."""
+    return look_up_job(rule_name, lambda job: job.options[option])
 
 
-def input_manifests_of(rule_name, option):
-    """Return a function of wildcards for the manifests of the jobs whose files an option names."""
-    return of_job(
-        rule_name,
-        lambda job: input_files(job, [input_job.manifest for input_job in job.inputs_of(option)]),
-    )
+def get_input_manifests(rule_name, option):
+    """Return a function of wildcards: the manifests of the jobs whose files an option names."""
+
+    def list_input_manifests(job):
+        manifests = [input_job.manifest for input_job in job.get_inputs(option)]
+        return check_input_files(job, manifests)
+
+    return look_up_job(rule_name, list_input_manifests)
 
 
-def sources_of(rule_name):
-    """Return a function of wildcards for the user's files that the job reads."""
-    return of_job(rule_name, lambda job: input_files(job, job.sources))
+def get_sources(rule_name):
+    """Return a function of wildcards: the user's files that the job reads."""
+    return look_up_job(rule_name, lambda job: check_input_files(job, job.sources))
 
 
-def manifests_of(stage):
+def list_manifests(stage):
     """Return the manifests of all jobs of a stage of dvc.yaml that the tables need."""
     return [job.manifest for job in PLAN.jobs if job.stage == stage]
 
 
-def priority_of(rule_name):
-    """Return a function of wildcards for the job's priority; the highest ready job starts first."""
+def get_priority(rule_name):
+    """Return a function of wildcards: the job's priority. The highest one starts first."""
     folder = STAGES[rule_name].folder
-    return lambda wildcards: PLAN.priority(folder.format(**wildcards))
+    return lambda wildcards: PLAN.get_priority(folder.format(**wildcards))
 
 
-def threads_of(rule_name):
-    """Return a function of wildcards for the number of --cores that the job takes."""
-    return of_job(rule_name, lambda job: count_slots(requests.count_cores(job.spec)))
+def get_threads(rule_name):
+    """Return a function of wildcards: the number of Snakemake's --cores that the job takes."""
+    return look_up_job(rule_name, lambda job: count_slots(requests.count_cores(job.spec)))
 
 
-def resources_of(rule_name=None):
+def get_resources(rule_name=None):
     """Return the resources of a rule; without a name, those of a small job.
 
     Snakemake limits concurrent jobs by a resource only if the profile has a total for it.
@@ -161,14 +163,16 @@ def resources_of(rule_name=None):
     processes.
     """
 
-    def requested(request):
-        return of_job(rule_name, lambda job: request(job.spec)) if rule_name else request(None)
+    def look_up_request(get_request):
+        if rule_name is None:
+            return get_request(None)
+        return look_up_job(rule_name, lambda job: get_request(job.spec))
 
     return {
-        "gpu": requested(requests.count_gpus),
-        "nodes": requested(requests.count_nodes),
-        "mem_mb": requested(requests.get_memory_limit_mb),
-        "runtime": requested(requests.get_time_limit_minutes),
+        "gpu": look_up_request(requests.count_gpus),
+        "nodes": look_up_request(requests.count_nodes),
+        "mem_mb": look_up_request(requests.get_memory_limit_mb),
+        "runtime": look_up_request(requests.get_time_limit_minutes),
         "tasks_per_gpu": 0,
     }
 
@@ -176,10 +180,10 @@ def resources_of(rule_name=None):
 def count_slots(threads):
     """Return how many of Snakemake's --cores a job takes that leases `threads` cores.
 
-    --cores may be larger than the number of cores of the machine. A job then takes a proportional
-    share, so that Snakemake does not start jobs that could only wait for a lease. With SLURM the
-    number of threads is right as it is. This must be called when a job is planned, because before
-    that Snakemake does not know whether jobs run locally.
+    If --cores is larger than the number of the machine's cores, a job takes a proportional share of
+    it. Otherwise Snakemake would start jobs that have to wait for a lease. With SLURM the result is
+    `threads`. Call this when a job is planned; before that Snakemake does not know whether jobs run
+    locally.
     """
     if not workflow.local_exec or workflow.remote_exec:
         return threads
@@ -189,16 +193,16 @@ def count_slots(threads):
 # Planning: jobs whose manifests are not up to date, and jobs that depend on them. -----------------
 
 
-def input_files(job, files):
+def check_input_files(job, files):
     """Return the input files of a job, and make Snakemake plan the job if it or an input is stale.
 
-    rapid/freshness.py decides that by manifests. Times of files trigger no job, because a copy, a
-    checkout or a clone loses them: inputs are marked as `ancient`, except inputs that other planned
-    jobs will write. The Snakemake process inside a SLURM job reads these rules too, but plans no
-    job.
+    rapid/freshness.py decides by manifests whether a job is stale. Times of files do not decide it,
+    because copies, checkouts and clones lose them. So inputs are marked as `ancient`, except those
+    that other planned jobs will write. The Snakemake process inside a SLURM job reads these rules
+    too, but plans no job.
     """
-    if workflow.is_main_process and (why := EXAMINATION.explain(job)):
-        CONSOLE.reasons[job.manifest] = why
+    if workflow.is_main_process and (reason := EXAMINATION.explain(job)):
+        CONSOLE.reasons[job.manifest] = reason
         workflow.dag.forcefiles.add(job.manifest)
     planned = {input_job.folder for input_job in job.inputs if is_planned(input_job)}
     return [path if os.path.dirname(path) in planned else ancient(path) for path in files]
@@ -206,7 +210,7 @@ def input_files(job, files):
 
 @cache
 def is_planned(job):
-    """Return whether a job will run: it is stale, a job before it will run, or -R, -F or -f."""
+    """Return whether a job will run: it or an input is stale, or -R, -F or -f asks for it."""
     return (
         job.rule in {rule.name for rule in workflow.dag.forcerules}
         or not workflow.dag.forcefiles.isdisjoint(job.declared)

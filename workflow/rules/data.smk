@@ -1,22 +1,22 @@
-# Problems of each benchmark: train.jsonl, test.jsonl, pretrain.jsonl.
+# The problems of each benchmark: train.jsonl, test.jsonl, pretrain.jsonl.
 
 
 rule prepare:
     """Make or load a benchmark's problems."""
     input:
-        sources=sources_of("prepare"),
+        sources=get_sources("prepare"),
     output:
         "{root}data/{benchmark}/manifest.json",
     log:
         "{root}logs/prepare/{benchmark}.log",
     benchmark:
         "{root}benchmarks/prepare/{benchmark}.tsv"
-    priority: priority_of("prepare")
-    threads: threads_of("prepare")
+    priority: get_priority("prepare")
+    threads: get_threads("prepare")
     resources:
-        **resources_of("prepare"),
+        **get_resources("prepare"),
     params:
-        spec=spec_of("prepare"),
+        spec=get_spec("prepare"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

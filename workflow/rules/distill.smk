@@ -1,11 +1,11 @@
-# Correct completions of the training problems, which sft imitates: samples.jsonl.
+# Demonstrations for SFT: samples.jsonl.
 
 
 rule distill:
     """Sample the teacher on the training problems, and keep its correct completions."""
     input:
-        model=input_manifests_of("distill", "model"),
-        data=input_manifests_of("distill", "data"),
+        model=get_input_manifests("distill", "model"),
+        data=get_input_manifests("distill", "data"),
     output:
         "{root}distilled/{benchmark}/manifest.json",
     log:
@@ -14,14 +14,14 @@ rule distill:
         "{root}benchmarks/distill/{benchmark}.tsv"
     wildcard_constraints:
         root=match_roots(generated_demonstrations=False),
-    priority: priority_of("distill")
-    threads: threads_of("distill")
+    priority: get_priority("distill")
+    threads: get_threads("distill")
     resources:
-        **resources_of("distill"),
+        **get_resources("distill"),
     params:
-        spec=spec_of("distill"),
-        model=path_of("distill", "model"),
-        data=path_of("distill", "data"),
+        spec=get_spec("distill"),
+        model=get_path("distill", "model"),
+        data=get_path("distill", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -30,9 +30,9 @@ rule distill:
 
 
 rule demonstrate:
-    """Make demonstrations, some with a deliberate mistake, in place of a teacher's."""
+    """Generate demonstrations, some with a deliberate mistake, instead of sampling a teacher."""
     input:
-        data=input_manifests_of("demonstrate", "data"),
+        data=get_input_manifests("demonstrate", "data"),
     output:
         "{root}distilled/{benchmark}/manifest.json",
     log:
@@ -41,13 +41,13 @@ rule demonstrate:
         "{root}benchmarks/demonstrate/{benchmark}.tsv"
     wildcard_constraints:
         root=match_roots(generated_demonstrations=True),
-    priority: priority_of("demonstrate")
-    threads: threads_of("demonstrate")
+    priority: get_priority("demonstrate")
+    threads: get_threads("demonstrate")
     resources:
-        **resources_of("demonstrate"),
+        **get_resources("demonstrate"),
     params:
-        spec=spec_of("demonstrate"),
-        data=path_of("demonstrate", "data"),
+        spec=get_spec("demonstrate"),
+        data=get_path("demonstrate", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

@@ -1,11 +1,11 @@
-# Evaluation: pass@k on the test problems, of a run's model or of a model before training.
+# Evaluations: pass@k on the test problems, of a run's model or of a model before training.
 
 
 rule evaluate:
     """Evaluate a model on a benchmark's test problems."""
     input:
-        model=input_manifests_of("evaluate", "model"),
-        data=input_manifests_of("evaluate", "data"),
+        model=get_input_manifests("evaluate", "model"),
+        data=get_input_manifests("evaluate", "data"),
     output:
         "{root}evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
         "{root}evaluations/{benchmark}/{model}/{algorithm}/seed{seed}/evaluation.json",
@@ -13,14 +13,14 @@ rule evaluate:
         "{root}logs/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:
         "{root}benchmarks/evaluate/{benchmark}.{model}.{algorithm}.seed{seed}.tsv"
-    priority: priority_of("evaluate")
-    threads: threads_of("evaluate")
+    priority: get_priority("evaluate")
+    threads: get_threads("evaluate")
     resources:
-        **resources_of("evaluate"),
+        **get_resources("evaluate"),
     params:
-        spec=spec_of("evaluate"),
-        model=path_of("evaluate", "model"),
-        data=path_of("evaluate", "data"),
+        spec=get_spec("evaluate"),
+        model=get_path("evaluate", "model"),
+        data=get_path("evaluate", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

@@ -1,23 +1,23 @@
-# Models before training: trained from scratch here, with one tokenizer for all, or published ones.
+# Models before SFT and RL: embedded ones, pre-trained here with one tokenizer, or published ones.
 
 
 rule tokenizer:
     """Train the tokenizer of the embedded models."""
     input:
-        data=input_manifests_of("tokenizer", "data"),
+        data=get_input_manifests("tokenizer", "data"),
     output:
         "{root}models/tokenizer/manifest.json",
     log:
         "{root}logs/tokenizer.log",
     benchmark:
         "{root}benchmarks/tokenizer.tsv"
-    priority: priority_of("tokenizer")
-    threads: threads_of("tokenizer")
+    priority: get_priority("tokenizer")
+    threads: get_threads("tokenizer")
     resources:
-        **resources_of("tokenizer"),
+        **get_resources("tokenizer"),
     params:
-        spec=spec_of("tokenizer"),
-        data=path_of("tokenizer", "data"),
+        spec=get_spec("tokenizer"),
+        data=get_path("tokenizer", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -28,8 +28,8 @@ rule tokenizer:
 rule pretrain:
     """Make an embedded model: an architecture of transformers at a tiny size, pre-trained."""
     input:
-        tokenizer=input_manifests_of("pretrain", "tokenizer"),
-        data=input_manifests_of("pretrain", "data"),
+        tokenizer=get_input_manifests("pretrain", "tokenizer"),
+        data=get_input_manifests("pretrain", "data"),
     output:
         "{root}models/{model}/manifest.json",
     log:
@@ -38,14 +38,14 @@ rule pretrain:
         "{root}benchmarks/pretrain/{model}.tsv"
     wildcard_constraints:
         model=match_models(embedded=True),
-    priority: priority_of("pretrain")
-    threads: threads_of("pretrain")
+    priority: get_priority("pretrain")
+    threads: get_threads("pretrain")
     resources:
-        **resources_of("pretrain"),
+        **get_resources("pretrain"),
     params:
-        spec=spec_of("pretrain"),
-        tokenizer=path_of("pretrain", "tokenizer"),
-        data=path_of("pretrain", "data"),
+        spec=get_spec("pretrain"),
+        tokenizer=get_path("pretrain", "tokenizer"),
+        data=get_path("pretrain", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -56,7 +56,7 @@ rule pretrain:
 rule fetch:
     """Download or convert a published model."""
     input:
-        sources=sources_of("fetch"),
+        sources=get_sources("fetch"),
     output:
         "{root}models/{model}/manifest.json",
     log:
@@ -65,12 +65,12 @@ rule fetch:
         "{root}benchmarks/fetch/{model}.tsv"
     wildcard_constraints:
         model=match_models(embedded=False),
-    priority: priority_of("fetch")
-    threads: threads_of("fetch")
+    priority: get_priority("fetch")
+    threads: get_threads("fetch")
     resources:
-        **resources_of("fetch"),
+        **get_resources("fetch"),
     params:
-        spec=spec_of("fetch"),
+        spec=get_spec("fetch"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

@@ -1,11 +1,11 @@
-# Checks whether a machine has what the largest jobs need: `snakemake --cores 1 preflight`. With
-# SLURM the check runs on the machine that SLURM chooses.
+# `snakemake --cores 1 preflight` checks whether a machine has what the largest jobs need; with SLURM,
+# the machine that SLURM chooses.
 
 SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 
 
 rule preflight:
-    """Say what this machine lacks for these parameters."""
+    """Check whether this machine has what the jobs need."""
     log:
         f"{PLAN.root}logs/preflight.log",
     threads: lambda wildcards: count_slots(max(map(requests.count_cores, SPECS)))

@@ -2,22 +2,22 @@
 
 
 rule report:
-    """Make tables, figures and report.html of the paper's tables."""
+    """Make the paper's tables and figures, and report.html."""
     input:
-        input_results_of("report"),
+        get_input_results("report"),
     output:
-        page(f"{PLAN.root}reports", "The report", FIGURES),
-        in_report("The report", f"{PLAN.root}reports/appendix.txt"),
+        list_report_files(f"{PLAN.root}reports", "The report", FIGURES),
+        mark_for_report("The report", f"{PLAN.root}reports/appendix.txt"),
         f"{PLAN.root}reports/appendix.tex",
     log:
         f"{PLAN.root}logs/report.log",
     benchmark:
         f"{PLAN.root}benchmarks/report.tsv"
     resources:
-        **resources_of(),
+        **get_resources(),
     params:
         config=PARAMS.model_dump_json(),
-        code=code_of("report"),
+        code=get_code_digest("report"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -27,13 +27,13 @@ rule report:
 
 if PLAN.default:
 
-    # A rule for the report of the default, if the parameters are an experiment's.
+    # In an experiment with a name, this rule makes the default's report.
     use rule report as report_of_default with:
         input:
-            input_results_of("report", PLAN.default),
+            get_input_results("report", PLAN.default),
         output:
-            page("reports", "The report of the default", FIGURES),
-            in_report("The report of the default", "reports/appendix.txt"),
+            list_report_files("reports", "The report of the default", FIGURES),
+            mark_for_report("The report of the default", "reports/appendix.txt"),
             "reports/appendix.tex",
         log:
             "logs/report.log",
@@ -41,14 +41,14 @@ if PLAN.default:
             "benchmarks/report.tsv"
         params:
             config=PLAN.default.params.model_dump_json(),
-            code=code_of("report", PLAN.default),
+            code=get_code_digest("report", PLAN.default),
             folder=subpath(output[0], parent=True),
 
 
 rule experiment:
     """Collect the metrics of RAPID at one H, for `dvc exp show` and `dvc plots`."""
     input:
-        input_results_of("experiment"),
+        get_input_results("experiment"),
     output:
         f"{PLAN.root}reports/experiment/manifest.json",
         f"{PLAN.root}reports/experiment/metrics.json",
@@ -57,10 +57,10 @@ rule experiment:
     benchmark:
         f"{PLAN.root}benchmarks/experiment.tsv"
     resources:
-        **resources_of(),
+        **get_resources(),
     params:
         config=PARAMS.model_dump_json(),
-        code=code_of("experiment"),
+        code=get_code_digest("experiment"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -69,20 +69,20 @@ rule experiment:
 
 
 rule studies:
-    """Make the studies' tables and figures: what each part of RAPID contributes."""
+    """Make the tables and figures of the studies (ablations)."""
     input:
-        input_results_of("studies"),
+        get_input_results("studies"),
     output:
-        page(f"{PLAN.root}reports/studies", "The studies", study_figures(PARAMS)),
+        list_report_files(f"{PLAN.root}reports/studies", "The studies", study_figures(PARAMS)),
     log:
         f"{PLAN.root}logs/studies.log",
     benchmark:
         f"{PLAN.root}benchmarks/studies.tsv"
     resources:
-        **resources_of(),
+        **get_resources(),
     params:
         config=PARAMS.model_dump_json(),
-        code=code_of("studies"),
+        code=get_code_digest("studies"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -92,22 +92,22 @@ rule studies:
 
 
 rule arena:
-    """Make the arena's tables and figures: all algorithms, at learning rates of their own."""
+    """Make the tables and figures of the arena, which compares all algorithms."""
     input:
-        input_results_of("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
+        get_input_results("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
-        page(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
-        # Results by seed; not when learning rates are tuned.
+        list_report_files(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
+        # The results by seed, which a tuning does not write.
         [f"{PLAN.root}reports/arena/results.csv"] if ARENA and not ARENA.tuning else [],
     log:
         f"{PLAN.root}logs/arena.log",
     benchmark:
         f"{PLAN.root}benchmarks/arena.tsv"
     resources:
-        **resources_of(),
+        **get_resources(),
     params:
         config=PARAMS.model_dump_json(),
-        code=code_of("arena"),
+        code=get_code_digest("arena"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

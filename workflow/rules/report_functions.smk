@@ -13,8 +13,8 @@ TABLES = {
 ARENA = PLAN.params.arena
 
 
-def in_report(category, path):
-    """Return an output, marked for `snakemake --report` if it is a table, a page or a figure."""
+def mark_for_report(category, path):
+    """Return an output, marked for `snakemake --report` if it is in `TABLES` or a PNG figure."""
     file, description, kind = Path(path), "", "figures"
     source = Path(ROOT, "reports/plots/figures", f"{file.stem.replace('-', '_')}.py")
     if file.name in TABLES:
@@ -32,20 +32,20 @@ def in_report(category, path):
     )
 
 
-def page(folder, category, figures):
+def list_report_files(folder, category, figures):
     """Return the output files of a report: its tables, its page and its figures."""
-    drawn = [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
-    names = ["manifest.json", "tables.tex", "tables.txt", "report.html", *drawn]
-    return [in_report(category, f"{folder}/{name}") for name in names]
+    figure_files = [f"figures/{name}.{kind}" for name in figures for kind in ("pdf", "png")]
+    names = ["manifest.json", "tables.tex", "tables.txt", "report.html", *figure_files]
+    return [mark_for_report(category, f"{folder}/{name}") for name in names]
 
 
-def input_results_of(rule_name, plan=PLAN, extra_files=()):
-    """Return an input function for a report's rule: the results that the report shows."""
-    job = plan.job(STAGES[rule_name].folder)
+def get_input_results(rule_name, plan=PLAN, extra_files=()):
+    """Return a function of wildcards: the files with the results that a report shows."""
+    job = plan.get_job(STAGES[rule_name].folder)
     results = [path for result in job.inputs for path in result.declared]
-    return lambda wildcards: input_files(job, [*results, *extra_files])
+    return lambda wildcards: check_input_files(job, [*results, *extra_files])
 
 
-def code_of(rule_name, plan=PLAN):
-    """Return the digest of a report's code, so that a change of code makes the report again."""
-    return plan.job(STAGES[rule_name].folder).spec.code
+def get_code_digest(rule_name, plan=PLAN):
+    """Return the digest of a report's code, so that changed code makes the report again."""
+    return plan.get_job(STAGES[rule_name].folder).spec.code

@@ -1,5 +1,5 @@
-# Steps before the first job: check the machine, and start the fork server, from which jobs are
-# forked (rapid/processes/fork_server.py).
+# Steps before the first job: check the machine, and start the fork server, from which jobs fork
+# (rapid/processes/fork_server.py).
 
 import subprocess
 
@@ -12,9 +12,9 @@ from rapid.processes.lifetimes import WORKFLOW_VARIABLE
 def check_requirements():
     """End the workflow before the first job if something that its jobs need is missing.
 
-    If jobs run on this machine's CPU, they take minutes, and only the package for reporting is
-    checked. Otherwise all requirements are checked (rapid/preflight.py). Machines that SLURM
-    chooses are not checked here; the rule `preflight` can check them.
+    All requirements are checked (rapid/preflight.py). But if jobs run on this machine's CPU, where
+    they take minutes, only the package for reporting is checked. Machines that SLURM chooses are
+    not checked here; the rule `preflight` can check them.
     """
     is_local = workflow.local_exec
     if os.environ.get("RAPID_PREFLIGHT") == "off":
@@ -43,15 +43,15 @@ def start_fork_server():
     # The path is relative, because Linux limits the paths of sockets to about 100 characters.
     path = Path(".snakemake", locks.FORK_SERVER_SOCKETS, str(os.getpid()))
     path.parent.mkdir(exist_ok=True)
-    with open(f"{PLAN.root}logs/warm.log", "w") as log:
-        command = [sys.executable, *"-m rapid warm".split(), str(path), str(os.getpid())]
+    with open(f"{PLAN.root}logs/fork_server.log", "w") as log:
+        command = [sys.executable, *"-m rapid fork-server".split(), str(path), str(os.getpid())]
         environment = {**os.environ, WORKFLOW_VARIABLE: str(os.getpid())}
         subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
     os.environ[fork_server.SOCKET_VARIABLE] = str(path)
 
 
 def remove_start_limit():
-    """Remove Snakemake's default limit of 100 started jobs per second; limits that users set stay.
+    """Remove Snakemake's default limit of 100 started jobs per second; keep a user's limit.
 
     With a limit, each check for ready jobs schedules another check one second later, without end.
     Since each job causes a check too, Snakemake checks n times a second after n jobs, which takes

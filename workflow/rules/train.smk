@@ -1,17 +1,17 @@
-# Training: a run is one benchmark, model, algorithm and seed. Its trained model is in model/, in
-# the same folder as the declared files.
+# Training: a run is one benchmark, model, algorithm and seed. Its model is in model/, in the folder
+# of the declared outputs.
 
-# On several nodes the job starts its processes with srun. Snakemake's SLURM plugin knows such jobs
-# as MPI jobs.
+# On several nodes a job starts its processes with srun, which Snakemake's SLURM plugin calls an MPI
+# job.
 NODES = PARAMS.compute.nodes
-SPREAD = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
+MPI_RESOURCES = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
 
 
 rule train:
     """Train one run of one algorithm."""
     input:
-        model=input_manifests_of("train", "model"),
-        data=input_manifests_of("train", "data"),
+        model=get_input_manifests("train", "model"),
+        data=get_input_manifests("train", "data"),
     output:
         "{root}runs/{benchmark}/{model}/{algorithm}/seed{seed}/manifest.json",
         "{root}runs/{benchmark}/{model}/{algorithm}/seed{seed}/summary.json",
@@ -20,15 +20,15 @@ rule train:
         "{root}logs/train/{benchmark}.{model}.{algorithm}.seed{seed}.log",
     benchmark:
         "{root}benchmarks/train/{benchmark}.{model}.{algorithm}.seed{seed}.tsv"
-    priority: priority_of("train")
-    threads: threads_of("train")
+    priority: get_priority("train")
+    threads: get_threads("train")
     resources:
-        **resources_of("train"),
-        **SPREAD,
+        **get_resources("train"),
+        **MPI_RESOURCES,
     params:
-        spec=spec_of("train"),
-        model=path_of("train", "model"),
-        data=path_of("train", "data"),
+        spec=get_spec("train"),
+        model=get_path("train", "model"),
+        data=get_path("train", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

@@ -12,7 +12,7 @@ from rapid.algorithms import ALGORITHMS
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.config.params import load
-from rapid.config.specs import table_runs
+from rapid.config.specs import list_table_runs
 from reports import plots
 from reports.measured import Measured
 from reports.paper_style import PaperStyle, load_styles
@@ -134,7 +134,7 @@ def test_pdfs_have_no_type_3_fonts(figures):
 
 def test_markers_of_equal_runtimes_are_within_their_panel(params, runs):
     runs.write_all(params)
-    for run in table_runs(params):
+    for run in list_table_runs(params):
         runs.write_summary(run, seconds=3600.0 + run.seed)
     canvas = draw(plots.build("report", Measured.read(params, runs.root))["tradeoff"])
     radius = 3 * canvas.dpi / 72
@@ -150,7 +150,7 @@ def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
         StepRecord(step=n, seconds=20.0 * n, loss=0.0, gradient_norm=1.0, reward=0.5)
         for n in range(1, 60_000, 600)
     ]
-    for run in table_runs(params):
+    for run in list_table_runs(params):
         write_jsonl(path := runs.root / run.folder / "steps.jsonl", rows)
         runs.seal(path)
     canvas = draw(plots.build("report", Measured.read(params, runs.root))[name])
@@ -163,7 +163,7 @@ def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
 
 def test_a_benchmark_without_runs_leaves_the_scale_of_the_others(params, runs):
     runs.write_all(params)
-    for run in table_runs(params):
+    for run in list_table_runs(params):
         if run.benchmark == "mbpp_plus":
             runs.delete(runs.root / run.folder / "steps.jsonl")
     figures = plots.build("report", Measured.read(params, runs.root))

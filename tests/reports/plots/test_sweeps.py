@@ -3,7 +3,7 @@
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import add_base_runs, study_runs
+from rapid.config.specs import add_base_runs, list_study_runs
 from reports import plots
 from reports.measured import Measured
 from reports.plots import style, sweeps
@@ -29,12 +29,12 @@ def measured(values, runs):
     values["evaluation"]["diversity"] = True
     values["studies"] = {"seeds": [0, 1], "compared": {"scale": study}}
     params = load(values)
-    for run in add_base_runs(study_runs(params)):
+    for run in add_base_runs(list_study_runs(params)):
         entropy = 9.0 if run.algorithm == "base" else NAMES.index(run.algorithm)
         runs.write_scores(run, [8, 4, 0], entropy=entropy + 0.1 * run.seed)
         if run.algorithm != "base":
             runs.write_summary(run)
-    return Measured.read(params, runs.root, study_runs(params))
+    return Measured.read(params, runs.root, list_study_runs(params))
 
 
 def test_variants_that_differ_in_the_parameter_only_are_a_line(measured):

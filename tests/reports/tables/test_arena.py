@@ -10,7 +10,7 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.config.arena import Claim
 from rapid.config.params import load
-from rapid.config.specs import BASE, arena_runs
+from rapid.config.specs import BASE, list_arena_runs
 from reports import contents
 from reports.__main__ import main
 from reports.measured import Measured
@@ -61,7 +61,7 @@ def complete(params, runs):
     seed_noise = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # the same for all algorithms
     for seed in SEEDS:
         runs.write_scores(make_run(BASE, seed), [0] * 100)
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         algorithm = run.algorithm.split(",")[0]
         seconds, extra_solved, completions_factor = KNOWN_RESULTS.get(algorithm, (10, 0, 1))
         noise = (run.seed + (algorithm == "rapid-H4")) % 2  # of this algorithm
@@ -79,7 +79,7 @@ def complete(params, runs):
 
 def read_measured(params, runs) -> Measured:
     """Read the runs of the arena."""
-    return Measured.read(params, runs.root, arena_runs(params))
+    return Measured.read(params, runs.root, list_arena_runs(params))
 
 
 def test_verdicts_follow_from_known_differences(params, complete):
@@ -97,7 +97,7 @@ def test_verdicts_follow_from_known_differences(params, complete):
         Headline("Better on MATH (made)", [FAILS, OPEN]),
         Headline("Better in equal time on MATH (made)", [HOLDS]),
     ]
-    without_runs = Measured.read(params, complete.root / "none", arena_runs(params))
+    without_runs = Measured.read(params, complete.root / "none", list_arena_runs(params))
     assert "number 1" not in arena.summarize(without_runs, [])
 
 
@@ -140,7 +140,7 @@ def test_equality_claim_is_underpowered_if_its_margin_is_below_the_detectable_on
 
 def test_equal_runs_leave_a_claim_untested(params, complete):
     """RAPID solves what PG with the same H solves, as if its weights had no effect."""
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
             complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
@@ -218,7 +218,7 @@ def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
 
 def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
     """Only algorithms without runs come after them; mean accuracy decides between two of them."""
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         solved = {"grpo": 40, "pg-H4": 45}.get(run.algorithm.split(",")[0])
         if solved:
             complete.write_scores(run, [8] * solved + [0] * (100 - solved))
@@ -241,7 +241,7 @@ def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
 
 @pytest.mark.parametrize(("name", "runs_left"), [("pg", 2), ("dapo", 2), ("pg", 1), ("dapo", 1)])
 def test_comparison_needs_two_runs_of_each_algorithm(params, complete, name, runs_left):
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         if run.algorithm.startswith(f"{name},") and run.seed > runs_left:
             complete.delete(complete.root / run.evaluation / "curve.jsonl")
     (outcomes,) = arena.fields(read_measured(params, complete))
@@ -250,7 +250,7 @@ def test_comparison_needs_two_runs_of_each_algorithm(params, complete, name, run
 
 
 def test_algorithm_that_never_reaches_the_accuracy_is_drawn_at_the_edge(params, complete):
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         if run.algorithm.startswith("grpo,"):
             complete.write_scores(run, [8] * 40 + [0] * 60)
             complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
@@ -264,7 +264,7 @@ def test_algorithm_that_never_reaches_the_accuracy_is_drawn_at_the_edge(params, 
 
 @pytest.mark.parametrize("missing", ["nothing", "evaluations"])
 def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_path, missing):
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         if missing == "evaluations" and run.seed > 1:
             complete.delete(complete.root / run.evaluation / "evaluation.json")
     out = tmp_path / "out"
@@ -313,7 +313,10 @@ def test_new_runs_are_ranked_among_recorded_ones(params, complete):
     slow_rows["runtime"] *= 9  # seeds without a run here do not count
     all_outcomes = arena.fields(read_measured(params, complete))[0]
     new_params = compare_with_record(params, complete, pd.concat([rows, slow_rows]))
-    assert {run.algorithm.split(",")[0] for run in arena_runs(new_params)} == {"pg", "rapid-H4"}
+    assert {run.algorithm.split(",")[0] for run in list_arena_runs(new_params)} == {
+        "pg",
+        "rapid-H4",
+    }
     outcomes = arena.fields(read_measured(new_params, complete))[0]
     for name in RATES:
         for by in ("seconds", "accuracy", "accuracy_in_time"):
@@ -346,7 +349,7 @@ def test_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
     rows = record(read_measured(params, complete))
     rows[["seconds", "runtime"]] *= 2
     expected = arena.fields(read_measured(params, complete))[0].outcomes["dapo"].seconds
-    pg_runs = [run for run in arena_runs(params) if run.algorithm.startswith("pg,")]
+    pg_runs = [run for run in list_arena_runs(params) if run.algorithm.startswith("pg,")]
     [run_of_seed_8] = [run for run in pg_runs if run.seed == 8]
     complete.delete(complete.root / run_of_seed_8.folder / "summary.json")
     new_params = compare_with_record(params, complete, rows)

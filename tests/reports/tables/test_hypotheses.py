@@ -3,7 +3,7 @@
 import pytest
 
 from rapid.config.params import load
-from rapid.config.specs import study_runs
+from rapid.config.specs import list_study_runs
 from reports.measured import Measured
 from reports.statistics.decisions import holm
 from reports.tables import hypotheses, studies
@@ -48,7 +48,7 @@ def complete(params, runs):
 
     With half of the baseline they solve 6, the mean of both.
     """
-    for run in study_runs(params):
+    for run in list_study_runs(params):
         solved = {FULL: 4, HALF: 6, NONE: 8}[run.algorithm] + (run.seed % 3 == 0)
         noise = 0.01 * (run.seed * (3 if run.algorithm == FULL else 1) % 4)
         entropy = {FULL: 0.5, HALF: 0.4, NONE: 0.3}[run.algorithm] + noise
@@ -58,7 +58,7 @@ def complete(params, runs):
 
 
 def judge(params, runs):
-    measured = Measured.read(params, runs.root, study_runs(params))
+    measured = Measured.read(params, runs.root, list_study_runs(params))
     return hypotheses.judge(measured, studies.studies(measured))
 
 
@@ -99,7 +99,7 @@ def test_missing_runs_leave_a_test_untested(params, complete):
 
 
 def test_table_has_a_row_for_each_test(params, complete):
-    measured = Measured.read(params, complete.root, study_runs(params))
+    measured = Measured.read(params, complete.root, list_study_runs(params))
     table = studies.tables(measured)[-2]
     assert table.label == "tab:hypotheses"
     assert [row.label for row in table.rows][:2] == ["Higher without: scale", "Small gap: scale"]

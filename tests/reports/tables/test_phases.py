@@ -5,7 +5,7 @@ import pytest
 
 from rapid.artifacts.runs import Runtime
 from rapid.config.params import load
-from rapid.config.specs import arena_runs
+from rapid.config.specs import list_arena_runs
 from reports.measured import Measured
 from reports.outcomes import fields
 from reports.tables import phases
@@ -28,14 +28,14 @@ def test_table_has_shares_and_ratios(values, runs):
     field = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5}
     field["rates"] = {"pg": 1e-4, "pg-H4": 1e-4, "grpo": 1e-4}
     params = load(values | {"arena": {"fields": {"math": field}}})
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         sampling, rest = (60.0, 40.0) if run.algorithm.startswith("pg,") else (15.0, 20.0)
         if not run.algorithm.startswith("grpo"):
             runtime = Runtime(total=sampling + rest, sampling=sampling, backpropagation=rest)
             runs.write_summary(run, runtime=runtime)
         runs.write_scores(run, [8, 0])
     runs.write_scores(make_run("base", 1), [0, 0])
-    (outcomes,) = fields(Measured.read(params, runs.root, arena_runs(params)))
+    (outcomes,) = fields(Measured.read(params, runs.root, list_arena_runs(params)))
     table = phases.build(outcomes, 1)
     cells = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
     assert table.groups[0].columns[-1] == "if sampling takes 90%"

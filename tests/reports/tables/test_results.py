@@ -193,7 +193,7 @@ def test_missing_seeds_have_a_footnote_with_every_reason(params, runs):
 
 
 def test_correlation_of_equal_values_is_a_dash_with_a_reason(params, runs):
-    for table_run in specs.add_base_runs(specs.table_runs(params)):
+    for table_run in specs.add_base_runs(specs.list_table_runs(params)):
         runs.write_accuracy(table_run, 0.0, ks=(1, 8))
     cell = build_results(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")

@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from rapid.config.params import load
-from rapid.config.specs import arena_runs
+from rapid.config.specs import list_arena_runs
 from reports import contents
 from reports.measured import Measured
 from reports.tables.tuning import AT_THE_END, recorded
@@ -20,10 +20,10 @@ def test_report_of_a_tuning_shows_its_trials(values, runs):
     tuning = {"rates": {"math": RATES}, "seeds": [7]}
     arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tuning}
     params = load(values | {"arena": arena})
-    for run in arena_runs(params):
+    for run in list_arena_runs(params):
         runs.write_scores(run, [8] * 5 + [0] * 5)
     for root, text in ((runs.root, "50.0%"), (runs.root / "none", "—")):
-        content = contents.build_arena(Measured.read(params, root, arena_runs(params)))
+        content = contents.build_arena(Measured.read(params, root, list_arena_runs(params)))
         (table,) = content.results
         assert table.number == 1
         assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]

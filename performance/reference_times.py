@@ -1,4 +1,4 @@
-"""Lower bounds of a step's time: training with plain transformers, and sampling alone.
+"""Reference times: training with plain transformers alone, and sampling alone.
 
 The model, prompts, lengths of completions, precision and threads are those of the training loop
 with which the times are compared.
@@ -16,7 +16,7 @@ from rapid.training.clock import now
 REPEATS = 3  # measurements of each time, after a first one that is discarded
 
 
-def measure_lower_bounds(workload: Workload, setting: Setting) -> dict[str, float]:
+def measure_reference_times(workload: Workload, setting: Setting) -> dict[str, float]:
     """Return seconds per 1,000 completions.
 
     Returns:

@@ -11,7 +11,7 @@ from rapid.artifacts.manifests import write_manifest
 from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import load
 from rapid.freshness import Job
-from rapid.stages import upkeep
+from rapid.stages import maintenance
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def default(values, tmp_path, monkeypatch) -> Plan:
     monkeypatch.chdir(tmp_path)
     Path("params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     planned = build_plan(load(values))
-    finish_with_other_code(planned.job("data/math"), "rapid/stages/prepare.py")
+    finish_with_other_code(planned.get_job("data/math"), "rapid/stages/prepare.py")
     return planned
 
 
@@ -36,7 +36,7 @@ def finish_with_other_code(job: Job, changed: str) -> None:
 
 
 def accept_all() -> int:
-    return upkeep.accept([Path("params.yaml")])
+    return maintenance.accept([Path("params.yaml")])
 
 
 def test_accepted_jobs_are_listed_with_the_changed_code(default, capsys):
@@ -48,7 +48,7 @@ def test_accepted_jobs_are_listed_with_the_changed_code(default, capsys):
 
 
 def test_accept_covers_started_studies(default, capsys):
-    run = default.job("runs/math/tiny-qwen2/rapid-H16,eta=1/seed1")
+    run = default.get_job("runs/math/tiny-qwen2/rapid-H16,eta=1/seed1")
     finish_with_other_code(run, "rapid/stages/train.py")
     accept_all()
     assert f"accepted: {run.folder}" in capsys.readouterr().out
@@ -56,10 +56,10 @@ def test_accept_covers_started_studies(default, capsys):
 
 def test_verify_covers_the_metrics_for_dvc_once_they_exist(default, capsys):
     """Otherwise `rapid verify` would always report a missing job after `make tables`."""
-    upkeep.verify([Path("params.yaml")])
+    maintenance.verify([Path("params.yaml")])
     assert "reports/experiment" not in capsys.readouterr().out
-    finish_with_other_code(default.job("reports/experiment"), "reports/experiment.py")
-    upkeep.verify([Path("params.yaml")])
+    finish_with_other_code(default.get_job("reports/experiment"), "reports/experiment.py")
+    maintenance.verify([Path("params.yaml")])
     assert "stale: reports/experiment: made with other code" in capsys.readouterr().out
 
 
@@ -81,15 +81,15 @@ def test_restore_pulls_nothing_without_results_in_dvc_lock(default, pulls, capsy
     """`dvc pull --force` would delete local results."""
     if lock is not None:
         Path("dvc.lock").write_text(lock)
-    assert upkeep.restore([Path("params.yaml")], force=True) == 1
+    assert maintenance.restore([Path("params.yaml")], force=True) == 1
     assert "dvc.lock: it lists no results to pull" in capsys.readouterr().err
     assert pulls == []
 
 
 def test_restore_replaces_files_only_with_force(default, pulls, capsys):
     Path("dvc.lock").write_text("stages: {data: {cmd: make}}")
-    assert upkeep.restore([Path("params.yaml")]) == 1
+    assert maintenance.restore([Path("params.yaml")]) == 1
     assert "`rapid restore --force` replaces them" in capsys.readouterr().err
-    assert upkeep.restore([Path("params.yaml")], force=True) == 1
+    assert maintenance.restore([Path("params.yaml")], force=True) == 1
     assert "--force" not in capsys.readouterr().err
     assert pulls == [["pull"], ["pull", "--force"]]

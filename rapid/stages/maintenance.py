@@ -1,7 +1,7 @@
 """Commands that check the files of jobs: `rapid verify`, `accept`, `reconcile` and `restore`.
 
 `rapid` without a subcommand calls `advise`. Each function takes the parameter files and returns an
-exit status. `rapid.freshness` says when a job is up to date and when it is stale.
+exit status. `rapid.freshness` defines when a job is up to date and when it is stale.
 """
 
 import subprocess
@@ -19,11 +19,11 @@ from rapid.config.jobs import build_plan
 from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
 
-NO_RESULTS = (
+NOTHING_TO_PULL = (
     "it lists no results to pull. On the machine that has them: dvc repro, commit "
     "dvc.lock, dvc push, git push"
 )
-IN_THE_WAY = "If local files are in the way, `rapid restore --force` replaces them"
+FORCE_HINT = "If local files are in the way, `rapid restore --force` replaces them"
 
 
 def advise(files: list[Path]) -> int:
@@ -34,12 +34,12 @@ def advise(files: list[Path]) -> int:
     pages = [page for root in list_roots() for page in root.glob(f"{REPORT}/report.html")]
     if pages:
         print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
-        print("`snakemake -n` says what is out of date, `rapid verify` which files were changed.")
-    elif any(Path(room).is_dir() for room in RESULT_FOLDERS):
+        print("`snakemake -n` lists stale jobs, `rapid verify` changed files.")
+    elif any(Path(folder).is_dir() for folder in RESULT_FOLDERS):
         print("Some jobs are done: `make tables` runs the others.")
     else:
-        print("No results yet: `make tables` makes them. README.md says how long that takes.")
-    print("`rapid --help` lists the commands, README.md introduces them.")
+        print("No results yet: run `make tables`. README.md says how long that takes.")
+    print("`rapid --help` lists the commands, and README.md introduces them.")
     return 0
 
 
@@ -57,9 +57,9 @@ def reconcile(files: list[Path]) -> int:
 
 def accept(files: list[Path]) -> int:
     """Mark jobs as up to date that are stale only because code changed; print other stale jobs."""
-    planned, progress = _plan_jobs(files)
-    freshness.print_changed_code(planned)
-    accepted, findings = freshness.accept_code_changes(planned, progress)
+    jobs, progress = _plan_jobs(files)
+    freshness.print_changed_code(jobs)
+    accepted, findings = freshness.accept_code_changes(jobs, progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
     print(findings.describe() + ("; snakemake will make the reports again" if accepted else ""))
@@ -74,11 +74,11 @@ def restore(files: list[Path], force: bool = False) -> int:
     """
     lock = Path("dvc.lock")
     if not lock.is_file() or not (yaml.safe_load(lock.read_text()) or {}).get("stages"):
-        print(f"rapid restore: {lock}: {NO_RESULTS}", file=sys.stderr)
+        print(f"rapid restore: {lock}: {NOTHING_TO_PULL}", file=sys.stderr)
         return 1
-    pull = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else [])]
-    if subprocess.run(pull, check=False).returncode:
-        hint = "" if force else f". {IN_THE_WAY}"
+    pull_command = [sys.executable, "-m", "dvc", "pull", *(["--force"] if force else [])]
+    if subprocess.run(pull_command, check=False).returncode:
+        hint = "" if force else f". {FORCE_HINT}"
         print(f"rapid restore: dvc pull failed; see above{hint}", file=sys.stderr)
         return 1
     findings = _examine_jobs(files)
@@ -92,21 +92,19 @@ def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     and the report that DVC compares only if it has been made.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
-    planned = build_plan(load_files(*files))
-    # Jobs that a named experiment shares with the default are not its own, so they do not count.
-    optional = [job for job in planned.optional_jobs if job.folder.startswith(planned.root)]
+    plan = build_plan(load_files(*files))
+    # Jobs that a named experiment shares with the default do not count.
+    optional = [job for job in plan.optional_jobs if job.folder.startswith(plan.root)]
     is_begun = any(Path(job.manifest).is_file() for job in optional)
-    needed = [
-        job
-        for job in planned.jobs
-        if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
+    needed_jobs = [
+        job for job in plan.jobs if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
     ]
-    return [*needed, *(planned.optional_jobs if is_begun else [])], progress
+    return [*needed_jobs, *(plan.optional_jobs if is_begun else [])], progress
 
 
 def _examine_jobs(files: list[Path]) -> Findings:
     """Compare every file of the jobs with the manifests, and print and return the findings."""
-    planned, progress = _plan_jobs(files)
-    findings = freshness.examine_jobs(planned, progress=progress)
+    jobs, progress = _plan_jobs(files)
+    findings = freshness.examine_jobs(jobs, progress=progress)
     print(findings.describe())
     return findings

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from rapid.benchmarks import BENCHMARKS
-from rapid.stages import rehearsal
+from rapid.stages import warm_up
 
 
 def test_code_is_hashed_before_it_is_imported(monkeypatch):
@@ -14,9 +14,9 @@ def test_code_is_hashed_before_it_is_imported(monkeypatch):
     def stop(*roots):
         raise EOFError
 
-    monkeypatch.setattr(rehearsal, "hash_dependencies", stop)
+    monkeypatch.setattr(warm_up, "hash_dependencies", stop)
     with pytest.raises(EOFError):
-        rehearsal.rehearse()
+        warm_up.warm_up()
 
 
 @pytest.mark.parametrize(
@@ -35,4 +35,4 @@ def test_code_is_hashed_before_it_is_imported(monkeypatch):
 def test_job_borrows_the_grader_of_its_benchmark(arguments, grader, monkeypatch):
     for name in ("math", "minif2f"):
         monkeypatch.setattr(type(BENCHMARKS[name]), "lend", lambda self: self.name)
-    assert rehearsal.lend_graders(arguments) == grader
+    assert warm_up.lend_graders(arguments) == grader
