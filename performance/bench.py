@@ -126,9 +126,9 @@ def _prepare(gpu: bool, count: int) -> list[int]:
     else:
         cores = lease_cores(count)
         _report(f"on core {', '.join(map(str, cores))}; importing")
-    from rapid.training.trl import without_vllm
+    from rapid.training.trl import prevent_vllm_import
 
-    without_vllm()
+    prevent_vllm_import()
     import transformers
 
     transformers.logging.disable_progress_bar()

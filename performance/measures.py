@@ -70,7 +70,7 @@ def _check_sampler(setting: Setting) -> None:
 
 def load_grader(workload: Workload) -> Counted:
     """Return a reward function with the real grader, which ends with the loop's process."""
-    grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()
+    grader = BENCHMARKS["mbpp_plus"].build_grader(TIMEOUT).__enter__()
     return Graded(grader, workload.problems)
 
 
@@ -98,7 +98,7 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
     samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
     for kind in samples[0]:
         verdicts = [sample[kind] for sample in samples]
-        labels = {"benchmark": benchmark, "graded": BENCHMARKS[benchmark].graded, "kind": kind}
+        labels = {"benchmark": benchmark, "graded": BENCHMARKS[benchmark].completion_noun, "kind": kind}
         yield labels | summary.summarize_verdicts(verdicts)
 
 
@@ -115,7 +115,7 @@ def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict
     """
     task = BENCHMARKS[benchmark]
     kinds = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
-    with task.grader(task.default_timeout) as grader:
+    with task.build_grader(task.default_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
         grader.grade(exercises[0].problem, "trivial")  # starts processes that start late

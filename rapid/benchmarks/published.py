@@ -5,7 +5,7 @@
    such as a copy of the hub's dataset.
 2. A row's split decides its part: `train` and `validation` are for training, `test` is for
    evaluation. A source with only one split (MBPP+) is divided at random, by the seed.
-3. Problems that cannot be graded are left out. Problems with weak tests (`Benchmark.weak`) are left
+3. Problems that cannot be graded are left out. Problems with weak tests (`Benchmark.weak_problems`) are left
    out of training. The reasons are recorded.
 """
 
@@ -100,9 +100,9 @@ def select_problems(
         for part in sorted(published.parts.keys() - parts):
             reasons = {problem.id: f"of the part {part}" for problem in published.parts[part]}
             published.dropped |= dict(sorted(reasons.items()))
-    weak = {problem.id for problem in parts["train"]} & benchmark.weak.keys()
+    weak = {problem.id for problem in parts["train"]} & benchmark.weak_problems.keys()
     published.dropped |= {
-        id: f"not trained on: its tests accept {benchmark.weak[id]}" for id in sorted(weak)
+        id: f"not trained on: its tests accept {benchmark.weak_problems[id]}" for id in sorted(weak)
     }
     parts["train"] = [problem for problem in parts["train"] if problem.id not in weak]
     for part, problems in parts.items():

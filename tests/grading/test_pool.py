@@ -46,7 +46,7 @@ class FakeGrader:
     def prepare(self, problem):
         self.record(f"prepared {problem.id}")
 
-    def rehearse(self, exercises):
+    def warm_up(self, exercises):
         self.record(f"rehearsed {exercises}")
 
     def grade(self, problem, completion):
@@ -109,14 +109,14 @@ class TestConcurrency:
             assert (
                 grade(graders, "x", "y", "z") == ["passed"] * 3
             )  # the grader that prepared is free again
-            graders.rehearse([])
+            graders.warm_up([])
         assert log.count("prepared a") == 1
         assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
         assert graders.describe_isolation() == "isolated"
 
     @pytest.mark.parametrize("name", BENCHMARKS)
     def test_every_benchmark_uses_a_pool_of_graders(self, name):
-        assert isinstance(BENCHMARKS[name].grader(1.0), GraderPool)
+        assert isinstance(BENCHMARKS[name].build_grader(1.0), GraderPool)
 
 
 class TestCachedVerdicts:

@@ -301,7 +301,7 @@ def test_graders_need_no_model_and_unavailable_ones_are_listed_as_missing(
     tmp_path, monkeypatch, unprepared
 ):
     for name in BENCHMARKS:
-        monkeypatch.setattr(type(BENCHMARKS[name]), "unavailable", lambda self: "not here")
+        monkeypatch.setattr(type(BENCHMARKS[name]), "explain_unavailable", lambda self: "not here")
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     names = [experiment.subject for experiment in list_experiments("g")]

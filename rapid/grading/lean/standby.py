@@ -18,7 +18,7 @@ from rapid.grading.standby import Standby
 # a native Lean. It is not lent, and each job starts its own.
 HEADER = ""
 
-STANDBY = Standby(lambda role: LeanProcess(_backend(), HEADER, role, waits=True), [*ANSWERS])
+STANDBY = Standby(lambda role: LeanProcess(_backend(), HEADER, role, waits_for_renew=True), [*ANSWERS])
 
 
 def lend() -> Callable[[bool], None] | None:

@@ -47,7 +47,7 @@ def test_an_attack_gets_one_of_its_allowed_reasons(
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
     installed = map(str, Path(sandbox_module._PREFIX, "lib").glob("python*/*-packages/**/*.py"))
-    shared = tuple(sandbox_module._shared_packages())
+    shared = tuple(sandbox_module._find_shared_packages())
     package = next((path for path in installed if not path.startswith(shared)), "")
     with intrusions.set_up_targets(
         tmp_path_factory.mktemp("targets"), package

@@ -10,7 +10,7 @@ import pytest
 from rapid.grading import limits, verdicts
 from rapid.grading.code import reference
 from rapid.grading.code.grader import CodeGrader
-from rapid.grading.code.reference import References, run_reference
+from rapid.grading.code.reference import ReferenceCache, run_reference
 from rapid.grading.grader import BadProblem
 from rapid.grading.pool import GraderPool
 
@@ -29,7 +29,7 @@ def reference_runs(monkeypatch):
 
 
 def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference_runs):
-    shared = References()
+    shared = ReferenceCache()
     with (
         GraderPool("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
         ThreadPoolExecutor(2) as threads,
@@ -45,7 +45,7 @@ def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference
 def test_the_references_that_were_used_last_are_kept(double, reference_runs, grader, monkeypatch):
     monkeypatch.setattr(limits, "MAX_REFERENCES", 2)
     problems = {name: double.model_copy(update={"task_id": name}) for name in "abc"}
-    references = References()
+    references = ReferenceCache()
     for name in "abacab":
         references.find(problems[name], grader._sandbox)
     assert reference_runs == [*"abc", "b"]
@@ -55,7 +55,7 @@ def test_references_of_different_problems_run_concurrently(double, monkeypatch):
     """Each run ends only when both have begun."""
     barrier = threading.Barrier(2, timeout=10.0)
     monkeypatch.setattr(reference, "run_reference", lambda *_: barrier.wait())
-    shared = References()
+    shared = ReferenceCache()
     second_problem = double.model_copy(update={"task_id": "other"})
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(shared.find, [double, second_problem], [None, None]))

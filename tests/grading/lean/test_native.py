@@ -149,7 +149,7 @@ def run_cases(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]
         "import Lean\n" + LIBRARY + read_checker_source() + COMMANDS.replace("CASES", case_list)
     )
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(launch, "image_path", lambda *_: folder / "image")
+        monkeypatch.setattr(launch, "get_image_path", lambda *_: folder / "image")
         process = LeanProcess(ensure_lean(), header, "author")
         try:
             why = process._read(Ready, time.monotonic() + 300, lambda _: True).why
@@ -173,7 +173,7 @@ def judge_cases(proposition: str, exports_by_name: dict[str, bytes]) -> dict[str
 def test_the_complete_checker_elaborates(monkeypatch, tmp_path):
     source = install.write_native_checker().read_text(encoding="utf-8")
     source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=1, header=source) as lean:
         assert lean.wait_ready() > 0
 

@@ -130,8 +130,8 @@ WASM, NATIVE = Backend("wasm", "4.99.0", Path("/")), Backend("native", "4.99.0",
 class FakeProcess:
     """Stands in for a process that is lent, and records the calls of its methods."""
 
-    def __init__(self, backend, header, role, waits=False):
-        assert waits and (backend, header) == (WASM, "")
+    def __init__(self, backend, header, role, waits_for_renew=False):
+        assert waits_for_renew and (backend, header) == (WASM, "")
         self.is_alive = self.is_borrowed = True
         self.pid, self.events = 0, []
         self.renew, self.end = (

@@ -1,4 +1,4 @@
-"""The bubblewrap sandbox of a native Lean (box.py), tested with a stand-in for `lean` that runs Python."""
+"""The bubblewrap sandbox of a native Lean (native_sandbox.py), tested with a stand-in for `lean` that runs Python."""
 
 import json
 import os
