@@ -76,19 +76,19 @@ class ProblemSource:
 
 def describe_sources(sources: Iterable[ProblemSource]) -> str:
     """Return a sentence that names these sources; "" if there are none."""
-    by_is_made = {True: [], False: []}  # made problems, published problems
-    for source in sources:
-        by_is_made[source.kind == "made"].append(source)
-    parts = [source.describe() for source in by_is_made[False]]
-    if labels := [BENCHMARKS[source.benchmark].label for source in by_is_made[True]]:
-        parts.insert(
-            0, f"Made problems in the format of {join_words(labels)}, not the published ones"
-        )
+    sources = list(sources)
+    parts = [source.describe() for source in sources if source.kind != "made"]
+    made = [source.benchmark for source in sources if source.kind == "made"]
+    if made:
+        labels = join_words([BENCHMARKS[name].label for name in made])
+        parts.insert(0, f"Made problems in the format of {labels}, not the published ones")
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def build_declared_source(benchmark: str, source: str, prepared: Manifest | None = None) -> ProblemSource:
-    """Return the description of a source as it is named in params.yaml.
+def build_declared_source(
+    benchmark: str, source: str, prepared: Manifest | None = None
+) -> ProblemSource:
+    """Return the source that params.yaml declares for a benchmark.
 
     Args:
         source: "embedded" (generated problems), "hub", or the path of a file or folder.

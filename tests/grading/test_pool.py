@@ -47,7 +47,7 @@ class FakeGrader:
         self.record(f"prepared {problem.id}")
 
     def warm_up(self, exercises):
-        self.record(f"rehearsed {exercises}")
+        self.record(f"warmed up with {exercises}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
@@ -102,7 +102,7 @@ class TestConcurrency:
             pass
         assert log == ["started", "started", "ended", "ended"]
 
-    def test_one_grader_prepares_a_problem_and_all_rehearse(self):
+    def test_one_grader_prepares_a_problem_and_all_warm_up(self):
         graders, log = make_pool(2)
         with graders:
             graders.prepare(FIRST)
@@ -111,7 +111,7 @@ class TestConcurrency:
             )  # the grader that prepared is free again
             graders.warm_up([])
         assert log.count("prepared a") == 1
-        assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
+        assert log.count("warmed up with []") == log.count("started") == log.count("ended") == 2
         assert graders.describe_isolation() == "isolated"
 
     @pytest.mark.parametrize("name", BENCHMARKS)

@@ -61,14 +61,14 @@ def find_moved_methods():
             elif overridden is not None:
                 parameters = inspect.signature(method).parameters
                 expected = [*inspect.signature(overridden).parameters]
-                named = [
+                names = [
                     parameter.name
                     for parameter in parameters.values()
                     if parameter.kind not in variadic
                 ]
                 is_open = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-                if not {*named} <= {*expected} if is_open else named != expected:
-                    yield f"GRPOTrainer.{name} takes {expected}, {trainer_class.__name__}'s {named}"
+                if not {*names} <= {*expected} if is_open else names != expected:
+                    yield f"GRPOTrainer.{name} takes {expected}, {trainer_class.__name__}'s {names}"
 
 
 def find_used_attributes(module, owner: str) -> set[str]:
@@ -149,7 +149,7 @@ def test_steps_neither_look_up_packages_nor_move_prompts(toy_model, tmp_path, mo
     assert not moved
 
 
-def test_without_vllm_hides_vllm_from_trl(monkeypatch):
+def test_prevent_vllm_import_hides_vllm_from_trl(monkeypatch):
     monkeypatch.setattr(trl_imports, "is_vllm_available", lambda: True)
     prevent_vllm_import()
     assert trl_imports.is_vllm_available(min_version="0.1") is False

@@ -164,7 +164,7 @@ def test_engine_uses_precision_of_policy_forward(mixed, stored, computed):
     engine = SimpleNamespace(
         accelerator=SimpleNamespace(mixed_precision=mixed), model=SimpleNamespace(dtype=stored)
     )
-    assert vllm._policy_dtype(engine) == computed
+    assert vllm._get_policy_dtype(engine) == computed
 
 
 @pytest.mark.parametrize(

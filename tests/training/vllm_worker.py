@@ -109,7 +109,7 @@ def is_resumed_exactly(trainer: RapidTrainer) -> bool:
 
 def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
     """Return a list that collects the names of the weights of each call that loads some."""
-    runner, calls = vllm._model_runner(generation), []
+    runner, calls = vllm._get_model_runner(generation), []
     reload_weights = runner.reload_weights
 
     def iterate_noted(named_weights):

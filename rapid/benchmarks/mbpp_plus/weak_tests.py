@@ -8,8 +8,8 @@ grader and sandbox. It prints the tasks whose tests accept such a function, and 
 returns. The exit status is 1 if a printed task is not in `MbppPlus.weak_problems`.
 
 Reinforcement learning would find such a program before a correct one. So `rapid prepare` leaves
-the tasks in `MbppPlus.weak_problems` out of training. They stay among the test problems, because published
-results include them.
+the tasks in `MbppPlus.weak_problems` out of training. They stay among the test problems, because
+published results include them.
 """
 
 import ast

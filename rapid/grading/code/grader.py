@@ -19,7 +19,7 @@ from rapid.grading.verdicts import Verdict
 
 
 class CodeGrader:
-    """Grades completions of `FunctionProblem`s. A context manager; threads that share it take turns.
+    """Grades completions of `FunctionProblem`s. A context manager; threads take turns.
 
     Args:
         timeout: wall-clock seconds for one completion on all inputs together. Problems with a slow

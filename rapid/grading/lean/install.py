@@ -210,19 +210,19 @@ def is_installed(folder: Path, verify_all: bool = False) -> bool:
             return False
         digests = stamp.get("digests", {})  # an installation by an older version has none
         verified = digests if verify_all else digests.keys() & PROGRAMS
-        return all(_digest(folder / name) == digests[name] for name in verified)
+        return all(_hash_file(folder / name) == digests[name] for name in verified)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     """Return the SHA-256 of a file. An unchanged file is read once in a process."""
     status = path.stat()
-    return _digest_of(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    return _hash_unchanged_file(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @cache
-def _digest_of(path: Path, *_: int) -> str:
+def _hash_unchanged_file(path: Path, *_: int) -> str:
     return sha256_file(path)
 
 

@@ -278,7 +278,7 @@ class SamplingTrainer(
         end = 0
         while end < len(prompt_ids):
             start, end = end, self._find_batch_end(prompt_ids, end)
-            with self._neutral_generation_config(), self._decoding(start) as recorded:
+            with self._neutral_generation_config(), self._use_decoder(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     prompt_ids[start:end],
                     images,
@@ -317,24 +317,24 @@ class SamplingTrainer(
         base = model.get_base_model() if is_peft_model(model) else model
         return patch.object(base, "generation_config", GenerationConfig())
 
-    def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
+    def _use_decoder(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Let TRL's `model.generate` sample with a `Decoder`, for the rows from `start` on.
 
         Yields a list, which receives log mu, (T,), of each completion if `uses_sampler_logps`. With
         tools TRL calls `generate` once per turn. Then a forward pass computes log mu instead, and
         grading starts after the last turn. With vLLM the list stays empty.
         """
-        without_turns = self.model.training and not self.tools
+        trains_one_turn = self.model.training and not self.tools
 
         def grade(row: int, ids: list[int]) -> None:
             self._grade_early(start + row, ids)
 
-        on_end = grade if without_turns and self._early_grading else None
+        on_end = grade if trains_one_turn and self._early_grading else None
         if self.use_vllm:
             return report_ended_completions(self.vllm_generation, on_end)
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
-            record=without_turns and self.args.steps_per_batch > 1 and self.uses_sampler_logps(),
+            record=trains_one_turn and self.args.steps_per_batch > 1 and self.uses_sampler_logps(),
             on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)

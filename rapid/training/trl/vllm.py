@@ -58,7 +58,7 @@ def match_engine_to_policy(seed: int) -> Iterator[None]:
         rank = generation.accelerator.process_index // generation.tensor_parallel_size
         llm = vllm_generation.LLM
         settings = {"dtype": _get_policy_dtype(generation), "seed": seed + rank} | prepare_engine()
-        with patch.object(vllm_generation, "LLM", lambda **named: llm(**named | settings)):
+        with patch.object(vllm_generation, "LLM", lambda **kwargs: llm(**kwargs | settings)):
             initialize(generation)
 
     with patch.object(VLLMGeneration, "_init_vllm", initialize_matching_policy):

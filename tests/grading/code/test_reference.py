@@ -47,7 +47,7 @@ def test_the_references_that_were_used_last_are_kept(double, reference_runs, gra
     problems = {name: double.model_copy(update={"task_id": name}) for name in "abc"}
     references = ReferenceCache()
     for name in "abacab":
-        references.find(problems[name], grader._sandbox)
+        references.get(problems[name], grader._sandbox)
     assert reference_runs == [*"abc", "b"]
 
 
@@ -72,7 +72,7 @@ def test_stored_inputs_are_restored_to_the_types_of_the_task(grader, double):
             "plus_input": [[[3], [4]]],
         }
     )
-    reference = grader._references.find(stored, grader._sandbox)
+    reference = grader._references.get(stored, grader._sandbox)
     assert reference.inputs == [[(1,), (2,)], [(3,), (4,)]]
     assert reference.expected == [("tuple", "tuple")] * 2
 
@@ -82,10 +82,10 @@ def test_a_completion_cannot_change_the_inputs_of_another(grader, double):
     problem = double.model_copy(
         update={"canonical_solution": greedy, "base_input": [[[]]], "plus_input": [[[1]], [[1]]]}
     )
-    assert grader._references.find(problem, grader._sandbox).expected == [1, 2, 2]
+    assert grader._references.get(problem, grader._sandbox).expected == [1, 2, 2]
     for _ in range(2):
         assert grader.grade(problem, greedy).reason == verdicts.PASSED
-    assert grader._references.find(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
+    assert grader._references.get(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
 
 
 def test_problems_with_the_same_id_and_other_content_have_their_own_references(grader, double):
@@ -112,15 +112,15 @@ def test_the_tolerance_of_a_problem_is_used(grader, double):
 def test_a_completion_gets_four_times_as_long_as_a_slow_reference(
     grader, double, reference_seconds, timeout, limit
 ):
-    reference = grader._references.find(double, grader._sandbox)
-    assert replace(reference, seconds=reference_seconds).time_limit(timeout) == pytest.approx(limit)
+    reference = grader._references.get(double, grader._sandbox)
+    assert replace(reference, seconds=reference_seconds).compute_time_limit(timeout) == pytest.approx(limit)
 
 
 def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
     slow, start = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x", time.monotonic()
     problem = double.model_copy(update={"canonical_solution": slow})
     assert grader.grade(problem, slow).reason == verdicts.PASSED  # 1.2 s, with a timeout of 1 s
-    reference = grader._references.find(problem, grader._sandbox)
+    reference = grader._references.get(problem, grader._sandbox)
     assert 1.2 <= reference.seconds <= time.monotonic() - start
 
 

@@ -95,21 +95,21 @@ class FileFilter:
         self._ruleset = -1
         # `is_permitted` tries the ruleset in a child process, where it ends with the process. If it
         # works, it is made again in this process.
-        self.works = is_permitted(lambda: self._prepare(paths, hidden).restrict())
+        self.works = is_permitted(lambda: self._make_ruleset(paths, hidden).restrict())
         if self.works:
-            self._prepare(paths, hidden)
+            self._make_ruleset(paths, hidden)
 
-    def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
+    def _make_ruleset(self, paths: list[str], hidden: list[str]) -> Self:
         """Make the ruleset, which refuses every access except for reading these paths."""
         version = call_libc("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
         # One bit for each access right of this version of Landlock; all are refused by default.
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
         self._ruleset = call_libc("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
         for path in paths:
-            self._allow(path, hidden)
+            self._allow_path(path, hidden)
         return self
 
-    def _allow(self, path: str, hidden: list[str]) -> None:
+    def _allow_path(self, path: str, hidden: list[str]) -> None:
         """Add rules to read everything at and below `path`, except for hidden folders.
 
         In a folder that holds a hidden one, all names can be listed.
@@ -128,7 +128,7 @@ class FileFilter:
         if not is_open:
             for entry in os.scandir(path):
                 if not entry.is_symlink():  # the target has its own rule, or must not be readable
-                    self._allow(entry.path, hidden)
+                    self._allow_path(entry.path, hidden)
 
     def restrict(self) -> None:
         """Put the ruleset on this process for good. Raise OSError if that is not permitted."""

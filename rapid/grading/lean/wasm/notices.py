@@ -108,7 +108,7 @@ def _read_sections(program: bytes) -> Iterator[tuple[int, range]]:
 
 
 def _read_imported_functions(program: bytes, offset: int) -> list[str]:
-    """Return the names of the imported functions, in order, from the imports section at `offset`."""
+    """Return the names of the imported functions, from the imports section at `offset`."""
     names = []
     count, offset = _read_number(program, offset)
     for _ in range(count):
@@ -136,7 +136,7 @@ def _find_exported_function(program: bytes, section: range, name: str) -> int:
 
 
 def _skip_locals(program: bytes, offset: int) -> int:
-    """Return the index of a function's first instruction. The function's body begins at `offset`."""
+    """Return the index of the first instruction of a function whose body begins at `offset`."""
     count, offset = _read_number(program, offset)
     for _ in range(count):
         _, offset = _read_number(program, offset)

@@ -145,9 +145,9 @@ def is_same_percent(expected: Formula, answer: Formula, is_gold_percentage: bool
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
     if find_asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
         return False
-    return value(percentage) == 100 * value(number) and not find_unevaluated(answer) - find_unevaluated(
-        expected
-    )
+    if value(percentage) != 100 * value(number):
+        return False
+    return not find_unevaluated(answer) - find_unevaluated(expected)
 
 
 def is_number(formula: Formula) -> bool:

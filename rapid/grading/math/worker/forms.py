@@ -160,7 +160,7 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
 
 
 def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
-    """Yield what a product or fraction leaves unevaluated: factors to multiply, cancel or combine."""
+    """Yield what a product or fraction leaves unevaluated: factors to multiply or cancel."""
     parts = factors(formula)
     above, below, number_above, number_below = split_quotient(formula)
     for side, divisors in ((above, below), (below, [])):

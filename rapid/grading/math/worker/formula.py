@@ -17,7 +17,7 @@ from sympy import Expr, Rational
 Formula = Tree | Token
 # Kinds of formulas that are evaluated as products. In f(x), which is "called", these are f times x.
 PRODUCTS = ("product", "fraction", "called")
-# For a sum within a sum: the sign of an inner term, by the outer and the inner sign. - and - give +.
+# The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 MAX_BITS = 100_000  # maximum size of a power, and of an exponent; answers are far smaller
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}

@@ -87,8 +87,8 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
 def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether two expressions are the same answer.
 
-    They must be equal, the answer must be worked out (`forms.find_unevaluated`), and it must have the
-    form that the question asks for.
+    They must be equal, the answer must be worked out (`forms.find_unevaluated`), and it must have
+    the form that the question asks for.
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
