@@ -106,9 +106,8 @@ class TestConcurrency:
         graders, log = make_pool(2)
         with graders:
             graders.prepare(FIRST)
-            assert (
-                grade(graders, "x", "y", "z") == ["passed"] * 3
-            )  # the grader that prepared is free again
+            # The grader that prepared the problem is free again.
+            assert grade(graders, "x", "y", "z") == ["passed"] * 3
             graders.warm_up([])
         assert log.count("prepared a") == 1
         assert log.count("warmed up with []") == log.count("started") == log.count("ended") == 2

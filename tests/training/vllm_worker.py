@@ -112,16 +112,16 @@ def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
     runner, calls = vllm._get_model_runner(generation), []
     reload_weights = runner.reload_weights
 
-    def iterate_noted(named_weights):
+    def iterate_and_record(named_weights):
         for name, tensor in named_weights:
             calls[-1].append(name)
             yield name, tensor
 
-    def reload_watched(weights_iterator):
+    def reload_and_record(weights_iterator):
         calls.append([])
-        reload_weights(weights_iterator=iterate_noted(weights_iterator))
+        reload_weights(weights_iterator=iterate_and_record(weights_iterator))
 
-    runner.reload_weights = reload_watched
+    runner.reload_weights = reload_and_record
     return calls
 
 

@@ -373,8 +373,8 @@ def _list_readable_paths() -> list[str]:
 def _find_package_folders(paths: list[str]) -> list[str]:
     """Return the folders of installed packages below these paths.
 
-    They are hidden from completions, except for a few packages (`_find_shared_packages`): this project,
-    with its problems, may be installed there.
+    They are hidden from completions, except for a few packages (`_find_shared_packages`), because
+    this project, with its problems, may be installed there.
     """
     return [
         str(folder)

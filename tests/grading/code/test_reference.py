@@ -58,7 +58,7 @@ def test_references_of_different_problems_run_concurrently(double, monkeypatch):
     shared = ReferenceCache()
     second_problem = double.model_copy(update={"task_id": "other"})
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(shared.find, [double, second_problem], [None, None]))
+        list(threads.map(shared.get, [double, second_problem], [None, None]))
 
 
 def test_stored_inputs_are_restored_to_the_types_of_the_task(grader, double):

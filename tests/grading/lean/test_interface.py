@@ -259,9 +259,8 @@ def test_a_timeout_of_zero_is_refused():
 
 def test_only_a_proof_that_the_judge_refused_is_checked_again(fake_checker, requests_by_role):
     """An author may leave the kernel's check to the judge once."""
-    fake_checker.elaborate_statement(
-        "p1", f"{STATEMENT}\n"
-    )  # as it is for a proof that begins without a space
+    # With a line break, as `check` adds it for a proof that begins without a space.
+    fake_checker.elaborate_statement("p1", f"{STATEMENT}\n")
     checked_flags = {}
     for proof in (RIGHT, WRONG, "lie"):
         requests_by_role["author"].clear()
