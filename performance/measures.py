@@ -98,7 +98,11 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
     samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
     for kind in samples[0]:
         verdicts = [sample[kind] for sample in samples]
-        labels = {"benchmark": benchmark, "graded": BENCHMARKS[benchmark].completion_noun, "kind": kind}
+        labels = {
+            "benchmark": benchmark,
+            "graded": BENCHMARKS[benchmark].completion_noun,
+            "kind": kind,
+        }
         yield labels | summary.summarize_verdicts(verdicts)
 
 

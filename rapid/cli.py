@@ -328,7 +328,9 @@ def _run_grade(args) -> int:
             submissions,
             workers=args.workers or len(list_usable_cores()),
             timeout=args.timeout or benchmark.default_timeout,
-            permissions=GradingPermissions(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
+            permissions=GradingPermissions(
+                unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean
+            ),
             progress=bar.update,
         )
     for submission, verdict in zip(submissions, graded.verdicts, strict=True):

@@ -108,7 +108,9 @@ class Benchmark:
         """
         return row
 
-    def build_grader(self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         """Build a grader of raw completions, which is used as a context manager.
 
         Args:

@@ -94,7 +94,10 @@ def grade(
         LeanUnavailable: Lean does not start.
     """
     bad_problems: dict[str, str] = {}
-    with task.build_grader(timeout, workers, permissions) as grader, ThreadPoolExecutor(workers) as pool:
+    with (
+        task.build_grader(timeout, workers, permissions) as grader,
+        ThreadPoolExecutor(workers) as pool,
+    ):
 
         def grade_one(submission: Submission) -> Verdict:
             try:

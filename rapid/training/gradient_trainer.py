@@ -361,7 +361,11 @@ class GradientTrainer(SamplingTrainer):
 
         Not with cast_lm_head_to_fp32, which only TRL's computation without sharing respects.
         """
-        return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
+        return (
+            self.args.share_prefill
+            and self.groups_share_prompt
+            and not self.args.cast_lm_head_to_fp32
+        )
 
     def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool):
         return completion_logp(

@@ -10,8 +10,8 @@ from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.benchmarks.problem_source import (
     build_declared_source,
     describe_sources,
-    read_source,
     find_source_of_file,
+    read_source,
 )
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, distill_spec

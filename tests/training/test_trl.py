@@ -17,7 +17,7 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid import RapidTrainer
 from rapid.training import forward
 from rapid.training.gradient_trainer import GradientTrainer
-from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, vllm, prevent_vllm_import
+from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, prevent_vllm_import, vllm
 from rapid.training.trl.loss_trainer import TOKEN_MEAN_LOSS_TYPES, TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.objective import TRL_LOSS_FIELDS

@@ -21,7 +21,9 @@ class Math(Benchmark):
     hub = ("nlile/hendrycks-MATH-benchmark", "465bcdb36f5962aa3512891498966df785fc3c18")
     draw = staticmethod(draw)
 
-    def build_grader(self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         return GraderPool(self.name, lambda: MathGrader(timeout), workers)
 
     def lend(self) -> Callable[[bool], None] | None:

@@ -28,7 +28,9 @@ class MbppPlus(Benchmark):
 
         return from_hub(row)
 
-    def build_grader(self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         # Imported here because EvalPlus takes a second to import.
         from rapid.grading.code.grader import CodeGrader
         from rapid.grading.code.reference import ReferenceCache

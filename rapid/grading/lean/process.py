@@ -86,7 +86,12 @@ class LeanProcess(Worker):
     """
 
     def __init__(
-        self, backend: Backend, header: str, role: Role, unsafe: bool = False, waits_for_renew: bool = False
+        self,
+        backend: Backend,
+        header: str,
+        role: Role,
+        unsafe: bool = False,
+        waits_for_renew: bool = False,
     ):
         self.seconds: float | None = None  # from start to ready; None until it is ready
         self.answered = 0  # proofs for earlier jobs, when it got ready

@@ -18,7 +18,9 @@ from rapid.grading.standby import Standby
 # a native Lean. It is not lent, and each job starts its own.
 HEADER = ""
 
-STANDBY = Standby(lambda role: LeanProcess(_find_backend(), HEADER, role, waits_for_renew=True), [*ANSWERS])
+STANDBY = Standby(
+    lambda role: LeanProcess(_find_backend(), HEADER, role, waits_for_renew=True), [*ANSWERS]
+)
 
 
 def lend() -> Callable[[bool], None] | None:

@@ -114,7 +114,7 @@ class SamplingTrainer(
         return PhaseClock()
 
     @property
-    def same_prompts(self) -> bool:
+    def groups_share_prompt(self) -> bool:
         """Return whether all completions of a group have the same prompt.
 
         An environment or a `rollout_func` may change the prompt of each completion.
@@ -123,7 +123,7 @@ class SamplingTrainer(
 
     @property
     def group_size(self) -> int:
-        """N_group: completions per prompt in training or evaluation, as the model's mode says."""
+        """N_group: completions per prompt in training or evaluation, by the model's mode."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
     def add_metrics(self, values: dict[str, float]) -> None:
@@ -213,7 +213,7 @@ class SamplingTrainer(
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
-        """Sample and grade a completion for each row of `inputs`; TRL returns advantages.
+        """Sample and grade a completion for each row of `inputs`. TRL would return advantages.
 
         Returns:
             `BATCH_COLUMNS`; `rewards` (N,), weighted sums over reward functions, NaN if all of them
@@ -243,7 +243,7 @@ class SamplingTrainer(
             batch |= {"behavior_logp": rollout_logp} if args.use_rollout_logps else {}
         if self._sampled_logp:  # may be wider than ids: TRL cuts completions at their end token
             logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
-            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # negative pad: cuts
+            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # a negative pad cuts
         rewards = self._rewards_per_func  # (N, reward functions), rows of all processes
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
         weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)

@@ -135,7 +135,7 @@ class SavingTrainer(Trainer):
             return
         super()._maybe_log_save_evaluate(*args, **kwargs)
         if is_due and self._saved_step != self.state.global_step:
-            # With save_strategy "best", an evaluation without a better result cancels a save.
+            # With save_strategy "best", an evaluation without a better result cancels it.
             self._save_checkpoint(self.model, None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
@@ -146,8 +146,8 @@ class SavingTrainer(Trainer):
         epochs = math.floor(state.epoch) + 1 if self.control.should_epoch_stop else state.epoch
         has_more_steps = state.global_step < state.max_steps and epochs < state.num_train_epochs
         # Trainer ends the run after an epoch in which no step was taken.
-        is_empty = state.global_step == self._epoch_start
-        return self.has_pending_steps() and has_more_steps and not is_empty
+        is_empty_epoch = state.global_step == self._epoch_start
+        return self.has_pending_steps() and has_more_steps and not is_empty_epoch
 
     def _postpone(self) -> None:
         """Clear the fields of `control` that have to wait, or set those that have waited."""

@@ -113,7 +113,9 @@ def test_a_completion_gets_four_times_as_long_as_a_slow_reference(
     grader, double, reference_seconds, timeout, limit
 ):
     reference = grader._references.get(double, grader._sandbox)
-    assert replace(reference, seconds=reference_seconds).compute_time_limit(timeout) == pytest.approx(limit)
+    assert replace(reference, seconds=reference_seconds).compute_time_limit(
+        timeout
+    ) == pytest.approx(limit)
 
 
 def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):

@@ -300,7 +300,9 @@ def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkey
     (packages / "shared.py").write_text("one = 1")
     paths = [*sandbox_module._list_readable_paths()[:-1], str(tmp_path / "lib"), str(runner)]
     monkeypatch.setattr(sandbox_module, "_RUNNER", runner)
-    monkeypatch.setattr(sandbox_module, "_find_shared_packages", lambda: [str(packages / "shared.py")])
+    monkeypatch.setattr(
+        sandbox_module, "_find_shared_packages", lambda: [str(packages / "shared.py")]
+    )
     monkeypatch.setattr(sandbox_module, "_list_readable_paths", lambda: paths)
     with Sandbox(layer=layer, guarded=False) as sandbox:
         assert run_program(sandbox, "def f(): return 1") == 1

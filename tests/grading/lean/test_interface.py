@@ -310,7 +310,10 @@ def test_an_interrupted_command_leaves_no_process_and_no_file(tmp_path, ending):
     command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "minif2f"]
     command += ["--problems", str(problems), "--completions", str(completions)]
     command += ["--timeout", "2", "--workers", "2", "--unsafe-lean"]
-    variables = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
+    variables = {
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
     process = start_command(command, env=os.environ | variables)
     wait_for(lambda: len(find_checkers(tmp_path)) > 1)
     started_pids = find_checkers(tmp_path)

@@ -160,6 +160,12 @@ QUIET_USE = {"evaluated": 0, "isFinished": True, "top": 1000}
     ],
 )
 def test_memory_is_restored_only_after_evaluation_a_failure_or_growth(uses, restored):
-    command = [find_node(), "-e", RESTORE_SCRIPT, str(launch.SCRIPTS / "memory.js"), json.dumps(uses)]
+    command = [
+        find_node(),
+        "-e",
+        RESTORE_SCRIPT,
+        str(launch.SCRIPTS / "memory.js"),
+        json.dumps(uses),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(ended.stdout) == restored

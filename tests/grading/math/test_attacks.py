@@ -128,7 +128,9 @@ def test_boxes_are_found_in_linear_time(completion):
     """The CPU time of this process is measured, as the shortest of several runs."""
 
     def measure_seconds(text: str) -> float:
-        return min(timeit.repeat(lambda: extract_last_boxed(text), timer=time.process_time, number=1))
+        return min(
+            timeit.repeat(lambda: extract_last_boxed(text), timer=time.process_time, number=1)
+        )
 
     # Linear time would be 8 times as long, quadratic time 64 times.
     assert measure_seconds(completion(80_000)) < 40 * measure_seconds(completion(10_000))

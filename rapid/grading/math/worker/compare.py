@@ -88,7 +88,9 @@ def get_right_side(text: str, question: str) -> str:
         Unreadable: the left side is something else, or there is no `=`.
     """
     left_side, _, right_side = text.rpartition("=")
-    is_asked_for = normalize_spelling(left_side) in map(normalize_spelling, find_asked_formulas(question))
+    is_asked_for = normalize_spelling(left_side) in map(
+        normalize_spelling, find_asked_formulas(question)
+    )
     if right_side and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
         return right_side
     raise Unreadable(text)
@@ -120,7 +122,9 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     A number without a base has the base that the question asks for, which is 10 by default.
     """
     *sides, last = map(str.strip, answer.split("="))
-    digits, base = parse_numeral(gold) if parse_numeral(gold)[1] else (gold, find_asked_base(question))
+    digits, base = (
+        parse_numeral(gold) if parse_numeral(gold)[1] else (gold, find_asked_base(question))
+    )
     answer, answer_base = parse_numeral(last) if parse_numeral(last)[1] else (last, base)
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
     # number with a base that has the same value.
@@ -130,7 +134,9 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     )
 
 
-def is_same_percent(expected: Formula, answer: Formula, is_gold_percentage: bool, question: str) -> bool:
+def is_same_percent(
+    expected: Formula, answer: Formula, is_gold_percentage: bool, question: str
+) -> bool:
     """Return whether two answers are the same if one is a percentage and the other has no unit.
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if

@@ -11,7 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 
-from forms import find_unevaluated, has_arithmetic, is_power_of_numbers, is_simplest, number_style, shape
+from forms import (
+    find_unevaluated,
+    has_arithmetic,
+    is_power_of_numbers,
+    is_simplest,
+    number_style,
+    shape,
+)
 from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
@@ -28,13 +35,13 @@ from statements import (
     INTERVALS,
     SEQUENCES,
     SORTED,
+    find_named_values,
     find_names,
     has_known_names,
     has_word,
     is_name,
     is_proportional,
     is_rounded,
-    find_named_values,
     normalize,
     repeats_equation,
     sign_of_infinity,
