@@ -113,7 +113,7 @@ class GradedReward(ABC):
             problems = [self._read_row(row) for row in rows]
             texts = [self._read_text("completions", row["completions"]) for row in rows]
             workers = self.workers or min(count_cores(), self.max_workers)
-            build_pool = BENCHMARKS[self.benchmark].grader
+            build_pool = BENCHMARKS[self.benchmark].build_grader
             graders = share_graders(self.benchmark, self.timeout, workers, build_pool)
             return graders.grade(problems, texts)
 

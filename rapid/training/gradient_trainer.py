@@ -305,10 +305,9 @@ class GradientTrainer(SamplingTrainer):
 
     def _behavior_logp(self, chunk: Chunk) -> Tensor:
         """Return log mu of a chunk, (N, T), from the sampler, or from a forward pass of pi."""
-        sampler_logp = chunk[0].get("sampler_logp")
-        is_used = sampler_logp is not None and self.uses_sampler_logps()
-        if is_used and not sampler_logp.isnan().any():
-            return sampler_logp
+        sampled = chunk[0].get("sampler_logp")
+        if sampled is not None and self.uses_sampler_logps() and not sampled.isnan().any():
+            return sampled
         with torch.no_grad():
             return self._compute_chunk_log_pi(self.model, chunk)
 

@@ -69,7 +69,7 @@ def calls(monkeypatch) -> list[dict]:
         yield Grader()
 
     monkeypatch.setattr("rapid.sampling.sample", sample)
-    monkeypatch.setattr(BENCHMARKS["math"], "grader", open_grader)
+    monkeypatch.setattr(BENCHMARKS["math"], "build_grader", open_grader)
     return calls
 
 
