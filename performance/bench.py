@@ -139,9 +139,9 @@ def _prepare(use_gpu: bool, core_count: int) -> list[int]:
     else:
         cores = lease_cores(core_count)
         _print_status(f"on core {', '.join(map(str, cores))}; importing")
-    from rapid.training.trl import without_vllm
+    from rapid.training.trl import prevent_vllm_import
 
-    without_vllm()
+    prevent_vllm_import()
     import transformers
 
     transformers.logging.disable_progress_bar()

@@ -83,7 +83,7 @@ def _check_sampler(setting: Setting) -> None:
 
 def build_grader_reward(workload: Workload) -> RecordingReward:
     """Return a reward function with the real grader, which ends with this process."""
-    grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()
+    grader = BENCHMARKS["mbpp_plus"].build_grader(TIMEOUT).__enter__()
     return GraderReward(grader, workload.problems)
 
 
@@ -110,7 +110,7 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
     exercises = make_exercises(benchmark, experiment.completions)
     samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
     for kind in samples[0]:
-        completions = BENCHMARKS[benchmark].graded
+        completions = BENCHMARKS[benchmark].completion_noun
         labels = {"benchmark": benchmark, "completions": completions, "kind": kind}
         yield labels | summary.summarize_verdicts([sample[kind] for sample in samples])
 
@@ -128,7 +128,7 @@ def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict
     """
     task = BENCHMARKS[benchmark]
     samples = {kind: {"latencies": [], "rewarded": 0} for kind in ("correct", "mistaken")}
-    with task.grader(task.default_timeout) as grader:
+    with task.build_grader(task.default_timeout) as grader:
         for exercise in exercises:
             grader.prepare(exercise.problem)
         grader.grade(exercises[0].problem, "trivial")  # a first verdict, which starts processes

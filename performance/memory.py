@@ -18,13 +18,13 @@ from performance.models import Workload
 from performance.parts import Setting
 from performance.rewards import SolveRateReward
 from performance.trainers import TRAINERS
-from rapid.training.trl import without_vllm
+from rapid.training.trl import prevent_vllm_import
 
 
 def call_in_fresh_process(function: Callable, *arguments) -> Any:
     """Call a function in a new process that has run nothing else, and return its result."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=without_vllm) as executor:
+    with ProcessPoolExecutor(1, context, initializer=prevent_vllm_import) as executor:
         return executor.submit(function, *arguments).result()
 
 

@@ -123,7 +123,7 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
         BadInput: there is no model in `tiny`, a model cannot be fetched, or the grader of this
             benchmark is not available on this machine.
     """
-    if name in BENCHMARKS and (reason := BENCHMARKS[name].unavailable()):
+    if name in BENCHMARKS and (reason := BENCHMARKS[name].explain_unavailable()):
         raise BadInput(reason)
     if name not in MODEL_NAMES:
         return name

@@ -31,7 +31,7 @@ from rapid.artifacts.runs import CHECKPOINTS, RunSummary, had_no_signal
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.errors.endings import run_command
-from rapid.grading.policy import Grading
+from rapid.grading.permissions import GradingPermissions
 from rapid.grading.verdicts import report_ungraded
 from rapid.processes.fork_server import MAX_ATTEMPTS, RETRY_STATUS
 from rapid.resources.leases import lease_folder
@@ -318,7 +318,7 @@ def _run_grade(args) -> int:
     benchmark = BENCHMARKS[args.benchmark]
     problems = read_problems(args.problems, benchmark)
     submissions = read_submissions(args.completions, problems)
-    if missing := benchmark.unavailable():
+    if missing := benchmark.explain_unavailable():
         print(f"rapid grade: {missing}", file=sys.stderr)
         return 1
     with tqdm(total=len(submissions), desc="grading", unit="completion") as bar:
@@ -328,7 +328,9 @@ def _run_grade(args) -> int:
             submissions,
             workers=args.workers or len(list_usable_cores()),
             timeout=args.timeout or benchmark.default_timeout,
-            policy=Grading(unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean),
+            permissions=GradingPermissions(
+                unsafe_sandbox=args.unsafe_sandbox, unsafe_lean=args.unsafe_lean
+            ),
             progress=bar.update,
         )
     for submission, verdict in zip(submissions, result.verdicts, strict=True):

@@ -25,7 +25,7 @@ from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
-from rapid.grading.policy import Grading
+from rapid.grading.permissions import GradingPermissions
 from rapid.resources.gpus import list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
@@ -255,16 +255,16 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     return _build_check("disk", finding, available >= required, advice)
 
 
-def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
+def _check_grader(benchmark: str, permissions: GradingPermissions, hub: bool = False) -> Check:
     """Check that a benchmark's grader starts, and describe the isolation of completions."""
     subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
     try:
-        if missing := task.unavailable():
+        if missing := task.explain_unavailable():
             advice = "Run rapid lean-setup, or leave the benchmark out."
             return Check(subject, missing.rstrip("."), advice)
         if hub:
-            task.try_hub(policy)
-        with task.grader(task.default_timeout, policy=policy) as grader:
+            task.check_hub_grader(permissions)
+        with task.build_grader(task.default_timeout, permissions=permissions) as grader:
             isolation = grader.describe_isolation()
     except ModuleNotFoundError as error:
         reason, _, advice = (describe_shortage(error) or str(error)).partition(". ")
@@ -273,9 +273,9 @@ def _check_grader(benchmark: str, policy: Grading, hub: bool = False) -> Check:
         reason, _, advice = str(error).partition(". ")
         return Check(subject, reason, advice or "See above.")
     finding = f"works; isolation: {isolation}" if isolation else "works"
-    if isolation and policy.unsafe_settings:
-        finding += f"; allowed by grading.{', '.join(policy.unsafe_settings)}"
-    if bugs := task.known_bugs():
+    if isolation and permissions.unsafe_settings:
+        finding += f"; allowed by grading.{', '.join(permissions.unsafe_settings)}"
+    if bugs := task.describe_known_bugs():
         finding += f"; {bugs}"
     return Check(subject, finding)
 

@@ -44,7 +44,7 @@ from rapid.benchmarks.minif2f.record import LeanProblem
 from rapid.grading import limits
 from rapid.grading.grader import BadProblem, Problem
 from rapid.grading.lean.extract import find_theorem_name
-from rapid.grading.math.grader import last_boxed
+from rapid.grading.math.grader import extract_last_boxed
 from rapid.grading.shared import close, share_graders
 from rapid.grading.verdicts import Verdict
 
@@ -113,7 +113,7 @@ class GradedReward(ABC):
             problems = [self._read_row(row) for row in rows]
             texts = [self._read_text("completions", row["completions"]) for row in rows]
             workers = self.workers or min(count_cores(), self.max_workers)
-            build_pool = BENCHMARKS[self.benchmark].grader
+            build_pool = BENCHMARKS[self.benchmark].build_grader
             graders = share_graders(self.benchmark, self.timeout, workers, build_pool)
             return graders.grade(problems, texts)
 
@@ -203,7 +203,7 @@ class MathReward(GradedReward):
             return None
         if isinstance(answer, bool) or not isinstance(answer, str | numbers.Integral):
             self._raise_for_value("answer", answer, "make it text")
-        answer = last_boxed(str(answer)) or str(answer).rpartition("####")[2]
+        answer = extract_last_boxed(str(answer)) or str(answer).rpartition("####")[2]
         question = self._get_text(row, *self.optional_columns)
         question = question or self._read_text("prompts", row["prompts"], "user")
         problem = MathProblem(unique_id="", problem=question, answer=answer)

@@ -93,7 +93,7 @@ def collect_rows(
     manifests = read_manifests(root, map(place, _job_names(runs)))
     check_chain(manifests)
     of_benchmark = {
-        name: {"label": source.label, "flawed": frozenset(source.flawed("test"))}
+        name: {"label": source.label, "flawed": frozenset(source.get_flaws("test"))}
         for name, source in problems.items()
     }
     return [of_benchmark[run.benchmark] | _row(run, root, ks, place, manifests) for run in runs]

@@ -8,7 +8,7 @@ from pydantic import field_validator
 
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, Manifest
-from rapid.grading.policy import Grading
+from rapid.grading.permissions import GradingPermissions
 
 
 class JobManifest(Manifest):
@@ -17,13 +17,13 @@ class JobManifest(Manifest):
     @field_validator("spec")
     @classmethod
     def _has_a_policy(cls, spec: dict) -> dict:
-        Grading.model_validate(spec.get("grading", {}))
+        GradingPermissions.model_validate(spec.get("grading", {}))
         return spec
 
     @property
     def waived(self) -> set[str]:
         """The sandbox layers that the job was allowed to lack: keys of params.yaml's `grading`."""
-        return set(Grading.model_validate(self.spec.get("grading", {})).unsafe_settings)
+        return set(GradingPermissions.model_validate(self.spec.get("grading", {})).unsafe_settings)
 
     def value(self, key: str, default: Any = None) -> Any:
         """Return spec["a"]["b"] for the key "a.b", or the default if there is no such entry."""

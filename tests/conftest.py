@@ -29,10 +29,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rapid.training.trl import without_vllm
+from rapid.training.trl import prevent_vllm_import
 
 gc.disable()  # until all tests are imported
-without_vllm()  # TRL does not import vLLM, which takes seconds; tests of vLLM start processes
+prevent_vllm_import()  # TRL does not import vLLM, which takes seconds; tests of vLLM start processes
 
 ROOT = Path(__file__).parent.parent
 LONGEST_FILES = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/grading/")

@@ -41,7 +41,7 @@ AREAS = {
 }
 EXCLUDED = (
     "rapid/grading/code/runner/", "rapid/grading/code/sandbox.py",
-    "rapid/grading/memory_cgroups.py", "rapid/grading/policy.py",
+    "rapid/grading/memory_cgroups.py", "rapid/grading/permissions.py",
     "rapid/grading/math/worker/__main__.py",
     *(f"rapid/grading/lean/{name}.py" for name in ("box", "install", "launch", "process")),
     "rapid/training/trl/vllm.py",  # whose tests are slow

@@ -16,7 +16,7 @@ from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
 from rapid.cost.estimates import find_runs_too_large
 from rapid.grading.lean.install import Backend
-from rapid.grading.policy import Grading
+from rapid.grading.permissions import GradingPermissions
 from rapid.resources.gpus import Gpu
 from tests.conftest import ROOT
 
@@ -141,7 +141,7 @@ def test_the_command_prints_missing_items_and_fails(values, tmp_path, capsys):
 @pytest.mark.parametrize("is_allowed", [False, True])
 def test_a_sandbox_that_does_not_work_is_missing_unless_allowed(is_allowed, monkeypatch):
     monkeypatch.setattr("rapid.grading.code.sandbox.LAYERS", ())
-    line = str(CHECK_GRADER("mbpp_plus", Grading(unsafe_sandbox=is_allowed)))
+    line = str(CHECK_GRADER("mbpp_plus", GradingPermissions(unsafe_sandbox=is_allowed)))
     assert line.startswith("ok" if is_allowed else "MISSING")
     assert ("NOT ISOLATED" if is_allowed else "Install bubblewrap") in line
     assert "unsafe_sandbox" in line
@@ -152,7 +152,7 @@ def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, 
     backend = Backend("wasm", version, Path())
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
     monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.describe_isolation", lambda _: "none")
-    check = CHECK_GRADER("minif2f", Grading())
+    check = CHECK_GRADER("minif2f", GradingPermissions())
     assert not check.advice
     note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
     assert (note in str(check)) == is_old

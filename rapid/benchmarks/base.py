@@ -11,11 +11,11 @@ from typing import ClassVar, NamedTuple
 from pydantic import ConfigDict
 
 from rapid.artifacts.files import Record
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.pool import GraderPool
 
 # Templates in a benchmark's folder: the prompt, and optionally a different one for pre-training.
-PROMPT, LESSON = "prompt.txt.j2", "pretrain.txt.j2"
+PROMPT, PRETRAIN_PROMPT = "prompt.txt.j2", "pretrain.txt.j2"
 
 
 class Problem(Record, ABC):
@@ -80,25 +80,25 @@ class Benchmark:
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
     record: ClassVar[type[Problem]]  # the class of its problems
-    graded: ClassVar[str] = "answers"  # a noun for completions in messages, in the plural
+    completion_noun: ClassVar[str] = "answers"  # for messages, in the plural
     default_timeout: ClassVar[float]  # seconds for a verdict on a published problem
     # Seconds that a verdict on a published problem is expected to take, if none was measured.
     verdict_seconds: ClassVar[float]
     hub: ClassVar[tuple[str, str] | None] = None  # dataset on the Hugging Face hub, and its commit
-    # The settings in `Grading` that allow this grader to run without a sandbox.
+    # The settings in `GradingPermissions` that allow this grader to run without a sandbox.
     unsafe_settings: ClassVar[frozenset[str]] = frozenset()
     # Problems whose tests accept a program that ignores the task, which are left out of training.
     # By id: what the accepted programs return.
-    weak: ClassVar[dict[str, str]] = {}
+    weak_problems: ClassVar[dict[str, str]] = {}
     # Draws an exercise from a random generator, for a problem with the given id. None if the
     # benchmark has published problems only.
     draw: ClassVar[Callable[[Random, str], Exercise] | None] = None
 
     @property
-    def lesson_template(self) -> str:
+    def pretrain_template(self) -> str:
         """Return the file name of the prompt template for pre-training."""
-        template = Path(__file__).parent / self.name / LESSON
-        return LESSON if template.is_file() else PROMPT
+        template = Path(__file__).parent / self.name / PRETRAIN_PROMPT
+        return PRETRAIN_PROMPT if template.is_file() else PROMPT
 
     def from_hub(self, row: dict) -> dict:
         """Convert a row of the hub's dataset to fields of the record.
@@ -108,17 +108,19 @@ class Benchmark:
         """
         return row
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         """Build a grader of raw completions, which is used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
             workers: number of graders, and of threads that can get verdicts at the same time.
-            policy: which graders may run without a sandbox; by default none.
+            permissions: which graders may run without a sandbox; by default none.
         """
         raise NotImplementedError
 
-    def rehearse(self, grader: GraderPool, problems: list[Problem]) -> None:
+    def warm_up(self, grader: GraderPool, problems: list[Problem]) -> None:
         """Warm up a grader, so that its first verdicts in training do not wait for its start.
 
         Args:
@@ -138,15 +140,15 @@ class Benchmark:
         """
         return None
 
-    def unavailable(self) -> str | None:
+    def explain_unavailable(self) -> str | None:
         """Return why completions cannot be graded on this machine; None if they can."""
         return None
 
-    def known_bugs(self) -> str:
+    def describe_known_bugs(self) -> str:
         """Return the known bugs of the grader on this machine; "" if there are none."""
         return ""
 
-    def try_hub(self, policy: Grading) -> None:
+    def check_hub_grader(self, permissions: GradingPermissions) -> None:
         """Start the grader as the hub's problems need it, to check that it works.
 
         Raises:

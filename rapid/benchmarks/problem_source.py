@@ -18,8 +18,8 @@ from rapid.text import join_words, shorten_commit
 
 DIGITS = 12  # hexadecimal digits of a SHA-256 or commit that are printed
 FLAWED = "flawed"  # key of the manifest: part -> id of a problem -> what is wrong with it
-# Words for a source, by its kind.
-WHERE = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
+# Nouns for a source, by its kind.
+SOURCE_NOUNS = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,17 @@ class ProblemSource:
 
     def describe(self) -> str:
         """Describe the source of published problems, with its revision or digest."""
-        text = f"{BENCHMARKS[self.benchmark].label} from {WHERE[self.kind]} {self.name}"
-        at = f" at {shorten_commit(self.revision, DIGITS)}" if self.revision else ""
-        return text + at + (f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else "")
+        text = f"{BENCHMARKS[self.benchmark].label} from {SOURCE_NOUNS[self.kind]} {self.name}"
+        revision = f" at {shorten_commit(self.revision, DIGITS)}" if self.revision else ""
+        digest = f" (SHA-256 {self.digest[:DIGITS]})" if self.digest else ""
+        return text + revision + digest
 
-    def flawed(self, part: str) -> dict[str, str]:
+    def get_flaws(self, part: str) -> dict[str, str]:
         """Return what is wrong with problems of a part ("train" or "test"), by id."""
-        noted = (self.prepared.model_extra or {}).get(FLAWED, {}) if self.prepared else {}
-        return noted.get(part, {})
+        flaws = (self.prepared.model_extra or {}).get(FLAWED, {}) if self.prepared else {}
+        return flaws.get(part, {})
 
-    def part(self, name: str) -> tuple[int, str] | None:
+    def get_part(self, name: str) -> tuple[int, str] | None:
         """Return the number of problems in a part ("train" or "test"), and the file's SHA-256.
 
         None if the manifest of the prepared data does not have the part.
@@ -75,19 +76,19 @@ class ProblemSource:
 
 def describe_sources(sources: Iterable[ProblemSource]) -> str:
     """Return a sentence that names these sources; "" if there are none."""
-    by_is_made = {True: [], False: []}  # made problems, published problems
-    for source in sources:
-        by_is_made[source.kind == "made"].append(source)
-    parts = [source.describe() for source in by_is_made[False]]
-    if labels := [BENCHMARKS[source.benchmark].label for source in by_is_made[True]]:
-        parts.insert(
-            0, f"Made problems in the format of {join_words(labels)}, not the published ones"
-        )
+    sources = list(sources)
+    parts = [source.describe() for source in sources if source.kind != "made"]
+    made = [source.benchmark for source in sources if source.kind == "made"]
+    if made:
+        labels = join_words([BENCHMARKS[name].label for name in made])
+        parts.insert(0, f"Made problems in the format of {labels}, not the published ones")
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def declared_source(benchmark: str, source: str, prepared: Manifest | None = None) -> ProblemSource:
-    """Return the description of a source as it is named in params.yaml.
+def build_declared_source(
+    benchmark: str, source: str, prepared: Manifest | None = None
+) -> ProblemSource:
+    """Return the source that params.yaml declares for a benchmark.
 
     Args:
         source: "embedded" (generated problems), "hub", or the path of a file or folder.
@@ -104,10 +105,10 @@ def declared_source(benchmark: str, source: str, prepared: Manifest | None = Non
         dataset = recorded or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
         name, _, revision = dataset.partition("@")
         return ProblemSource(benchmark, "hub", name, revision, prepared=prepared)
-    # A path. The manifest lists the file itself, or the files of the folder.
+    # `source` is a path. The manifest lists the file itself, or the files of the folder.
     read, name = prepared.inputs if prepared else {}, Path(source).name or source
     kind = "folder" if read and [*read] != [Path(source).as_posix()] else "file"
-    return ProblemSource(benchmark, kind, name, "", digest_of_files(source, read), prepared)
+    return ProblemSource(benchmark, kind, name, "", compute_digest_of_files(source, read), prepared)
 
 
 def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSource:
@@ -121,11 +122,11 @@ def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSourc
     """
     manifest = Manifest.read(folder)
     if manifest is None or manifest.stage != "prepare":
-        return declared_source(benchmark, source)
-    return declared_source(benchmark, manifest.spec.get("source", source), manifest)
+        return build_declared_source(benchmark, source)
+    return build_declared_source(benchmark, manifest.spec.get("source", source), manifest)
 
 
-def digest_of_files(source: str, digests: dict[str, str]) -> str:
+def compute_digest_of_files(source: str, digests: dict[str, str]) -> str:
     """Return the SHA-256 of a file, or of a folder.
 
     The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
@@ -139,7 +140,7 @@ def digest_of_files(source: str, digests: dict[str, str]) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest() if digests else ""
 
 
-def source_of_file(benchmark: str, file: Path) -> ProblemSource:
+def find_source_of_file(benchmark: str, file: Path) -> ProblemSource:
     """Return the source of the problems that a training job reads from `file`.
 
     If a distill job wrote the file, it has demonstrations. Then the result is the source of the

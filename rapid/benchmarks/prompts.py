@@ -70,7 +70,7 @@ def check_templates(benchmarks: Iterable[str]) -> None:
         benchmark = BENCHMARKS[name]
         if benchmark.draw:
             problem = benchmark.draw(Random(0), "template").problem
-            for template in (PROMPT, benchmark.lesson_template):
+            for template in (PROMPT, benchmark.pretrain_template):
                 for chat in (False, True):
                     render_prompt(name, problem, chat, template)
 

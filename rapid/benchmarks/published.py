@@ -5,8 +5,8 @@
    such as a copy of the hub's dataset.
 2. A row's split decides its part: `train` and `validation` are for training, `test` is for
    evaluation. A source with only one split (MBPP+) is divided at random, by the seed.
-3. Problems that cannot be graded are left out. Problems with weak tests (`Benchmark.weak`) are left
-   out of training. The reasons are recorded.
+3. Problems that cannot be graded are left out. Problems with weak tests
+   (`Benchmark.weak_problems`) are left out of training. The reasons are recorded.
 """
 
 import random
@@ -71,7 +71,7 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
             published.dropped[problem.id] = why
         else:
             part = published.parts.setdefault(PARTS.get(split, split), [])
-            part.append(_with_unique_id(problem, seen, published))
+            part.append(_make_id_unique(problem, seen, published))
     return published
 
 
@@ -100,9 +100,9 @@ def select_problems(
         for part in sorted(published.parts.keys() - parts):
             reasons = {problem.id: f"of the part {part}" for problem in published.parts[part]}
             published.dropped |= dict(sorted(reasons.items()))
-    weak = {problem.id for problem in parts["train"]} & benchmark.weak.keys()
+    weak = {problem.id for problem in parts["train"]} & benchmark.weak_problems.keys()
     published.dropped |= {
-        id: f"not trained on: its tests accept {benchmark.weak[id]}" for id in sorted(weak)
+        id: f"not trained on: its tests accept {benchmark.weak_problems[id]}" for id in sorted(weak)
     }
     parts["train"] = [problem for problem in parts["train"] if problem.id not in weak]
     for part, problems in parts.items():
@@ -139,7 +139,7 @@ def _describe_dropped(published: PublishedProblems) -> str:
     return f"; left out: {reasons}" if reasons else ""
 
 
-def _with_unique_id(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
+def _make_id_unique(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
     """Return the problem, with a new id if an earlier problem has its id (MATH has such a pair)."""
     name, number = problem.id, 1
     while name in seen:

@@ -43,7 +43,7 @@ from rapid.config.sections import (
 )
 from rapid.config.sources import BadParams, locate_key, read
 from rapid.config.studies import Studies
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.settings import describe_invalid
 from rapid.text import suggest_name
 
@@ -83,7 +83,7 @@ class Params(General):
     """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
 
     evaluation: EvaluationParams
-    grading: Grading = STRICT
+    grading: GradingPermissions = NO_PERMISSIONS
     report: ReportParams = ReportParams()
     tables: Tables
     experiment: DvcExperiment

@@ -35,7 +35,7 @@ from rapid.config.sections import (
     Training,
     check_source,
 )
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 
 # Files of a model's folder that are read; none of them is executed.
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
@@ -58,7 +58,7 @@ class PrepareSpec(Spec):
     def hash_code_files(self) -> dict[str, str]:
         """Exclude the graders, and the prompt if pre-training has a template of its own."""
         excluded = ["rapid/grading/"]
-        if BENCHMARKS[self.benchmark].lesson_template != PROMPT:
+        if BENCHMARKS[self.benchmark].pretrain_template != PROMPT:
             excluded.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
         modules = ("rapid.stages.prepare", f"rapid.benchmarks.{self.benchmark}")
         return hash_dependencies(*modules, excluded=tuple(excluded))
@@ -101,7 +101,7 @@ class DistillSpec(Spec):
     precision: Precision
     max_completion_length: int
     timeout: float
-    grading: Grading = STRICT
+    grading: GradingPermissions = NO_PERMISSIONS
     temperature: float
     top_p: float
     samples: int
@@ -127,7 +127,7 @@ class TrainSpec(Spec):
     chat: bool
     max_completion_length: int
     timeout: float
-    grading: Grading = STRICT
+    grading: GradingPermissions = NO_PERMISSIONS
     n_step: int  # completions per optimizer step
     H: int  # optimizer steps per inference batch
     training: Training | None  # None for SFT
@@ -166,7 +166,7 @@ class EvaluateSpec(Spec):
     chat: bool
     max_completion_length: int
     timeout: float
-    grading: Grading = STRICT
+    grading: GradingPermissions = NO_PERMISSIONS
     pass_at: list[int]
     evaluation: EvaluationParams
     snapshots: int
@@ -341,7 +341,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _select_limits(params, run.benchmark)
     if algorithm.imitates:  # SFT samples and grades nothing
-        n_step, limits = 0, limits | {"timeout": 0.0, "grading": STRICT}
+        n_step, limits = 0, limits | {"timeout": 0.0, "grading": NO_PERMISSIONS}
     spec = TrainSpec(
         run=run,
         compute=params.compute,
@@ -396,4 +396,4 @@ def _use_one_process(compute: Compute) -> Compute:
 def _select_limits(params: Params, benchmark: BenchmarkName) -> dict:
     limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
     grading = params.grading.model_dump(include=BENCHMARKS[benchmark].unsafe_settings)
-    return {**limits, "grading": Grading(**grading)}
+    return {**limits, "grading": GradingPermissions(**grading)}

@@ -22,15 +22,15 @@ class Problem(Protocol):
         ...
 
 
-AProblem = TypeVar("AProblem", bound=Problem, contravariant=True)
+ProblemT = TypeVar("ProblemT", bound=Problem, contravariant=True)
 
 
 class BadProblem(BadInput):
-    """The problem has a fault, so its completions cannot be graded. The message says which."""
+    """The problem has a fault, which the message names. Its completions cannot be graded."""
 
 
 class GraderDied(RuntimeError):
-    """A grader's own process died, so there is no verdict. The completion is not to blame."""
+    """A grader's own process died, so there is no verdict. The completion was not the cause."""
 
 
 class GradingFailed(RuntimeError):
@@ -41,7 +41,7 @@ class GradersClosed(RuntimeError):
     """Another thread closed the graders while a completion was graded."""
 
 
-class Grader(Protocol[AProblem]):
+class Grader(Protocol[ProblemT]):
     """Decides whether a completion solves a problem.
 
     A grader owns processes. Use it as a context manager, for one kind of problem and a whole run.
@@ -58,11 +58,11 @@ class Grader(Protocol[AProblem]):
         """
         ...
 
-    def prepare(self, problem: AProblem) -> None:
+    def prepare(self, problem: ProblemT) -> None:
         """Do the slow work for a problem before its first verdict. Calling this is optional."""
         ...
 
-    def grade(self, problem: AProblem, completion: str) -> Verdict:
+    def grade(self, problem: ProblemT, completion: str) -> Verdict:
         """Grade one completion. Crashes, time-outs and attacks of the completion are verdicts too.
 
         Raises:

@@ -58,7 +58,7 @@ class GraderPool:
         self._free: SimpleQueue[Grader] = SimpleQueue()
         for grader in self._graders:
             self._free.put(grader)
-        self._open = ExitStack()
+        self._open_graders = ExitStack()
         self._is_closed = False
         # By the problem's digest and the completion's digest.
         self._cache: OrderedDict[tuple[str, bytes], CachedVerdict] = OrderedDict()
@@ -69,13 +69,13 @@ class GraderPool:
         with ExitStack() as opening:
             for grader in self._graders:
                 opening.enter_context(grader)
-            self._open = opening.pop_all()
+            self._open_graders = opening.pop_all()
         self._is_closed = False
         return self
 
     def __exit__(self, *error: object) -> None:
         self._is_closed = True
-        self._open.__exit__(*error)
+        self._open_graders.__exit__(*error)
 
     def describe_isolation(self) -> str:
         """Describe what separates a completion from the machine (`Grader.describe_isolation`)."""
@@ -85,13 +85,13 @@ class GraderPool:
         """Do the slow work for a problem before its first verdict, in one of the graders."""
         self._retry_once(lambda: self._with_free_grader(lambda grader: grader.prepare(problem)))
 
-    def rehearse(self, exercises: list[tuple[Problem, str]]) -> None:
+    def warm_up(self, exercises: list[tuple[Problem, str]]) -> None:
         """Warm up each grader with these completions. Their verdicts are not counted or cached.
 
-        Only graders with a method `rehearse` can be warmed up: those of Lean.
+        Only the graders of Lean can be warmed up, because only they have a method `warm_up`.
         """
         for grader in self._graders:
-            self._retry_once(lambda grader=grader: grader.rehearse(exercises))
+            self._retry_once(lambda grader=grader: grader.warm_up(exercises))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Grade one completion.

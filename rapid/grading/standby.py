@@ -14,10 +14,10 @@ from typing import Any, Generic, TypeVar
 
 from rapid.grading.worker import Worker
 
-AWorker = TypeVar("AWorker", bound=Worker)
+WorkerT = TypeVar("WorkerT", bound=Worker)
 
 
-class Standby(Generic[AWorker]):
+class Standby(Generic[WorkerT]):
     """Keeps sets of grader processes in the fork server: one set per job that runs at a time.
 
     Args:
@@ -26,11 +26,11 @@ class Standby(Generic[AWorker]):
         roles: the roles of the processes in a set, such as "author" and "judge" for Lean.
     """
 
-    def __init__(self, start: Callable[[Any], AWorker], roles: Sequence[str]):
+    def __init__(self, start: Callable[[Any], WorkerT], roles: Sequence[str]):
         self._start, self._roles = start, roles
-        self._idle: list[dict[str, AWorker]] = []  # sets that no job has; used in the fork server
+        self._idle: list[dict[str, WorkerT]] = []  # sets that no job has; used in the fork server
         # In the fork server: the set for the job that is forked next. In a job: the set lent to it.
-        self._lent: dict[str, AWorker] = {}
+        self._lent: dict[str, WorkerT] = {}
         os.register_at_fork(after_in_parent=self._lent.clear)
 
     def lend(self) -> Callable[[bool], None] | None:
@@ -55,7 +55,7 @@ class Standby(Generic[AWorker]):
         self._lent.update(workers)
         return lambda ended_well: self._take_back(workers, ended_well)
 
-    def _take_back(self, workers: dict[str, AWorker], ended_well: bool) -> None:
+    def _take_back(self, workers: dict[str, WorkerT], ended_well: bool) -> None:
         """Keep the processes of a job that has ended for the next job; end them if it failed."""
         for role, worker in list(workers.items()):
             if not (ended_well and worker.is_alive):
@@ -63,7 +63,7 @@ class Standby(Generic[AWorker]):
         if workers:
             self._idle.append(workers)
 
-    def borrow(self, role: str, fits: Callable[[AWorker], bool] = lambda _: True) -> AWorker | None:
+    def borrow(self, role: str, fits: Callable[[WorkerT], bool] = lambda _: True) -> WorkerT | None:
         """Return the process that was lent to this job for a role, moved to the job's CPU cores.
 
         Returns None if no process was lent, `fits` rejects it, or an earlier call returned it.

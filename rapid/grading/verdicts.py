@@ -22,21 +22,21 @@ class Reason(NamedTuple):
     Args:
         meaning: description for the documentation.
         graders: the graders that use this reason: "code", "math", "lean".
-        is_of_completion: whether the completion caused the verdict. Otherwise the grader or the
-            problem is at fault, and the reward is None.
+        is_caused_by_completion: otherwise the grader or the problem is at fault, and the reward is
+            None.
     """
 
     meaning: str
     graders: frozenset[str]
-    is_of_completion: bool = True
+    is_caused_by_completion: bool = True
 
 
 REASONS: dict[str, Reason] = {}  # by name, in the order of the documentation
 
 
-def _declare(name: str, meaning: str, graders: str, is_of_completion: bool = True) -> str:
+def _declare(name: str, meaning: str, graders: str, is_caused_by_completion: bool = True) -> str:
     """Add a reason to `REASONS` and return its name. `graders` are separated by spaces."""
-    REASONS[name] = Reason(meaning, frozenset(graders.split()), is_of_completion)
+    REASONS[name] = Reason(meaning, frozenset(graders.split()), is_caused_by_completion)
     return name
 
 
@@ -62,13 +62,13 @@ INFRASTRUCTURE = _declare(
     "infrastructure",
     "not graded: the grader died twice on it; no reward",
     "code math lean",
-    is_of_completion=False,
+    is_caused_by_completion=False,
 )
 BAD_PROBLEM = _declare(
     "bad_problem",
     "not graded: its problem is at fault; no reward; only in `rapid grade`",
     "code lean",
-    is_of_completion=False,
+    is_caused_by_completion=False,
 )
 
 
@@ -82,7 +82,7 @@ def select_reasons(grader: str, excluded: Iterable[str] = ()) -> set[str]:
     names = {
         name
         for name, reason in REASONS.items()
-        if reason.is_of_completion and grader in reason.graders
+        if reason.is_caused_by_completion and grader in reason.graders
     }
     return names - set(excluded)
 
@@ -102,7 +102,7 @@ def build_verdict(reason: str) -> Verdict:
     """Return the verdict with this reason; raise ValueError if `REASONS` does not have it."""
     if reason not in REASONS:
         raise ValueError(f"{reason!r} is not a reason of rapid.grading.verdicts")
-    reward = float(reason == PASSED) if REASONS[reason].is_of_completion else None
+    reward = float(reason == PASSED) if REASONS[reason].is_caused_by_completion else None
     return Verdict(reward=reward, reason=reason)
 
 

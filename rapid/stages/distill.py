@@ -28,12 +28,12 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
     """
     inputs, benchmark = verify_inputs(teacher, train), BENCHMARKS[spec.benchmark]
     with record_job("distill", spec, folder, inputs, ["samples.jsonl"]) as notes:
-        missing = benchmark.unavailable() or ""
+        missing = benchmark.explain_unavailable() or ""
         rows, reasons, isolation = [], Counter(), ""
         if not missing:
             problems = [p for p in read_jsonl(train, benchmark.record) for _ in range(spec.samples)]
             # The grader starts before sampling, so that its errors appear at once.
-            with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
+            with benchmark.build_grader(spec.timeout, permissions=spec.grading) as grader:
                 graded = sample_and_grade(
                     teacher,
                     benchmark.name,

@@ -42,7 +42,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     run_files = ["summary.json", *(["steps.jsonl", SNAPSHOTS] if spec.snapshots else [])]
     inputs = verify_inputs(model, test, *map(model.with_name, run_files))
     with record_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:
-        missing = BENCHMARKS[spec.run.benchmark].unavailable() or explain_untrained(model)
+        missing = BENCHMARKS[spec.run.benchmark].explain_unavailable() or explain_untrained(model)
         curve, isolation = [], ""
         if missing:
             result = {"status": "unavailable", "note": missing}
@@ -74,7 +74,7 @@ def _sample_and_grade(
     """
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
-    with benchmark.grader(spec.timeout, policy=spec.grading) as grader:
+    with benchmark.build_grader(spec.timeout, permissions=spec.grading) as grader:
         graded = _grade_completions(spec, model, problems, grader)
         for step, snapshot in _list_snapshots(spec, model):
             scores = _count_correct(_grade_completions(spec, snapshot, problems, grader))

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, InstanceOf
 from rapid.artifacts.files import BadFile, Record, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.grading.grader import BadProblem
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.verdicts import BAD_PROBLEM, Verdict, build_verdict
 
 
@@ -75,7 +75,7 @@ def grade(
     *,
     workers: int,
     timeout: float,
-    policy: Grading = STRICT,
+    permissions: GradingPermissions = NO_PERMISSIONS,
     progress: Callable[[], None] = lambda: None,
 ) -> GradingResult:
     """Grade completions with `workers` graders in parallel.
@@ -83,7 +83,7 @@ def grade(
     Args:
         problems: by id.
         timeout: seconds per completion.
-        policy: whether to grade on a machine that cannot isolate completions.
+        permissions: to grade on a machine that cannot isolate completions.
         progress: called after each completion.
 
     Raises:
@@ -91,7 +91,10 @@ def grade(
         LeanUnavailable: Lean does not start.
     """
     bad_problems: dict[str, str] = {}
-    with benchmark.grader(timeout, workers, policy) as grader, ThreadPoolExecutor(workers) as pool:
+    with (
+        benchmark.build_grader(timeout, workers, permissions) as grader,
+        ThreadPoolExecutor(workers) as pool,
+    ):
 
         def grade_submission(submission: Submission) -> Verdict:
             try:

@@ -95,7 +95,7 @@ def _generate_problems(
     lessons = [
         Lesson(
             id=problem.id,
-            prompt=render_prompt(benchmark.name, problem, template=benchmark.lesson_template),
+            prompt=render_prompt(benchmark.name, problem, template=benchmark.pretrain_template),
             correct=correct,
             mistakes=list(mistakes),
         )

@@ -24,7 +24,7 @@ from rapid.artifacts.runs import StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
-from rapid.training.trl.saving_trainer import same_random_states
+from rapid.training.trl.saving_trainer import preserve_random_states
 
 LOGS = Path("logs")  # TensorBoard's and W&B's files; trackio's are in TRACKIO_DIR
 PROJECT = "rapid"  # the project's name in W&B and trackio
@@ -56,7 +56,7 @@ class ReportingCallback(TrainerCallback):
 
     def _forward_event(self, event: str, *args, **kwargs) -> None:
         """Call the method of this name of each reporting callback."""
-        with same_random_states():
+        with preserve_random_states():
             for callback in [*self._callbacks]:
                 try:
                     getattr(callback, event)(*args, **kwargs)
@@ -166,7 +166,7 @@ def build_report_callbacks(
         The callback in a list; an empty list if no service is chosen.
     """
     callbacks: list[TrainerCallback] = []
-    with same_random_states():
+    with preserve_random_states():
         if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
             callbacks.append(LiveMeans(folder.parent, spec, problems.label))
         match os.environ.get(REPORT_VARIABLE) if main else None:

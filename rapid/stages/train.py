@@ -33,7 +33,7 @@ from rapid.artifacts.runs import (
 )
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
-from rapid.benchmarks.problem_source import source_of_file
+from rapid.benchmarks.problem_source import find_source_of_file
 from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
 from rapid.config.specs import TrainSpec, uses_vllm_server
@@ -72,7 +72,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": get_commit(), "hardware": describe_hardware()}
     if (
-        reason := task.unavailable()
+        reason := task.explain_unavailable()
         or explain_untrained(model)
         or _explain_missing_demonstrations(spec, data)
     ):
@@ -82,9 +82,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         return _write_results(spec, folder, summary, [], inputs, [])
 
     if spec.training is None or spec.compute.sampler != "vllm":
-        from rapid.training.trl import without_vllm
+        from rapid.training.trl import prevent_vllm_import
 
-        without_vllm()
+        prevent_vllm_import()
     from rapid.stages.reporting import build_report_callbacks
     from rapid.training.recorder import Snapshots, StepRecorder
     from rapid.training.resume import ResumableRun, checkpoint_dir
@@ -95,7 +95,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     )
     checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
-    problems = source_of_file(task.name, data)
+    problems = find_source_of_file(task.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
     for callback in (
         *build_report_callbacks(folder, spec, problems, recorder, is_main_process()),
@@ -294,8 +294,8 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     rows = [{"prompt": _build_prompt(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
     # The grader is not closed; it ends with the process.
-    grader = task.grader(spec.timeout, policy=spec.grading).__enter__()
-    task.rehearse(grader, list(problems.values()))
+    grader = task.build_grader(spec.timeout, permissions=spec.grading).__enter__()
+    task.warm_up(grader, list(problems.values()))
 
     def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
         """Return the reward of each completion, graded for the problem with its id."""

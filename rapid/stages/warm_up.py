@@ -24,9 +24,9 @@ def warm_up() -> None:
     }
     hash_dependencies("rapid.stages.train", "rapid.stages.evaluate", *plug_ins)
 
-    from rapid.training.trl import without_vllm
+    from rapid.training.trl import prevent_vllm_import
 
-    without_vllm()
+    prevent_vllm_import()
     import rapid.sampling
     import rapid.stages.evaluate
     import rapid.training.sft

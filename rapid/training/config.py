@@ -19,7 +19,7 @@ from rapid.training.precision import agree_on_rates
 from rapid.training.trl.objective import (
     TRL,
     TRL_LOSS_FIELDS,
-    objectives,
+    get_objectives,
     resolve_defaults,
     resolve_objective,
 )
@@ -240,7 +240,7 @@ class RapidConfig(GRPOConfig):
 
     def __post_init__(self) -> None:
         resolve_objective(self)
-        if self.objective not in (names := objectives()):
+        if self.objective not in (names := get_objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
         self._move_parameters_to_fields()
         _ = self.device  # sets up the processes, so that `world_size` is known
@@ -284,7 +284,7 @@ class RapidConfig(GRPOConfig):
     @property
     def algorithm(self) -> Algorithm:
         """The algorithm that `objective` names."""
-        return objectives()[self.objective]
+        return get_objectives()[self.objective]
 
     @property
     def steps_per_batch(self) -> int:

@@ -20,9 +20,9 @@ from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import RapidSection
 from rapid.algorithms.training_parameters import PrecisionOrAuto, TrainingParameters
 from rapid.training.memory import AUTO
-from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
-from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, objectives
-from rapid.training.trl.sizes import contradictions as contradicting_sizes
+from rapid.training.trl import TRL_LOSS_ONLY_FIELDS
+from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, get_objectives
+from rapid.training.trl.sizes import find_size_contradictions
 
 # Fields of sampling, with the values at which completions are sampled from the policy itself.
 NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
@@ -118,7 +118,7 @@ def contradictions(config, processes: int) -> Iterator[str]:
             f"n_step={config.n_step}, H={config.H}: {processes} process(es) cannot share "
             f"H * n_step completions evenly; make H * n_step a multiple of {processes}"
         )
-    yield from contradicting_sizes(config, processes)
+    yield from find_size_contradictions(config, processes)
 
 
 def _other_precisions(config) -> Iterator[str]:
@@ -222,7 +222,7 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
             continue
-        owners = [key for key, algorithm in objectives().items() if name in algorithm.fields]
+        owners = [key for key, algorithm in get_objectives().items() if name in algorithm.fields]
         owners += [TRL.name] * bool(owners and name in TRL_LOSS_FIELDS)
         if owners:
             yield (
@@ -231,7 +231,7 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
             )
     for name, value in explicit_trl_settings(config).items():
         default = config.__dataclass_fields__[name].default
-        if name in DECIDED_BY_THE_OBJECTIVE and not config.uses_trl_loss and value != default:
+        if name in TRL_LOSS_ONLY_FIELDS and not config.uses_trl_loss and value != default:
             yield (
                 f"{name}={value!r} shapes GRPOTrainer's own loss, which "
                 f"objective='{config.objective}' does not use; leave it at {default!r}, "

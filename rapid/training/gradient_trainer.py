@@ -90,7 +90,7 @@ class GradientTrainer(SamplingTrainer):
         Raises:
             FloatingPointError: the loss is infinite or NaN.
         """
-        loss = self._retry_smaller(
+        loss = self._run_with_halving(
             partial(self._run_micro_batches, model, mini_batch, step),
             partial(self._forget_micro_batches, model),
         )
@@ -146,7 +146,7 @@ class GradientTrainer(SamplingTrainer):
         compares = has_moved and self.args.algorithm.compares_weights(self.args.settings)
         if compares or first["local_weight"] != 1:
             with torch.no_grad():
-                logp = self._score_chunk(self.model, chunk)
+                logp = self._compute_chunk_log_pi(self.model, chunk)
         else:
             zeros = torch.zeros_like(first["completion_ids"], dtype=self._logp_dtype)
             logp = first.get("behavior_logp", zeros).to(self._logp_dtype, copy=True)
@@ -186,7 +186,7 @@ class GradientTrainer(SamplingTrainer):
             same_prompt_length=sees_padding(self.model),
         )
         rows = [batch.get("local_rows", batch["rewards"]) for chunk in chunks for batch in chunk]
-        self._largest = max(map(len, rows), default=0)
+        self._largest_micro_batch = max(map(len, rows), default=0)
         return chunks
 
     def _limit_micro_batches(self, width: int) -> MicroBatchLimit:
@@ -252,7 +252,7 @@ class GradientTrainer(SamplingTrainer):
         advice = f"lower max_completion_length ({length}), or use a device with more memory"
         if not self.args.gradient_checkpointing:
             advice = f"set gradient_checkpointing=True, {advice}"
-        count = self._find_largest(attempt, at_most, parameters, advice)
+        count = self._find_largest_micro_batch(attempt, at_most, parameters, advice)
         width = len(prompt) + length
         self.micro_batch_limit = MicroBatchLimit(count, count * width if self.args.pack else None)
         logger.info("micro-batches of at most %d completions of %d tokens fit", count, width)
@@ -276,11 +276,11 @@ class GradientTrainer(SamplingTrainer):
         for step, mini_batch in enumerate(mini_batches):
             # A group without a gradient in the last step on it has none in the steps before.
             last_step = step + self.args.H * (self.args.reuse - 1)
-            columns = {"reference_logp": self._reference_logp} if self.beta else {}
+            columns = {"reference_logp": self._compute_reference_logp} if self.beta else {}
             if computes_log_mu and (last_step or not takes_log_pi):
                 columns["behavior_logp"] = self._behavior_logp
             if columns:
-                self._retry_smaller(partial(self._fill_columns, mini_batch, last_step, columns))
+                self._run_with_halving(partial(self._fill_columns, mini_batch, last_step, columns))
         first, *rest = mini_batches * self.args.reuse
         if takes_log_pi:
             first = {name: column for name, column in first.items() if name != "behavior_logp"}
@@ -305,20 +305,20 @@ class GradientTrainer(SamplingTrainer):
 
     def _behavior_logp(self, chunk: Chunk) -> Tensor:
         """Return log mu of a chunk, (N, T), from the sampler, or from a forward pass of pi."""
-        sampler_logp = chunk[0].get("sampler_logp")
-        if sampler_logp is not None and self.use_sampler_logps() and not sampler_logp.isnan().any():
-            return sampler_logp
+        sampled = chunk[0].get("sampler_logp")
+        if sampled is not None and self.uses_sampler_logps() and not sampled.isnan().any():
+            return sampled
         with torch.no_grad():
-            return self._score_chunk(self.model, chunk)
+            return self._compute_chunk_log_pi(self.model, chunk)
 
-    def _score_chunk(self, model, chunk: Chunk) -> Tensor:
+    def _compute_chunk_log_pi(self, model, chunk: Chunk) -> Tensor:
         """Return log pi of each token of a chunk under `model`, (N, T), from its micro-batches."""
         first = chunk[0]
         if "is_last" not in first:
-            return self._join_rows(first, self._log_pi(model, first)[0])
+            return self._join_rows(first, self._compute_log_pi(model, first)[0])
         shared = torch.zeros_like(first["completion_ids"], dtype=self._logp_dtype)
         for micro_batch in chunk:
-            logp, _ = self._log_pi(model, micro_batch)
+            logp, _ = self._compute_log_pi(model, micro_batch)
             self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
         if first["local_weight"] == 1:
             return shared
@@ -341,7 +341,7 @@ class GradientTrainer(SamplingTrainer):
         weighted = logp.detach() + micro_batch["local_weight"] * (logp - logp.detach())
         return micro_batch["chunk_logp"].index_copy(0, rows, weighted)
 
-    def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def _compute_log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi and the entropies of the rows that a micro-batch runs, (n, t) each."""
         local = select_local(micro_batch)
         rows = len(local["completion_ids"])
@@ -360,7 +360,11 @@ class GradientTrainer(SamplingTrainer):
 
         Not with cast_lm_head_to_fp32, which only TRL's computation without sharing respects.
         """
-        return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
+        return (
+            self.args.share_prefill
+            and self.groups_share_prompt
+            and not self.args.cast_lm_head_to_fp32
+        )
 
     def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool):
         return completion_logp(

@@ -27,7 +27,7 @@ from rapid.artifacts.files import Record, write_json
 from rapid.artifacts.manifests import get_versions
 from rapid.artifacts.runs import PROGRESS, read_progress_file
 from rapid.training.recorder import StepRecorder
-from rapid.training.trl.saving_trainer import TRAINER_STATE, SavingTrainer, newest_checkpoint
+from rapid.training.trl.saving_trainer import TRAINER_STATE, SavingTrainer, find_newest_checkpoint
 
 ATTEMPT = "attempt.json"
 SIGNALS = signal.SIGTERM, signal.SIGINT
@@ -109,7 +109,7 @@ class ResumableRun(TrainerCallback):
         trainer.add_callback(self)
 
     def _find_checkpoint(self) -> Path | None:
-        newest = newest_checkpoint(self._folder, discard=True) if self._main else None
+        newest = find_newest_checkpoint(self._folder, discard=True) if self._main else None
         [checkpoint] = broadcast_object_list([newest])
         if checkpoint:
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))

@@ -25,7 +25,7 @@ from rapid.training.batches import FORWARD_COLUMNS, Batch
 from rapid.training.contradictions import shaped_sampling
 from rapid.training.dropout import has_dropout
 from rapid.training.forward import completion_logp
-from rapid.training.trl.vllm import engine_dtype
+from rapid.training.trl.vllm import get_engine_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def mismatch_bound(trainer) -> float:
 
 def computes_in_float32(trainer) -> bool:
     """Return whether the policy and the sampler compute in float32 or float64."""
-    engines = [engine_dtype(trainer.vllm_generation)] if trainer.use_vllm else []
+    engines = [get_engine_dtype(trainer.vllm_generation)] if trainer.use_vllm else []
     exact = {trainer.model.dtype, *engines} <= {torch.float32, torch.float64}
     return exact and not (trainer.args.bf16 or trainer.args.fp16)
 

@@ -46,12 +46,12 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             inputs = self._prepare_inputs(inputs)
             self.pass_completions = self.pass_completions or self._find_micro_batch_size()
             run = partial(self._run_micro_batches, model, inputs, num_items_in_batch)
-            return self._retry_smaller(run, partial(model.zero_grad, set_to_none=True))
+            return self._run_with_halving(run, partial(model.zero_grad, set_to_none=True))
 
     def _run_micro_batches(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
         size = max(1, self.pass_completions >> self.halvings)  # halved whenever memory ran out
-        self._largest = min(size, count)
+        self._largest_micro_batch = min(size, count)
         for start in range(0, count, size):
             micro_batch = {name: value[start : start + size] for name, value in inputs.items()}
             width = int(micro_batch["attention_mask"].sum(1).max())
@@ -86,7 +86,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             "checkpointing: true in sft, share the run among more GPUs "
             "(compute.processes), or use larger ones"
         )
-        return self._find_largest(attempt, at_most, parameters, advice)
+        return self._find_largest_micro_batch(attempt, at_most, parameters, advice)
 
 
 def sft_trainer(

@@ -152,7 +152,7 @@ class RapidTrainer(GradientTrainer):
     def has_pending_steps(self):
         return bool(self._steps)
 
-    def loop_state(self):
+    def get_loop_state(self):
         limit = self.micro_batch_limit
         return {
             "spares": self._spares,
@@ -187,9 +187,9 @@ class RapidTrainer(GradientTrainer):
             if "sequence_share" in micro_batch:  # there are no shares in evaluation
                 # TRL logs its own metrics. The share counts for `run`: see `_record_step`.
                 self._means.add({}, micro_batch["sequence_share"])
-            self.last_pass = self.state.global_step + 1, micro_batch, self._logp
+            self.last_pass = self.state.global_step + 1, micro_batch, self._detached_log_pi
             return loss
-        local_logp, entropy = self._log_pi(model, micro_batch)
+        local_logp, entropy = self._compute_log_pi(model, micro_batch)
         mask = batches.loss_mask(micro_batch)
         # Log-probabilities of padding are arbitrary, and their ratios may overflow: set them to 0.
         log_pi = self._join_rows(micro_batch, local_logp).masked_fill(mask == 0, 0)  # (N, T)

@@ -10,7 +10,7 @@ from rapid.artifacts.files import BadFile
 from rapid.artifacts.layout import EVALUATION, RUN, parse_folder
 from rapid.artifacts.manifests import MANIFEST, Manifest
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.problem_source import ProblemSource, declared_source, read_source
+from rapid.benchmarks.problem_source import ProblemSource, build_declared_source, read_source
 from rapid.config.params import Params
 from rapid.config.sections import BASE, Run
 from reports.collect import collect_rows, of_evaluation
@@ -87,7 +87,7 @@ class RunPool:
                 benchmark, "file", values.pop("source", ""), file=file.name
             )
             if problems.name == "made":
-                problems = declared_source(benchmark, "embedded")
+                problems = build_declared_source(benchmark, "embedded")
             self._add_problems(problems, place)
             run = name_run(*(values[name] for name in Run.model_fields))
             (blank,) = collect_rows([run], Path(), locate_in(file), {benchmark: problems})
@@ -127,7 +127,7 @@ def is_same_source(first: ProblemSource, second: ProblemSource) -> bool:
     """Return whether problems are the same: by digest, or by label if a source has no digest."""
     if not (first.prepared and second.prepared):
         return first.label == second.label
-    return all(first.part(name) == second.part(name) for name in ("train", "test"))
+    return all(first.get_part(name) == second.get_part(name) for name in ("train", "test"))
 
 
 def locate_in(folder: Path) -> Callable[[str], str]:

@@ -61,7 +61,7 @@ def _accuracies(measured: Measured, benchmark: str) -> list[Column]:
     """Return the columns of a benchmark: its pass@k, then those without flawed problems, if any."""
     shown = accuracy(measured.params, benchmark)
     columns: list[Column] = [Interval(column.title, column.metric, column.show) for column in shown]
-    if measured.problems[benchmark].flawed("test"):
+    if measured.problems[benchmark].get_flaws("test"):
         columns += [
             SoundInterval(f"{column.title} (sound)", column.metric, column.show) for column in shown
         ]

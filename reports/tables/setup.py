@@ -151,7 +151,7 @@ def _problem_cell(
 
 def _numbered(source: ProblemSource, part: str) -> str:
     """Return the number of problems in a part, "train" or "test", and the SHA-256 of its file."""
-    counted = source.part(part)
+    counted = source.get_part(part)
     return f"{counted[0]:,} ({counted[1]})" if counted else ""
 
 

@@ -73,7 +73,7 @@ def test_an_edited_template_of_lessons_reaches_the_data_too(
 ):
     """A benchmark without a template of its own for lessons uses the one for prompts."""
     if lesson == "prompt.txt.j2":
-        monkeypatch.setattr("rapid.benchmarks.base.LESSON", "none.txt.j2")
+        monkeypatch.setattr("rapid.benchmarks.base.PRETRAIN_PROMPT", "none.txt.j2")
     reached_jobs = list_reached_jobs(f"rapid/benchmarks/math/{lesson}", "Solution", "Answer")
     assert reached_jobs == list_dependent_jobs(values, "math") | {"data/math"} | REPORTS
 

@@ -61,7 +61,7 @@ class TestDrawExercises:
 )
 def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
     exercises = draw_exercises(BENCHMARKS[name], 5, {"a": 40})["a"]
-    with BENCHMARKS[name].grader(10) as grader:
+    with BENCHMARKS[name].build_grader(10) as grader:
         for exercise in exercises:
             assert grader.grade(exercise.problem, exercise.correct).reason == "passed"
             for mistake in exercise.mistakes:
@@ -73,7 +73,7 @@ def test_the_grader_accepts_every_solution_and_refuses_every_mistake(name):
 def test_no_universal_proof_proves_a_generated_theorem(name):
     """The 12 theorems are of all four families. The 80 of the default would take 20 minutes."""
     exercises = draw_exercises(BENCHMARKS["minif2f"], 0, {"test": 12})["test"]
-    with BENCHMARKS["minif2f"].grader(10) as grader:
+    with BENCHMARKS["minif2f"].build_grader(10) as grader:
         for exercise in exercises:
             verdict = grader.grade(exercise.problem, UNIVERSAL_PROOFS[name])
             assert verdict.reward == 0, exercise.problem.formal_statement
@@ -85,7 +85,7 @@ def test_each_universal_proof_proves_an_easy_theorem(name):
     problem = LeanProblem(
         name="easy", formal_statement=f"theorem easy {EASY_THEOREMS[name]} := by\n"
     )
-    with BENCHMARKS["minif2f"].grader(60) as grader:
+    with BENCHMARKS["minif2f"].build_grader(60) as grader:
         assert grader.grade(problem, UNIVERSAL_PROOFS[name]).reason == "passed"
 
 
@@ -93,7 +93,7 @@ def test_plus_inputs_catch_more_than_base_inputs():
     """Otherwise the generated MBPP+ would be no harder than MBPP."""
     exercises = draw_exercises(BENCHMARKS["mbpp_plus"], 3, {"a": 40})["a"]
     caught_by_plus_only = 0
-    with BENCHMARKS["mbpp_plus"].grader(5) as grader:
+    with BENCHMARKS["mbpp_plus"].build_grader(5) as grader:
         for exercise in exercises:
             problem: CodeProblem = exercise.problem.model_copy(update={"plus_input": []})
             # With another id the verdict is not taken from the cache.

@@ -6,7 +6,7 @@ import pytest
 
 from rapid.benchmarks import BENCHMARKS, minif2f
 from rapid.grading.lean import LeanUnavailable
-from rapid.grading.policy import STRICT
+from rapid.grading.permissions import NO_PERMISSIONS
 
 
 def test_without_lean_the_benchmark_is_unavailable_with_the_reason(monkeypatch):
@@ -14,11 +14,11 @@ def test_without_lean_the_benchmark_is_unavailable_with_the_reason(monkeypatch):
         raise LeanUnavailable("npm cannot reach its registry")
 
     monkeypatch.setattr(minif2f, "ensure_lean", raise_unavailable)
-    assert BENCHMARKS["minif2f"].unavailable() == "npm cannot reach its registry"
+    assert BENCHMARKS["minif2f"].explain_unavailable() == "npm cannot reach its registry"
 
 
 def test_the_hub_s_problems_need_mathlib():
     if shutil.which("lean"):
         pytest.skip("a native Lean may have Mathlib")
     with pytest.raises(LeanUnavailable, match=r"imports Mathlib: .* To grade Mathlib problems"):
-        BENCHMARKS["minif2f"].try_hub(STRICT)
+        BENCHMARKS["minif2f"].check_hub_grader(NO_PERMISSIONS)

@@ -136,7 +136,7 @@ def test_malformed_statements_are_unusable_and_others_are_not():
 def test_lean_refuses_a_variable_that_is_not_declared():
     statement = "theorem t (n : Nat) (h : 3 ≤ n) : n! < n^(n - 1) := by"
     with (
-        BENCHMARKS["minif2f"].grader(60) as grader,
+        BENCHMARKS["minif2f"].build_grader(60) as grader,
         pytest.raises(BadProblem, match="identifier `n!`"),
     ):
         grader.grade(LeanProblem(name="t", formal_statement=statement), "omega")
@@ -145,7 +145,7 @@ def test_lean_refuses_a_variable_that_is_not_declared():
 @pytest.mark.slow
 def test_lean_proves_that_statements_are_flawed():
     names = {flaw.name for flaw in load_flaws()}
-    with BENCHMARKS["minif2f"].grader(60) as grader:
+    with BENCHMARKS["minif2f"].build_grader(60) as grader:
         for name, (statement, proof) in REFUTATIONS.items():
             assert name in names
             problem = LeanProblem(name="refuted", formal_statement=f"theorem refuted : {statement}")
@@ -181,5 +181,5 @@ def test_imo_2001_p6_is_not_listed_because_its_differences_do_not_matter():
         "    have : (0 : Int) ≤ b * d := by exact_mod_cast Nat.zero_le _\n"
         "    omega"
     )
-    with BENCHMARKS["minif2f"].grader(60) as grader:
+    with BENCHMARKS["minif2f"].build_grader(60) as grader:
         assert grader.grade(problem, proof).reward == 1

@@ -8,10 +8,10 @@ import pytest
 
 from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.benchmarks.problem_source import (
-    declared_source,
+    build_declared_source,
     describe_sources,
+    find_source_of_file,
     read_source,
-    source_of_file,
 )
 from rapid.config.params import load
 from rapid.config.specs import PrepareSpec, build_distill_spec
@@ -46,8 +46,8 @@ def test_generated_problems_are_described_as_made(folder):
     assert describe_sources([source]) == GENERATED_SENTENCE.format("MATH")
     for part, count in (("train", 4), ("test", 3)):
         file = folder / f"{part}.jsonl"
-        assert source.part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
-    assert source.part("validation") is None
+        assert source.get_part(part) == (count, hashlib.sha256(file.read_bytes()).hexdigest())
+    assert source.get_part("validation") is None
 
 
 def test_a_file_is_named_with_its_digest(folder):
@@ -95,7 +95,7 @@ def test_a_dataset_of_the_hub_is_named_with_its_revision(folder):
 
 def test_sources_of_several_kinds_are_described_separately():
     names = {"mbpp_plus": "embedded", "math": "hub", "minif2f": "folder/mine.jsonl"}
-    sources = [declared_source(name, source) for name, source in names.items()]
+    sources = [build_declared_source(name, source) for name, source in names.items()]
     assert [source.label for source in sources] == ["MBPP+ (made)", "MATH (hub)", "MiniF2F (file)"]
     text = describe_sources(sources)
     assert text.startswith("Made problems in the format of MBPP+, not the published ones; MATH ")
@@ -114,7 +114,7 @@ def test_demonstrations_have_the_source_of_their_problems(folder, values):
     write_manifest(
         samples.parent, "distill", job_spec, hash_files(folder / "train.jsonl"), [samples]
     )
-    assert source_of_file("math", samples).name == "data_seed 7"
-    assert source_of_file("math", folder / "train.jsonl").label == "MATH (made)"
+    assert find_source_of_file("math", samples).name == "data_seed 7"
+    assert find_source_of_file("math", folder / "train.jsonl").label == "MATH (made)"
     Path("mine").mkdir()
-    assert source_of_file("math", Path("mine/own.jsonl")).label == "MATH (file)"
+    assert find_source_of_file("math", Path("mine/own.jsonl")).label == "MATH (file)"

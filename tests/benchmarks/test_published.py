@@ -214,7 +214,7 @@ class TestSelection:
         counts = {"train": 6, "test": 4}
         before = select_problems(published, MBPP_PLUS, counts, 0)
         weak_ids = [before["train"][0].id, before["test"][0].id]
-        monkeypatch.setattr(MbppPlus, "weak", dict.fromkeys(weak_ids, "True"))
+        monkeypatch.setattr(MbppPlus, "weak_problems", dict.fromkeys(weak_ids, "True"))
         after = select_problems(published, MBPP_PLUS, {"train": 5, "test": 4}, 0)
         assert after["test"] == before["test"]
         assert after["train"] == before["train"][1:]

@@ -55,7 +55,7 @@ def test_the_command_names_weak_tasks_and_fails_unless_all_are_recorded(
         "weak f: True, 1, argument 1",
         "the tests of 1 of 2 tasks accept a constant or an argument",
     ]
-    monkeypatch.setattr(MbppPlus, "weak", {"weak": "True"})
+    monkeypatch.setattr(MbppPlus, "weak_problems", {"weak": "True"})
     assert main([str(path)]) == 0
 
 

@@ -9,7 +9,7 @@ from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json
 from rapid.training.resume import checkpoint_dir
-from rapid.training.trl.saving_trainer import DIGESTS, digest_files, newest_checkpoint
+from rapid.training.trl.saving_trainer import DIGESTS, digest_files, find_newest_checkpoint
 
 FILES = {"model.safetensors": 4000, "optimizer.pt": 9000, "rng_state.pth": 700, "global_step3/a": 9}
 
@@ -52,13 +52,13 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     path.unlink()
     if data is not None:
         path.write_bytes(data)
-    assert newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
+    assert find_newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
     assert f"checkpoint-10 is damaged, and skipped: {message}\n" in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
-    assert newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
+    assert find_newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
     assert not (checkpoints / "checkpoint-10").exists()
     shutil.rmtree(checkpoints / "checkpoint-9/global_step3")
-    assert newest_checkpoint(checkpoints, discard=True) is None
+    assert find_newest_checkpoint(checkpoints, discard=True) is None
 
 
 @pytest.mark.fault("checkpoints: of another run", times=20)

@@ -58,7 +58,7 @@ def kill_one(victims: set[psutil.Process], rng: random.Random, killed: list) -> 
 def grade_rows(name: str, rows: list[tuple], killing: bool) -> list[str]:
     """Return the reasons of verdicts, while processes of the grader are killed or not."""
     before, rng, reasons, killed = list_grader_processes(name), random.Random(0), [], []
-    with BENCHMARKS[name].grader(20.0) as grader:
+    with BENCHMARKS[name].build_grader(20.0) as grader:
         grader.prepare(rows[0][0])
         for number, row in enumerate(rows):
             kill = None

@@ -46,8 +46,8 @@ class FakeGrader:
     def prepare(self, problem):
         self.record(f"prepared {problem.id}")
 
-    def rehearse(self, exercises):
-        self.record(f"rehearsed {exercises}")
+    def warm_up(self, exercises):
+        self.record(f"warmed up with {exercises}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"
@@ -102,21 +102,20 @@ class TestConcurrency:
             pass
         assert log == ["started", "started", "ended", "ended"]
 
-    def test_one_grader_prepares_a_problem_and_all_rehearse(self):
+    def test_one_grader_prepares_a_problem_and_all_warm_up(self):
         graders, log = make_pool(2)
         with graders:
             graders.prepare(FIRST)
-            assert (
-                grade(graders, "x", "y", "z") == ["passed"] * 3
-            )  # the grader that prepared is free again
-            graders.rehearse([])
+            # The grader that prepared the problem is free again.
+            assert grade(graders, "x", "y", "z") == ["passed"] * 3
+            graders.warm_up([])
         assert log.count("prepared a") == 1
-        assert log.count("rehearsed []") == log.count("started") == log.count("ended") == 2
+        assert log.count("warmed up with []") == log.count("started") == log.count("ended") == 2
         assert graders.describe_isolation() == "isolated"
 
     @pytest.mark.parametrize("name", BENCHMARKS)
     def test_every_benchmark_uses_a_pool_of_graders(self, name):
-        assert isinstance(BENCHMARKS[name].grader(1.0), GraderPool)
+        assert isinstance(BENCHMARKS[name].build_grader(1.0), GraderPool)
 
 
 class TestCachedVerdicts:

@@ -348,7 +348,7 @@ def test_graders_are_measured_without_a_model_and_listed_if_unavailable(
     tmp_path, monkeypatch, unprepared
 ):
     for name in BENCHMARKS:
-        monkeypatch.setattr(type(BENCHMARKS[name]), "unavailable", lambda self: "not here")
+        monkeypatch.setattr(type(BENCHMARKS[name]), "explain_unavailable", lambda self: "not here")
     arguments = ["--part", "g", "--model", str(tmp_path / "none"), "--out", str(tmp_path)]
     assert bench.main(arguments) == 0
     names = [experiment.subject for experiment in list_experiments("g")]

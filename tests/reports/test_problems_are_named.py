@@ -84,7 +84,7 @@ def test_set_up_table_lists_the_sources(read_report):
         ("test", "Test problems (SHA-256)"),
     ):
         for cell, problems in zip(rows[row], measured.problems.values(), strict=True):
-            count, digest = problems.part(name)
+            count, digest = problems.get_part(name)
             assert cell == f"{count} ({digest[:12]})"
     details = [cell.detail for row in table.rows for cell in row.cells[0]]
     assert f"{code}." in details

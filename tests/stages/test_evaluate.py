@@ -64,12 +64,12 @@ def calls(monkeypatch) -> list[dict]:
             return "isolated"
 
     @contextmanager
-    def open_grader(timeout, policy):
+    def open_grader(timeout, permissions):
         assert timeout == SPEC.timeout
         yield Grader()
 
     monkeypatch.setattr("rapid.sampling.sample", sample)
-    monkeypatch.setattr(BENCHMARKS["math"], "grader", open_grader)
+    monkeypatch.setattr(BENCHMARKS["math"], "build_grader", open_grader)
     return calls
 
 

@@ -178,7 +178,7 @@ def test_flawed_statements_are_named_beside_the_verdicts(write_files, capsys, mo
     sound = {"name": "a", "formal_statement": "theorem a : 1 = 1 := by"}
     problems = [{"name": "mathd_numbertheory_247", "formal_statement": statement}, sound]
     arguments = write_files(problems, [{"id": row["name"], "completion": "x"} for row in problems])
-    monkeypatch.setattr(BENCHMARKS["minif2f"], "unavailable", lambda: None)
+    monkeypatch.setattr(BENCHMARKS["minif2f"], "explain_unavailable", lambda: None)
     monkeypatch.setattr(
         "rapid.stages.grade.grade",
         lambda *_, **__: GradingResult([build_verdict(WRONG_ANSWER)] * 2, {}),

@@ -154,8 +154,8 @@ class TestPublished:
         assert "vacuous" in manifest["flawed"]["test"]["mathd_numbertheory_247"]
         assert "1 test problems have flawed statements" in capsys.readouterr().err
         described = read_source("minif2f", tmp_path / "data", str(source))
-        assert described.flawed("test") == manifest["flawed"]["test"]
-        assert described.flawed("train") == {}
+        assert described.get_flaws("test") == manifest["flawed"]["test"]
+        assert described.get_flaws("train") == {}
 
     def test_manifest_of_sound_problems_has_no_note_of_flaws(self, tmp_path):
         prepare(make_spec("minif2f"), tmp_path)

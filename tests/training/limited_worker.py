@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import torch
 
-from rapid.training.trl import without_vllm
+from rapid.training.trl import prevent_vllm_import
 
-without_vllm()
+prevent_vllm_import()
 
 from tests.training import loops  # noqa: E402
 

@@ -21,13 +21,13 @@ def wide_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
 
 
-def print_rows(capsys, completions, **named) -> str:
+def print_rows(capsys, completions, **changes) -> str:
     arguments = {
         "prompts": ["prompt"] * len(completions),
         "rewards": {"reward": [0.5] * len(completions)},
         "advantages": [0.25] * len(completions),
         "step": 3,
-    } | named
+    } | changes
     print_completions(completions=completions, **arguments)
     return capsys.readouterr().out
 
@@ -100,12 +100,12 @@ def test_columns_of_functions_with_one_name_are_distinct_everywhere(
         lambda completions, **_: [0.875] * len(completions),
     ]
 
-    def logged(self, *arguments):
+    def log_to_wandb(self, *arguments):
         self.args.report_to = ["wandb"]
         return log(self, *arguments)
 
     log = grpo_trainer.GRPOTrainer.log
-    monkeypatch.setattr(grpo_trainer.GRPOTrainer, "log", logged)
+    monkeypatch.setattr(grpo_trainer.GRPOTrainer, "log", log_to_wandb)
     train_rapid(toy_model, tmp_path, "rapid", rewards, **TABLE | {"max_steps": 5})
     assert len(tables) == 2  # one for each inference batch
     printed = capsys.readouterr().out
@@ -141,8 +141,8 @@ def test_control_characters_do_not_reach_the_terminal(capsys, hostile, in_messag
 
 def test_tool_calls_are_shown(capsys):
     arguments = {"code": "\x1b[2J" + "x" * 10 * SHOWN_CHARACTERS}
-    for given in (arguments, json.dumps(arguments)):
-        call = {"type": "function", "function": {"name": "run", "arguments": given}}
+    for text_or_dict in (arguments, json.dumps(arguments)):
+        call = {"type": "function", "function": {"name": "run", "arguments": text_or_dict}}
         printed = print_rows(capsys, [[{"role": "assistant", "tool_calls": [call]}]])
         assert "run(code=" in printed and "\x1b" not in printed
 

@@ -196,7 +196,7 @@ def test_auto_size_tries_longest_completions_with_same_result(
     loops.assert_same_training(auto, fixed, toy_model)
     auto.halvings = 2
     resumed = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
-    resumed.load_loop_state(auto.loop_state())
+    resumed.load_loop_state(auto.get_loop_state())
     assert (resumed.micro_batch_limit, resumed.halvings) == (auto.micro_batch_limit, 2)
 
 

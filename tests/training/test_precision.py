@@ -33,7 +33,7 @@ def test_log_mu_is_recomputed_if_sampler_is_not_trusted(toy_model, tmp_path):
     """The sampler rounds differently; with a learning rate of 0 weights still are 1."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0, "trust_sampler": False} | STEPS
     trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
-    assert not trainer.use_sampler_logps()
+    assert not trainer.uses_sampler_logps()
     assert max(logged_values(trainer, "rapid/staleness")) < ROUNDING
     assert logged_values(trainer, "rapid/weight") == pytest.approx([1] * 4, abs=ROUNDING)
 
@@ -57,7 +57,7 @@ def test_sampler_is_trusted_if_its_weights_are_exact_enough(
     """Rounding to bfloat16 changes the log-probability of six tokens by less than 1."""
     monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", bound)
     trainer = train_rapid(toy_model, tmp_path, "rapid", dtype=torch.bfloat16, **STEPS)
-    assert trainer.use_sampler_logps() is is_exact
+    assert trainer.uses_sampler_logps() is is_exact
     micro_batch = trainer.last_pass[1]
     uses_sampler = torch.equal(
         micro_batch["behavior_logp"], micro_batch.get("sampler_logp", torch.zeros(0))
@@ -71,7 +71,7 @@ def test_resumed_run_keeps_its_source_of_log_mu(toy_model, tmp_path, monkeypatch
     monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", -1.0)
     trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
     trainer.train(str(tmp_path / "checkpoint-2"))
-    assert trainer.use_sampler_logps()
+    assert trainer.uses_sampler_logps()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_sampler_logps_are_used_if_exact_or_trusted(model, engine, settings, use
         use_vllm=engine is not None,
         vllm_generation=SimpleNamespace(mode="colocate", llm=llm),
     )
-    assert RapidTrainer.use_sampler_logps(trainer) is uses_sampler_logps
+    assert RapidTrainer.uses_sampler_logps(trainer) is uses_sampler_logps
 
 
 @pytest.mark.parametrize("cast", [True, False])

@@ -150,8 +150,8 @@ def test_log_mu_is_computed_once_for_all_passes(toy_model, tmp_path, reuse_logp,
         toy_model, tmp_path, "rapid", H=H, reuse=REUSE, max_steps=H * REUSE,
         micro_batch_size=GROUP_SIZE, pack=False, reuse_logp=reuse_logp, skip_zero_groups=False,
     )  # fmt: skip
-    scored, score = [], trainer._score_chunk
-    trainer._score_chunk = lambda model, chunk: scored.append(chunk) or score(model, chunk)
+    scored, score = [], trainer._compute_chunk_log_pi
+    trainer._compute_chunk_log_pi = lambda model, chunk: scored.append(chunk) or score(model, chunk)
     trainer.train()
     assert len(scored) == forwards
 

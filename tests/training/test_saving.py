@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.training.trl.saving_trainer import DIGESTS, same_random_states
+from rapid.training.trl.saving_trainer import DIGESTS, preserve_random_states
 from tests.training.conformance.test_resume import build_trainer
 
 
@@ -19,7 +19,7 @@ def test_random_states_are_restored():
     def draw() -> tuple[float, float, float]:
         return random.random(), numpy.random.random(), torch.rand(()).item()
 
-    with same_random_states():
+    with preserve_random_states():
         expected = draw()
         assert all(
             value != expected_value for value, expected_value in zip(draw(), expected, strict=True)

@@ -17,11 +17,11 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid import RapidTrainer
 from rapid.training import forward
 from rapid.training.gradient_trainer import GradientTrainer
-from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, vllm, without_vllm
-from rapid.training.trl.loss_trainer import OVER_TOKENS, TrlLossTrainer
+from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, prevent_vllm_import, vllm
+from rapid.training.trl.loss_trainer import TOKEN_MEAN_LOSS_TYPES, TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.objective import TRL_LOSS_FIELDS
-from rapid.training.trl.prompts import CheckedPrompts
+from rapid.training.trl.prompts import PromptCheckTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.sampling_trainer import SamplingTrainer
 from rapid.training.trl.saving_trainer import SavingTrainer
@@ -32,7 +32,7 @@ CLASSES = (
     SavingTrainer,
     ResumableTrainer,
     TrlLossTrainer,
-    CheckedPrompts,
+    PromptCheckTrainer,
     SamplingTrainer,
     MicroBatchTrainer,
     GradientTrainer,
@@ -61,14 +61,14 @@ def find_moved_methods():
             elif overridden is not None:
                 parameters = inspect.signature(method).parameters
                 expected = [*inspect.signature(overridden).parameters]
-                named = [
+                names = [
                     parameter.name
                     for parameter in parameters.values()
                     if parameter.kind not in variadic
                 ]
                 is_open = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-                if not {*named} <= {*expected} if is_open else named != expected:
-                    yield f"GRPOTrainer.{name} takes {expected}, {trainer_class.__name__}'s {named}"
+                if not {*names} <= {*expected} if is_open else names != expected:
+                    yield f"GRPOTrainer.{name} takes {expected}, {trainer_class.__name__}'s {names}"
 
 
 def find_used_attributes(module, owner: str) -> set[str]:
@@ -93,7 +93,7 @@ def find_moved_names():
         yield "VLLMGeneration has no _init_vllm, which builds its engine"
     for function, names in (
         (GRPOTrainer._generate_and_score_completions, (*LOSS_COLUMNS, *REFUSED_COLUMNS)),
-        (GRPOTrainer._compute_loss, (*LOSS_COLUMNS, "num_items_in_batch", *OVER_TOKENS)),
+        (GRPOTrainer._compute_loss, (*LOSS_COLUMNS, "num_items_in_batch", *TOKEN_MEAN_LOSS_TYPES)),
     ):
         source = inspect.getsource(function)
         for name in names:
@@ -149,7 +149,7 @@ def test_steps_neither_look_up_packages_nor_move_prompts(toy_model, tmp_path, mo
     assert not moved
 
 
-def test_without_vllm_hides_vllm_from_trl(monkeypatch):
+def test_prevent_vllm_import_hides_vllm_from_trl(monkeypatch):
     monkeypatch.setattr(trl_imports, "is_vllm_available", lambda: True)
-    without_vllm()
+    prevent_vllm_import()
     assert trl_imports.is_vllm_available(min_version="0.1") is False

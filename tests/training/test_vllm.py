@@ -147,7 +147,7 @@ def test_sleeping_engine_is_woken_before_sync(monkeypatch):
 
 
 def test_dtype_of_vllm_server_is_unknown():
-    assert vllm.engine_dtype(RecordingEngine(mode="server")) is None
+    assert vllm.get_engine_dtype(RecordingEngine(mode="server")) is None
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_engine_uses_precision_of_policy_forward(mixed, stored, computed):
     engine = SimpleNamespace(
         accelerator=SimpleNamespace(mixed_precision=mixed), model=SimpleNamespace(dtype=stored)
     )
-    assert vllm._policy_dtype(engine) == computed
+    assert vllm._get_policy_dtype(engine) == computed
 
 
 @pytest.mark.parametrize(

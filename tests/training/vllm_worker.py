@@ -29,7 +29,7 @@ PROMPTS = [[(7 * i + shift) % 250 + 2 for i in range(200)] for shift in (0, 0, 1
 def main(toy_model: Path, folder: Path) -> None:
     trainer = build_vllm_trainer(toy_model, folder / "out")
     results = {
-        "dtype": str(vllm.engine_dtype(trainer.vllm_generation)),
+        "dtype": str(vllm.get_engine_dtype(trainer.vllm_generation)),
         "seed": torch.initial_seed(),
         "training": train_and_measure(trainer),
         "resumed_exactly": is_resumed_exactly(trainer),
@@ -109,19 +109,19 @@ def is_resumed_exactly(trainer: RapidTrainer) -> bool:
 
 def watch_reloads(generation: VLLMGeneration) -> list[list[str]]:
     """Return a list that collects the names of the weights of each call that loads some."""
-    runner, calls = vllm._model_runner(generation), []
+    runner, calls = vllm._get_model_runner(generation), []
     reload_weights = runner.reload_weights
 
-    def iterate_noted(named_weights):
+    def iterate_and_record(named_weights):
         for name, tensor in named_weights:
             calls[-1].append(name)
             yield name, tensor
 
-    def reload_watched(weights_iterator):
+    def reload_and_record(weights_iterator):
         calls.append([])
-        reload_weights(weights_iterator=iterate_noted(weights_iterator))
+        reload_weights(weights_iterator=iterate_and_record(weights_iterator))
 
-    runner.reload_weights = reload_watched
+    runner.reload_weights = reload_and_record
     return calls
 
 

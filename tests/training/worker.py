@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from rapid.training.trl import without_vllm
+from rapid.training.trl import prevent_vllm_import
 
-without_vllm()
+prevent_vllm_import()
 
 from rapid import RapidTrainer  # noqa: E402
 from rapid.stages.train_process import disable_shared_memory_extension  # noqa: E402

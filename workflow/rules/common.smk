@@ -54,7 +54,7 @@ EXAMINATION = Examination(hash_all=False)
 
 if workflow.is_main_process:
     problem_sources = [
-        problem_source.declared_source(name, benchmark.source)
+        problem_source.build_declared_source(name, benchmark.source)
         for name, benchmark in PARAMS.benchmarks.items()
     ]
     CONSOLE = console.install_console(

@@ -6,7 +6,7 @@ from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.math.made import draw
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading.math.grader import STANDBY, MathGrader
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.pool import GraderPool
 
 
@@ -21,7 +21,9 @@ class Math(Benchmark):
     hub = ("nlile/hendrycks-MATH-benchmark", "465bcdb36f5962aa3512891498966df785fc3c18")
     draw = staticmethod(draw)
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         return GraderPool(self.name, lambda: MathGrader(timeout), workers)
 
     def lend(self) -> Callable[[bool], None] | None:

@@ -3,7 +3,7 @@
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.mbpp_plus.made import draw
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.pool import GraderPool
 
 
@@ -13,14 +13,14 @@ class MbppPlus(Benchmark):
     name = "mbpp_plus"
     label = "MBPP+"
     record = CodeProblem
-    graded = "programs"
+    completion_noun = "programs"
     default_timeout = 20.0
     verdict_seconds = 0.05
     hub = ("evalplus/mbppplus", "b2d74c91837c3f2a20c1299ae98133cbe7cfa077")
     unsafe_settings = frozenset({"unsafe_sandbox"})
     # The output of `python -m rapid.benchmarks.mbpp_plus.weak_tests` for EvalPlus's release v0.1.0.
     # The command finds none in v0.2.0, which is the hub's dataset.
-    weak = {"Mbpp/115": "True, 1"}  # noqa: RUF012
+    weak_problems = {"Mbpp/115": "True, 1"}  # noqa: RUF012
     draw = staticmethod(draw)
 
     def from_hub(self, row: dict) -> dict:
@@ -28,14 +28,16 @@ class MbppPlus(Benchmark):
 
         return from_hub(row)
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
         # Imported here because EvalPlus takes a second to import.
         from rapid.grading.code.grader import CodeGrader
-        from rapid.grading.code.reference import References
+        from rapid.grading.code.reference import ReferenceCache
 
-        shared = References()
+        shared = ReferenceCache()
         return GraderPool(
             self.name,
-            lambda: CodeGrader(timeout, references=shared, unsafe=policy.unsafe_sandbox),
+            lambda: CodeGrader(timeout, references=shared, unsafe=permissions.unsafe_sandbox),
             workers,
         )

@@ -5,11 +5,11 @@
 For each task, the command grades functions that return a constant (one of `CONSTANTS`, or the
 output that the tests expect most often) or one of their arguments unchanged. It uses the pipeline's
 grader and sandbox. It prints the tasks whose tests accept such a function, and what the function
-returns. The exit status is 1 if a printed task is not in `MbppPlus.weak`.
+returns. The exit status is 1 if a printed task is not in `MbppPlus.weak_problems`.
 
 Reinforcement learning would find such a program before a correct one. So `rapid prepare` leaves
-the tasks in `MbppPlus.weak` out of training. They stay among the test problems, because published
-results include them.
+the tasks in `MbppPlus.weak_problems` out of training. They stay among the test problems, because
+published results include them.
 """
 
 import ast
@@ -27,7 +27,7 @@ from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.published import read_problems
 from rapid.grading.code.grader import CodeGrader
-from rapid.grading.code.reference import Reference, References
+from rapid.grading.code.reference import Reference, ReferenceCache
 from rapid.grading.code.sandbox import Sandbox
 from rapid.grading.limits import CODE_MB
 from rapid.grading.pool import GraderPool
@@ -39,14 +39,14 @@ CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "s
 
 def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
     """Yield programs that ignore the task: a description of what it returns, and the program."""
-    for constant in dict.fromkeys([*CONSTANTS, *_most_frequent(reference.expected)]):
+    for constant in dict.fromkeys([*CONSTANTS, *_find_most_frequent(reference.expected)]):
         yield constant, f"def {problem.entry_point}(*arguments):\n    return {constant}\n"
     for index in range(max(map(len, reference.inputs))):
         program = f"def {problem.entry_point}(*arguments):\n    return arguments[{index}]\n"
         yield f"argument {index + 1}", program
 
 
-def _most_frequent(outputs: list[Any]) -> list[str]:
+def _find_most_frequent(outputs: list[Any]) -> list[str]:
     """Return the most frequent output as a literal, or several that are equally frequent."""
     counts = Counter(filter(None, map(_to_literal, outputs)))
     return [literal for literal, count in counts.items() if count == max(counts.values())]
@@ -65,7 +65,7 @@ def find_weak_tasks(
     problems: list[CodeProblem], timeout: float, workers: int
 ) -> dict[str, list[str]]:
     """Return the tasks whose tests accept a program of `generate_programs`, and what it returns."""
-    references = References()
+    references = ReferenceCache()
     with (
         Sandbox(CODE_MB) as sandbox,
         GraderPool(
@@ -75,7 +75,7 @@ def find_weak_tasks(
     ):
 
         def find_accepted(problem: CodeProblem) -> list[str]:
-            reference = references.find(problem, sandbox)
+            reference = references.get(problem, sandbox)
             return [
                 returned
                 for returned, program in generate_programs(problem, reference)
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
     for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
     print(f"the tests of {len(weak)} of {len(problems)} tasks accept a constant or an argument")
-    return 0 if weak.keys() <= benchmark.weak.keys() else 1
+    return 0 if weak.keys() <= benchmark.weak_problems.keys() else 1
 
 
 if __name__ == "__main__":

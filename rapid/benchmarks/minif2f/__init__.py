@@ -10,12 +10,12 @@ from rapid.grading.lean import LeanUnavailable, ensure_lean, standby
 from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.lean.install import describe_kernel_bugs
 from rapid.grading.lean.selfcheck import start_mathlib
-from rapid.grading.policy import STRICT, Grading
+from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.pool import GraderPool
 
 # Number of theorems that are proved to warm up a grader. After these, V8 (node's JavaScript engine)
 # has compiled the functions of the WebAssembly Lean that such proofs use.
-REHEARSED_THEOREMS = 16
+WARM_UP_THEOREMS = 16
 
 
 class MiniF2F(Benchmark):
@@ -27,29 +27,31 @@ class MiniF2F(Benchmark):
     name = "minif2f"
     label = "MiniF2F"
     record = LeanProblem
-    graded = "proofs"
+    completion_noun = "proofs"
     default_timeout = 20.0
     verdict_seconds = 2.0  # proofs that use Mathlib take seconds
     hub = ("cat-searcher/minif2f-lean4", "70a1249ce240667f6bcdd1ccd62f847f0e065d57")
     unsafe_settings = frozenset({"unsafe_lean"})
     draw = staticmethod(draw)
 
-    def grader(self, timeout: float, workers: int = 1, policy: Grading = STRICT) -> GraderPool:
-        return GraderPool(self.name, lambda: LeanGrader(timeout, policy.unsafe_lean), workers)
+    def build_grader(
+        self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
+    ) -> GraderPool:
+        return GraderPool(self.name, lambda: LeanGrader(timeout, permissions.unsafe_lean), workers)
 
-    def rehearse(self, grader: GraderPool, problems: list[LeanProblem]) -> None:
+    def warm_up(self, grader: GraderPool, problems: list[LeanProblem]) -> None:
         """Start Lean, elaborate the problems' statements, and grade proofs of other theorems.
 
         Afterwards Lean is equally fast whether its process is new or has served an earlier job.
         With problems that import Mathlib, Lean is only started.
         """
         if any(problem.header for problem in problems):
-            super().rehearse(grader, problems)
+            super().warm_up(grader, problems)
             return
         for problem in problems:
             grader.prepare(problem)
-        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(REHEARSED_THEOREMS)]
-        grader.rehearse(
+        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(WARM_UP_THEOREMS)]
+        grader.warm_up(
             [
                 (problem, text)
                 for problem, correct, mistakes in drawn
@@ -60,15 +62,15 @@ class MiniF2F(Benchmark):
     def lend(self) -> Callable[[bool], None] | None:
         return standby.lend()
 
-    def unavailable(self) -> str | None:
+    def explain_unavailable(self) -> str | None:
         try:
             ensure_lean()
         except LeanUnavailable as reason:
             return str(reason)
         return None
 
-    def known_bugs(self) -> str:
+    def describe_known_bugs(self) -> str:
         return describe_kernel_bugs(ensure_lean())
 
-    def try_hub(self, policy: Grading) -> None:
-        start_mathlib(ensure_lean(), policy.unsafe_lean)
+    def check_hub_grader(self, permissions: GradingPermissions) -> None:
+        start_mathlib(ensure_lean(), permissions.unsafe_lean)

@@ -12,18 +12,18 @@ from typing import Self
 
 from rapid.grading import limits, verdicts
 from rapid.grading.code import oracle
-from rapid.grading.code.reference import Function, Reference, References
+from rapid.grading.code.reference import FunctionProblem, Reference, ReferenceCache
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
 from rapid.grading.verdicts import Verdict
 
 
 class CodeGrader:
-    """Grades completions of `Function`s. A context manager; threads that share it take turns.
+    """Grades completions of `FunctionProblem`s. A context manager; threads take turns.
 
     Args:
         timeout: wall-clock seconds for one completion on all inputs together. Problems with a slow
-            reference solution get more time (`Reference.time_limit`).
+            reference solution get more time (`Reference.compute_time_limit`).
         memory_mb: address space of one completion, in 1e6 bytes.
         layer: how completions are isolated from the machine, one of `sandbox.LAYERS`; None for the
             strongest layer that works on this machine.
@@ -37,12 +37,12 @@ class CodeGrader:
         timeout: float,
         memory_mb: int = limits.CODE_MB,
         layer: str | None = None,
-        references: References | None = None,
+        references: ReferenceCache | None = None,
         unsafe: bool = False,
     ):
         self.timeout = timeout
         self._sandbox = Sandbox(memory_mb, layer, unsafe=unsafe)
-        self._references = references or References()
+        self._references = references or ReferenceCache()
 
     def __enter__(self) -> Self:
         """Start the sandbox, which logs its isolation. Raise SandboxError if no layer works."""
@@ -56,11 +56,11 @@ class CodeGrader:
         """Describe what isolates a completion from the machine."""
         return self._sandbox.describe_isolation()
 
-    def prepare(self, problem: Function) -> None:
+    def prepare(self, problem: FunctionProblem) -> None:
         """Run the reference solution for its outputs. Raise BadProblem as `grade` does."""
-        self._references.find(problem, self._sandbox)
+        self._references.get(problem, self._sandbox)
 
-    def grade(self, problem: Function, completion: str) -> Verdict:
+    def grade(self, problem: FunctionProblem, completion: str) -> Verdict:
         """Grade the program in a completion; `runner.program` finds it, inside the sandbox.
 
         The function is called with one input after another until an output is wrong: first with
@@ -72,12 +72,12 @@ class CodeGrader:
         """
         if not completion.strip():
             return verdicts.build_verdict(verdicts.NO_ANSWER)
-        reference = self._references.find(problem, self._sandbox)
+        reference = self._references.get(problem, self._sandbox)
         comparison = _Comparison(reference)
         name = problem.entry_point
         as_sets = oracle.is_set(name)
         job = encode_job(completion, name, reference.calls, as_sets, is_completion=True)
-        seconds = reference.time_limit(self.timeout)
+        seconds = reference.compute_time_limit(self.timeout)
         ending = self._sandbox.run(job, seconds, comparison.receive, reference.line_limit)
         return verdicts.build_verdict(comparison.decide_reason(ending))
 
@@ -109,7 +109,7 @@ class _Comparison:
                 return False
             output = encoding.decode(answer["output"])
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-            self.failure = verdicts.CRASHED  # not a line that our runner writes
+            self.failure = verdicts.CRASHED  # not a line that the runner writes
             return False
         reference, index = self.reference, self.right_count
         call, expected = reference.inputs[index], reference.expected[index]

@@ -14,7 +14,7 @@ from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.grading.grader import BadProblem, Problem
 
 
-class Function(Problem, Protocol):
+class FunctionProblem(Problem, Protocol):
     """A problem whose completion is a Python function.
 
     `base_input` and `plus_input` are lists of calls, and a call is the list of its positional
@@ -42,7 +42,7 @@ class Reference:
     value_limit: int  # maximum numbers, strings and containers in one output
     seconds: float  # wall-clock time of the reference solution on all inputs
 
-    def time_limit(self, timeout: float) -> float:
+    def compute_time_limit(self, timeout: float) -> float:
         """Return the wall-clock seconds that a completion may take.
 
         This is `timeout`, or `CODE_SLOWNESS` times the reference solution's time if that is longer,
@@ -60,9 +60,8 @@ class CachedReference:
     reference: Reference | None = None
 
 
-class References:
-    """The references of problems. Each is computed once, in the sandbox of the first grader that
-    needs it.
+class ReferenceCache:
+    """Computes each problem's reference once, in the sandbox of the first grader that needs it.
 
     The last `limits.MAX_REFERENCES` that were used are kept. Safe to share between threads: if
     several threads need a reference, one computes it and the others wait.
@@ -72,8 +71,8 @@ class References:
         self._cache: OrderedDict[str, CachedReference] = OrderedDict()  # by the problem's digest
         self._lock = threading.Lock()
 
-    def find(self, problem: Function, sandbox: Sandbox) -> Reference:
-        """Return the reference of a problem; raise BadProblem as `run_reference` does."""
+    def get(self, problem: FunctionProblem, sandbox: Sandbox) -> Reference:
+        """Return a problem's reference, computed if needed. Raise BadProblem as `run_reference`."""
         with self._lock:
             cached = self._cache.setdefault(problem.digest, CachedReference())
             self._cache.move_to_end(problem.digest)
@@ -85,7 +84,7 @@ class References:
             return cached.reference
 
 
-def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
+def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
     """Run a problem's reference solution on all inputs, `base_input` first.
 
     Raises:
@@ -108,9 +107,9 @@ def run_reference(problem: Function, sandbox: Sandbox) -> Reference:
     job = encode_job(
         problem.canonical_solution, problem.entry_point, calls, oracle.is_set(problem.entry_point)
     )
-    began = time.monotonic()
+    start = time.monotonic()
     ending = sandbox.run(job, limits.REFERENCE_SECONDS, collect, limits.REFERENCE_LINE_BYTES)
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     answers = [json.loads(line) for line in lines]
     failed = next((answer["reason"] for answer in answers if "reason" in answer), None)
     if failed or len(answers) < len(inputs):

@@ -319,8 +319,8 @@ def _read_lines(reader: LineReader, deadline: float, receive: Callable[[bytes], 
 
 def _build_command(layer: str) -> list[str]:
     """Return the command line that starts a runner in this layer, or raise SandboxError."""
-    paths = _readable_paths()
-    hidden, shared = _find_packages(paths), _shared_packages()
+    paths = _list_readable_paths()
+    hidden, shared = _find_package_folders(paths), _find_shared_packages()
     settings = {"layer": layer, "paths": paths, "hidden": hidden, "shared": shared}
     settings["resources"] = limits.CODE_RESOURCES
     # -S, -s, -P: no installed packages and no modules from the working directory. -B: no bytecode.
@@ -354,12 +354,12 @@ def _bind_paths(paths: list[str]) -> list[str]:
     """Return bubblewrap's arguments that make these paths readable in the sandbox."""
     # The parent folders are made explicitly: bubblewrap would make them readable by their owner
     # only.
-    above = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
-    dirs = [word for folder in sorted(above) for word in ("--perms", "0755", "--dir", folder)]
+    parents = {str(folder) for path in paths for folder in Path(path).parents} - {"/"}
+    dirs = [word for folder in sorted(parents) for word in ("--perms", "0755", "--dir", folder)]
     return dirs + [word for path in paths for word in ("--ro-bind", path, path)]
 
 
-def _readable_paths() -> list[str]:
+def _list_readable_paths() -> list[str]:
     """Return the paths that Python needs: interpreter, library, C libraries. `runner` is last."""
     candidates = [
         _PYTHON,
@@ -370,11 +370,11 @@ def _readable_paths() -> list[str]:
     return [path for path in dict.fromkeys(candidates) if os.path.exists(path)]
 
 
-def _find_packages(paths: list[str]) -> list[str]:
+def _find_package_folders(paths: list[str]) -> list[str]:
     """Return the folders of installed packages below these paths.
 
-    They are hidden from completions, except for a few packages (`_shared_packages`): this project,
-    with its problems, may be installed there.
+    They are hidden from completions, except for a few packages (`_find_shared_packages`), because
+    this project, with its problems, may be installed there.
     """
     return [
         str(folder)
@@ -384,7 +384,7 @@ def _find_packages(paths: list[str]) -> list[str]:
     ]
 
 
-def _shared_packages() -> list[str]:
+def _find_shared_packages() -> list[str]:
     """Return the paths of the packages that completions may import, and of their C libraries."""
     paths = []
     for name in packages.NAMES:

@@ -27,7 +27,7 @@ from rapid.grading.verdicts import Verdict
 
 
 class BadStatement(BadProblem):
-    """Lean does not accept the problem's statement. The proof is not to blame."""
+    """Lean does not accept the problem's statement. The proof is not the cause."""
 
 
 class LeanChecker:
@@ -180,16 +180,16 @@ class LeanChecker:
         if (name, statement) in self._elaborated_statements:
             return
         answer, _ = self._ask("judge", goal, self.timeout)
-        self._require_end("judge", answer, name)
+        self._require_finished("judge", answer, name)
         if answer.why != STATED:
             messages = [" ".join(message.split()) for message in answer.messages]
             reason = "; ".join(messages) or answer.why
             raise BadStatement(f"{name}: not accepted by {self.backend}: {reason}")
         attempt = goal | {"proof": " sorry", "checked": False}
-        self._require_end("author", self._ask("author", attempt, self.timeout)[0], name)
+        self._require_finished("author", self._ask("author", attempt, self.timeout)[0], name)
         self._elaborated_statements.add((name, statement))
 
-    def _require_end(self, role: str, answer: Answer, name: str) -> None:
+    def _require_finished(self, role: str, answer: Answer, name: str) -> None:
         """Raise GraderDied if a process did not finish elaborating the statement of this name."""
         if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
             self._stop(role)  # the next request goes to a new process, which has seen no proof

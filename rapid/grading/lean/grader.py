@@ -64,7 +64,7 @@ class LeanGrader:
             problem.name, cut_at_last_assignment(problem.formal_statement)
         )
 
-    def rehearse(self, exercises: list[tuple[Theorem, str]]) -> None:
+    def warm_up(self, exercises: list[tuple[Theorem, str]]) -> None:
         """Grade these completions to warm up Lean, unless its processes have been warmed up before.
 
         V8 (node's JavaScript engine) compiles a function of the WebAssembly Lean when the function

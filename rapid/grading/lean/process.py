@@ -18,8 +18,8 @@ from rapid.grading.lean.install import Backend, LeanUnavailable, explain_failed_
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.worker import LineReader, LineTooLong, Worker
 
-# Exit statuses of a Lean that was killed: KILLED without box.py, and EXITED_AS_KILLED with it. A
-# proof can also make an author exit with the second status.
+# Exit statuses of a Lean that was killed: KILLED without native_sandbox.py, EXITED_AS_KILLED with
+# it. A proof can also make an author exit with the second status.
 KILLED = -signal.SIGKILL
 EXITED_AS_KILLED = 128 + signal.SIGKILL
 
@@ -78,15 +78,20 @@ class LeanProcess(Worker):
         header: the code before every statement, such as imports.
         role: "author" or "judge".
         unsafe: whether a native Lean may run without a sandbox.
-        waits: whether the process waits for `renew` before it imports the header, so that it does
-            its work on the CPU cores of the borrower.
+        waits_for_renew: whether the process imports the header only when `renew` is called, so that
+            it does its work on the CPU cores of the borrower.
 
     Raises:
         LeanUnavailable: the process cannot be started on this machine.
     """
 
     def __init__(
-        self, backend: Backend, header: str, role: Role, unsafe: bool = False, waits: bool = False
+        self,
+        backend: Backend,
+        header: str,
+        role: Role,
+        unsafe: bool = False,
+        waits_for_renew: bool = False,
     ):
         self.seconds: float | None = None  # from start to ready; None until it is ready
         self.answered = 0  # proofs for earlier jobs, when it got ready
@@ -115,7 +120,7 @@ class LeanProcess(Worker):
             os.close(guarded)
         self._reader = LineReader(self.connection, limits.LEAN_LINE_BYTES)
         atexit.register(self.end)
-        if not waits:
+        if not waits_for_renew:
             self._write({"header": header})
 
     @property

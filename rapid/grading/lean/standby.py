@@ -18,7 +18,9 @@ from rapid.grading.standby import Standby
 # a native Lean. It is not lent, and each job starts its own.
 HEADER = ""
 
-STANDBY = Standby(lambda role: LeanProcess(_backend(), HEADER, role, waits=True), [*ANSWERS])
+STANDBY = Standby(
+    lambda role: LeanProcess(_find_backend(), HEADER, role, waits_for_renew=True), [*ANSWERS]
+)
 
 
 def lend() -> Callable[[bool], None] | None:
@@ -26,12 +28,12 @@ def lend() -> Callable[[bool], None] | None:
 
     Returns None if the WebAssembly Lean is not installed, or a native Lean is used instead.
     """
-    backend = _backend()
+    backend = _find_backend()
     return STANDBY.lend() if backend is not None and backend.kind == "wasm" else None
 
 
 @functools.cache
-def _backend() -> Backend | None:
+def _find_backend() -> Backend | None:
     """Return the Lean of this machine, which is searched for once in each process."""
     return find_lean()
 

@@ -27,7 +27,7 @@ _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is text and matches as a who
 _TOKEN = re.compile(r"[0-9a-zA-Z]|\\[a-zA-Z]+")
 
 
-def last_boxed(text: str) -> str | None:
+def extract_last_boxed(text: str) -> str | None:
     """Return the content of the last \\boxed{}, stripped; None if there is none.
 
     Braces in the content are matched. As in TeX, the content of a \\boxed without braces is the
@@ -98,7 +98,7 @@ class MathGrader:
         Raises:
             GraderDied: the worker died while it compared, or cannot be started again.
         """
-        answer = last_boxed(completion)
+        answer = extract_last_boxed(completion)
         if not answer:
             return verdicts.build_verdict(verdicts.NO_ANSWER)
         gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)

@@ -4,13 +4,13 @@ The docstring of each overridden method says what TRL does and why it is changed
 TRL's names that the code depends on, and has two patches that are applied before TRL is used.
 
 tests/training/test_trl.py compares these names with the installed TRL. This module must not import
-TRL, because `without_vllm` has to be called before TRL is imported.
+TRL, because `prevent_vllm_import` has to be called before TRL is imported.
 """
 
 from functools import cache
 
-# Columns of the batch that TRL's `_generate_and_score_completions` returns, and their names in this
-# project, where the name of a column of log-probabilities begins with the policy.
+# Columns of the batch that TRL's `_generate_and_score_completions` returns, and their names here.
+# The name of a column of log-probabilities begins with the policy that they are computed under.
 BATCH_COLUMNS = {
     **{name: name for name in ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")},
     "tool_mask": "tool_mask",
@@ -24,12 +24,12 @@ LOSS_COLUMNS = {
     "old_per_token_logps": "behavior_logp",
     "importance_sampling_ratio": "importance_sampling_ratio",
 }
-# Columns that are refused: images, on which this trainer does not train.
+# Columns of images, on which this trainer cannot train. A batch with them is an error.
 REFUSED_COLUMNS = ("pixel_values",)
 
-# Fields of GRPOConfig that shape GRPOTrainer's own loss only. Every other objective (an algorithm
-# of `rapid.algorithms`) makes these decisions itself.
-DECIDED_BY_THE_OBJECTIVE = (
+# Fields of GRPOConfig that only GRPOTrainer's own loss reads. The algorithms of `rapid.algorithms`
+# have no use for them.
+TRL_LOSS_ONLY_FIELDS = (
     "loss_type",
     "importance_sampling_level",
     "multi_objective_aggregation",
@@ -58,8 +58,8 @@ DECIDED_BY_THE_OBJECTIVE = (
 )
 
 
-def without_vllm() -> None:
-    """Keep TRL from importing vLLM; for runs in which transformers samples.
+def prevent_vllm_import() -> None:
+    """Prevent TRL from importing vLLM, in runs in which transformers samples.
 
     TRL imports vLLM together with GRPOTrainer if vLLM is installed, and the import takes seconds.
     """

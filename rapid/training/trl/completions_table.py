@@ -1,7 +1,7 @@
 """The table of completions that `log_completions` prints and saves.
 
-A terminal gets completions shortened and without control characters, because a completion may be
-long, and may contain what a terminal would obey. Files and services get them as they are.
+In a terminal, completions are shortened, because they may be long, and control characters are
+escaped, because a terminal would obey them. Files and services get the completions unchanged.
 """
 
 import math
@@ -23,7 +23,7 @@ SHOWN_CHARACTERS = 300  # of a text, at each end
 NOT_GRADED = "not graded"
 
 
-class CompletionsTable(GRPOTrainer):
+class CompletionsTableTrainer(GRPOTrainer):
     """GRPOTrainer whose table shows the objective's advantages, and each completion once."""
 
     args: RapidConfig
@@ -75,8 +75,8 @@ def print_completions(
 ) -> None:
     """Print a table of prompts and completions with TRL's function, made fit for a terminal.
 
-    TRL prints texts in full, but of a text without spaces only what fits in one line. It prints
-    "nan" for the reward of a completion that was not graded.
+    TRL prints texts in full, but cuts a text without spaces after one line. It prints "nan" for
+    the reward of a completion that was not graded.
 
     Args:
         prompts, completions: texts, or lists of messages.
@@ -114,7 +114,7 @@ def _shorten(entry: Any) -> Any:
     if isinstance(entry, list):
         return [_shorten(part) for part in entry]
     if isinstance(entry, dict):
-        # The arguments of a tool call are JSON, which TRL parses, and shows escaped.
+        # The arguments of a tool call are JSON: TRL parses them, and prints them escaped.
         return {k: v if k == "arguments" else _shorten(v) for k, v in entry.items()}
     if not isinstance(entry, str):
         return entry

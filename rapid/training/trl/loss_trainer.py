@@ -19,7 +19,7 @@ from rapid.training.trl import LOSS_COLUMNS
 
 # Values of TRL's loss_type whose loss is a mean over the tokens of a step. The losses of all other
 # types are means over its completions.
-OVER_TOKENS = ("bnpo", "cispo", "dapo", "vespo")
+TOKEN_MEAN_LOSS_TYPES = ("bnpo", "cispo", "dapo", "vespo")
 
 
 class TrlLossTrainer(GRPOTrainer):
@@ -28,14 +28,14 @@ class TrlLossTrainer(GRPOTrainer):
     model: PreTrainedModel
     current_gradient_accumulation_steps: Any
     _micro_batch: Batch | None = None  # the micro-batch whose loss is being computed
-    _logp: Tensor  # (N, T), log pi of the last micro-batch, without gradient
+    _detached_log_pi: Tensor  # (N, T), log pi of the last micro-batch, without gradient
 
-    def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def _compute_log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi of each token of a micro-batch, and the entropies, (N, T) both."""
         raise NotImplementedError
 
     def _compute_trl_loss(self, model, micro_batch: Batch, tokens: Tensor | int) -> Tensor:
-        """Return GRPOTrainer's loss of a micro-batch. The losses of a step's micro-batches add up.
+        """Return GRPOTrainer's loss of a micro-batch. A step's loss is the sum of these losses.
 
         TRL computes the mean over a micro-batch and divides it by the number of micro-batches in a
         step, as all have the same size. Here sizes differ. Therefore the number is set to the
@@ -43,9 +43,9 @@ class TrlLossTrainer(GRPOTrainer):
         a mean over tokens, else of the completions. What TRL computes per micro-batch (mean and
         quantile of the entropies, the balance of experts) is still computed per micro-batch.
 
-        Some of TRL's losses divide a sum over tokens by the tokens of the inference batch
-        (`num_items_in_batch`) over its number of steps: by the mean tokens per step, not by the
-        tokens of this step. This is left as in TRL.
+        As in TRL, some losses divide a sum over tokens by the mean number of tokens per step,
+        which is `num_items_in_batch` (the tokens of the inference batch) divided by the number of
+        steps. They do not divide by the tokens of this step.
 
         For metrics TRL gathers one number per completion and expects equally many in each process.
         Here a process with fewer completions adds NaN, which TRL's means ignore.
@@ -58,8 +58,8 @@ class TrlLossTrainer(GRPOTrainer):
         columns = LOSS_COLUMNS.items()
         inputs = {name: micro_batch[column] for name, column in columns if column in micro_batch}
         if self.model.training:
-            by = "token" if self.loss_type in OVER_TOKENS else "sequence"
-            share = micro_batch[f"{by}_share"]
+            unit = "token" if self.loss_type in TOKEN_MEAN_LOSS_TYPES else "sequence"
+            share = micro_batch[f"{unit}_share"]
             self.current_gradient_accumulation_steps = 1 / share
             tokens = tokens * share
         else:
@@ -77,24 +77,24 @@ class TrlLossTrainer(GRPOTrainer):
 
     @override
     def _get_per_token_logps_and_entropies(
-        self, model, input_ids, attention_mask, logits_to_keep, **named
+        self, model, input_ids, attention_mask, logits_to_keep, **kwargs
     ):
         """Return log pi and entropies, (N, T), and the experts' auxiliary loss, or None for it.
 
         For its loss, which is the only call that asks for entropies, TRL would run each prompt once
         per completion. For models with absolute positions TRL also counts padding as positions, so
-        that log pi would differ from the sampler's. `_log_pi` does neither. TRL's code is kept for
-        all other calls, and for the experts' auxiliary loss: it is a mean over all tokens that the
-        experts see, and would change if a prompt were shared.
+        that log pi would differ from the sampler's. `_compute_log_pi` does neither. TRL's code is
+        kept for all other calls, and for the experts' auxiliary loss: it is a mean over all tokens
+        that the experts see, and would change if a prompt were shared.
         """
-        needs_trl_code = not named.get("compute_entropy") or named.get("compute_aux_loss")
+        needs_trl_code = not kwargs.get("compute_entropy") or kwargs.get("compute_aux_loss")
         if self._micro_batch is None or needs_trl_code:
             with patch_head(model):
                 scores = super()._get_per_token_logps_and_entropies(
-                    model, input_ids, attention_mask, logits_to_keep, **named
+                    model, input_ids, attention_mask, logits_to_keep, **kwargs
                 )
         else:
-            logp, entropy = self._log_pi(model, self._micro_batch)
+            logp, entropy = self._compute_log_pi(model, self._micro_batch)
             scores = logp, None if entropy is None else entropy.float(), None
-        self._logp = scores[0].detach()
+        self._detached_log_pi = scores[0].detach()
         return scores

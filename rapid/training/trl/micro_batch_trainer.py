@@ -33,13 +33,13 @@ class MicroBatchTrainer(Trainer):
     _metrics: dict[str, Any]
     passes = 0
     halvings = 0  # how often the limit of micro-batches was halved because memory ran out
-    _largest = 0  # rows of the largest micro-batch of a step; a single row cannot be halved
+    _largest_micro_batch = 0  # of a step, in rows; a single row cannot be halved
 
     @property
     def _uses_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
-    def _backpropagate(self, model, micro_batch, *, last: bool, **named) -> Tensor:
+    def _backpropagate(self, model, micro_batch, *, last: bool, **kwargs) -> Tensor:
         """Add the gradient of a micro-batch to the step's gradient, and return its loss.
 
         accelerate decides by a count of backward passes when processes exchange gradients. Here
@@ -49,19 +49,19 @@ class MicroBatchTrainer(Trainer):
 
         Args:
             last: whether this is the last micro-batch of its optimizer step.
-            named: further arguments of `compute_loss`.
+            kwargs: further arguments of `compute_loss`.
         """
         deepspeed = self._uses_deepspeed
         self.accelerator.gradient_state._set_sync_gradients(last)
         with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
             with self.compute_loss_context_manager():
-                loss: Any = self.compute_loss(model, micro_batch, **named)
+                loss: Any = self.compute_loss(model, micro_batch, **kwargs)
             self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
         self.passes += 1
         return loss.detach()
 
-    def _retry_smaller(
-        self, work: Callable[[], Result], forget: Callable[[], None] = lambda: None
+    def _run_with_halving(
+        self, work: Callable[[], Result], discard_results: Callable[[], None] = lambda: None
     ) -> Result:
         """Return `work()`, called again with halved micro-batches each time that memory runs out.
 
@@ -70,18 +70,18 @@ class MicroBatchTrainer(Trainer):
 
         Args:
             work: runs micro-batches of a size that depends on `halvings`.
-            forget: discards the results of the interrupted work. Counts for the log are restored by
-                this method.
+            discard_results: discards what the interrupted work has computed. Counts for the log
+                are restored by this method.
         """
         counts = self._copy_counts()
         while True:
             try:
                 return work()
             except (MemoryError, RuntimeError) as error:
-                alone = self.accelerator.num_processes == 1
-                if not alone or self._largest <= 1 or not is_out_of_memory(error):
+                is_distributed = self.accelerator.num_processes > 1
+                if is_distributed or self._largest_micro_batch <= 1 or not is_out_of_memory(error):
                     raise
-            forget()
+            discard_results()
             self._restore_counts(counts)
             release_memory()
             self.halvings += 1
@@ -92,7 +92,7 @@ class MicroBatchTrainer(Trainer):
                     "smaller micro_batch_size (micro_batch in params.yaml), or %r to "
                     "find the size before the first step. This warning is given once.",
                     self.state.global_step + 1,
-                    self._largest,
+                    self._largest_micro_batch,
                     AUTO,
                 )
 
@@ -108,14 +108,14 @@ class MicroBatchTrainer(Trainer):
         self._metrics["train"].update({n: list(v) for n, v in counts["metrics"].items()})
         vars(self).update({name: copy(value) for name, value in counts["counters"].items()})
 
-    def _find_largest(
+    def _find_largest_micro_batch(
         self,
         attempt: Callable[[int, float], None],
         at_most: int,
         parameters: Sequence[Tensor],
         advice: str,
     ) -> int:
-        """Return how many rows of full length fit in a micro-batch, in every process.
+        """Return how many rows of full length fit in a micro-batch of every process.
 
         Args:
             attempt, at_most: see `rapid.training.memory.find_largest_batch`.
@@ -125,15 +125,14 @@ class MicroBatchTrainer(Trainer):
         Raises:
             MemoryError: in this process or another, not even one row fits.
         """
-        # Hold gradients while trying, as from the second micro-batch of a step on. Memory of Adam's
-        # state, which the first step allocates, is reserved below.
+        # Allocate gradients: they take memory from the second micro-batch of a step on. Memory for
+        # Adam's state, which the first step allocates, is reserved below.
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 0.0)
         count, problem = 0, "in another process not even one completion fits"
         try:
-            count = find_largest_batch(
-                attempt, at_most, self.accelerator.device, self._optimizer_bytes(parameters)
-            )
+            reserved = self._estimate_optimizer_bytes(parameters)
+            count = find_largest_batch(attempt, at_most, self.accelerator.device, reserved)
         except MemoryError as error:
             problem = str(error)
         for parameter in parameters:
@@ -158,10 +157,10 @@ class MicroBatchTrainer(Trainer):
             )
         torch.autograd.grad(loss, parameters, allow_unused=True)
 
-    def _optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
-        """Return the bytes that Adam's state will take in the first step, if it is not allocated.
+    def _estimate_optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
+        """Return the bytes of the state that Adam allocates in its first step: two per parameter.
 
-        DeepSpeed allocates the state beforehand. Adam keeps two moments of each parameter.
+        Returns 0 for other optimizers, and for a state that is allocated already, as by DeepSpeed.
         """
         is_adam = "adam" in str(self.args.optim).lower()
         if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):

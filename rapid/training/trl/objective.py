@@ -7,7 +7,7 @@ import logging
 
 from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.algorithms.base import Algorithm
-from rapid.training.trl import DECIDED_BY_THE_OBJECTIVE
+from rapid.training.trl import TRL_LOSS_ONLY_FIELDS
 
 logger = logging.getLogger(__name__)
 
@@ -21,10 +21,10 @@ class TrlLoss(Algorithm):
 
 
 TRL = TrlLoss()
-# Fields of GRPOConfig that shape GRPOTrainer's loss; other objectives have the first four as well.
-TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *DECIDED_BY_THE_OBJECTIVE)
-# Values of these fields that do not choose "trl", though they differ from TRL's default: RAPID
-# trains in the same way.
+# Fields of GRPOConfig that GRPOTrainer's loss reads. Other objectives read the first four, too.
+TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *TRL_LOSS_ONLY_FIELDS)
+# Values of these fields that do not choose "trl", although they differ from TRL's default, because
+# RAPID trains in the same way.
 SAME_AS_RAPID = {
     "scale_rewards": ("none", False),
     "router_aux_loss_coef": (0,),
@@ -32,7 +32,7 @@ SAME_AS_RAPID = {
 }
 
 
-def objectives() -> dict[str, Algorithm]:
+def get_objectives() -> dict[str, Algorithm]:
     """Return the allowed objectives of RapidConfig by name: the RL algorithms, and "trl"."""
     algorithms = {
         name: algorithm for name, algorithm in ALGORITHMS.items() if not algorithm.imitates
@@ -79,14 +79,14 @@ def resolve_defaults(config) -> None:
     for "trl" too: with dropout, log pi and log mu would come from different networks.
     """
     is_trl_loss = config.objective == TRL.name
-    by_flag = {True: "group", False: "none"}  # as TRL reads a bool
-    config.scale_rewards = by_flag.get(config.scale_rewards, config.scale_rewards)
-    decided = {
+    scale_by_bool = {True: "group", False: "none"}  # as in TRL
+    config.scale_rewards = scale_by_bool.get(config.scale_rewards, config.scale_rewards)
+    defaults = {
         "scale_rewards": config.algorithm.scale_rewards,
         "disable_dropout": not is_trl_loss or config.steps_per_batch > 1,
         "vllm_importance_sampling_correction": is_trl_loss,
-        "router_aux_loss_coef": None if is_trl_loss else 0.0,  # None is the model's own
+        "router_aux_loss_coef": None if is_trl_loss else 0.0,  # None: the model's own
     }
-    for name, value in decided.items():
+    for name, value in defaults.items():
         if getattr(config, name) is None:
             setattr(config, name, value)

@@ -1,4 +1,4 @@
-"""Checks prompts, as GRPOTrainer renders and tokenizes them, before completions are sampled."""
+"""Checks the prompts that GRPOTrainer renders and tokenizes, before completions are sampled."""
 
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from rapid.training.notices import Notices
 from rapid.training.refusals import refuse_prompts
 
 
-class CheckedPrompts(GRPOTrainer):
+class PromptCheckTrainer(GRPOTrainer):
     """GRPOTrainer that refuses prompts from which the model cannot sample.
 
     GRPOTrainer itself passes such prompts on to the model.

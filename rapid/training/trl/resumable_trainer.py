@@ -18,7 +18,7 @@ from typing_extensions import override
 from rapid.training.trl.saving_trainer import SavingTrainer
 
 # Settings that must be the same when a run is resumed; the first three are RapidConfig's.
-SETTINGS = ("H", "n_step", "reuse", "num_generations", "world_size", "bf16")
+FIXED_SETTINGS = ("H", "n_step", "reuse", "num_generations", "world_size", "bf16")
 
 
 class ResumableTrainer(SavingTrainer, GRPOTrainer):
@@ -33,14 +33,14 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     args: GRPOConfig
     _logs: dict[str, Any]
 
-    def __init__(self, *args, **named):
+    def __init__(self, *args, **kwargs):
         self._sampler: Any = None  # sampler of training prompts
-        self._loaded: dict[str, Any] = {}  # state from the checkpoint, until it is restored
-        super().__init__(*args, **named)
+        self._loaded_state: dict[str, Any] = {}  # state from the checkpoint, until it is restored
+        super().__init__(*args, **kwargs)
         self.completions_sampled = 0
         self.verdicts: Counter[str] = Counter()
 
-    def loop_state(self) -> dict[str, Any]:
+    def get_loop_state(self) -> dict[str, Any]:
         """Return the state that the training loop keeps between inference batches.
 
         Values are None, numbers and tensors, in lists, tuples and dicts.
@@ -48,12 +48,12 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         raise NotImplementedError
 
     def load_loop_state(self, state: dict[str, Any]) -> None:
-        """Restore the return value of `loop_state`; {} resets the state for a new run."""
+        """Restore the return value of `get_loop_state`; {} resets the state for a new run."""
         raise NotImplementedError
 
     @override
     def _get_train_sampler(self, dataset=None):
-        """Keep a reference to TRL's sampler of training prompts.
+        """Return TRL's sampler of training prompts, and keep a reference to it.
 
         The sampler begins with the order of epoch 0, also in a resumed run, where
         `_init_training_state` advances it.
@@ -78,19 +78,19 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         )
         self.load_loop_state({})
         if resume_from_checkpoint is not None:
-            self._loaded = self._load(resume_from_checkpoint)
+            self._loaded_state = self._load_state(resume_from_checkpoint)
             if not self.args.ignore_data_skip:
-                epoch, step = self._loaded["position"]
+                epoch, step = self._loaded_state["position"]
         if getattr(self._sampler, "shuffle", False):
             for _ in range(epoch):  # draw and drop the orders of the epochs that are over
                 torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
         return epoch, step
 
-    def _position(self) -> tuple[int, int]:
+    def _get_position(self) -> tuple[int, int]:
         """Return the epoch of the next step, and the number of steps taken in that epoch."""
-        stream = isinstance(self.train_dataset, IterableDataset)
+        is_stream = isinstance(self.train_dataset, IterableDataset)
         loader: Any = self.callback_handler.train_dataloader
-        steps = self.state.max_steps if stream else len(loader)
+        steps = self.state.max_steps if is_stream else len(loader)
         epoch, step = divmod(round(self.state.epoch * steps), steps)
         # If a callback ends the epoch early, the next step is the first one of the next epoch.
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
@@ -110,21 +110,21 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             for key, column in (part if isinstance(part, dict) else {"": part}).items()
         ]
         state = {
-            "sizes": {name: getattr(self.args, name) for name in SETTINGS},
-            "position": self._position(),
+            "sizes": {name: getattr(self.args, name) for name in FIXED_SETTINGS},
+            "position": self._get_position(),
             "loss": (self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged),
             "logs": json.dumps([metrics, logs], default=str),
             "completions_sampled": self.completions_sampled,
             "verdicts": dict(self.verdicts),
-            "loop": self.loop_state(),
+            "loop": self.get_loop_state(),
         }
-        torch.save(state, self._file(output_dir))
+        torch.save(state, self._get_state_file(output_dir))
 
     @override
     def _load_rng_state(self, checkpoint):
         """Restore what the next step depends on. Trainer calls this once, before that step."""
         super()._load_rng_state(checkpoint)
-        state, self._loaded = self._loaded, {}
+        state, self._loaded_state = self._loaded_state, {}
         self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged = state["loss"]
         metrics, logs = json.loads(state["logs"])
         self._metrics["train"].update(metrics)
@@ -135,19 +135,19 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         self.verdicts.update(state["verdicts"])
         self.load_loop_state(state["loop"])
 
-    def _load(self, checkpoint: str) -> dict[str, Any]:
+    def _load_state(self, checkpoint: str) -> dict[str, Any]:
         """Return the state that `_save_rng_state` saved in a checkpoint.
 
         Raises:
             ValueError: the file is missing, or the settings of this run do not fit.
         """
-        file, problem = self._file(checkpoint), ""
+        file, problem = self._get_state_file(checkpoint), ""
         state: dict[str, Any] = {}
         if file.is_file():
             state = torch.load(file, self.accelerator.device.type, weights_only=True)
             # Earlier versions did not save these two.
             saved = {"reuse": 1, "bf16": self.args.bf16} | state["sizes"]
-            changed = [name for name in SETTINGS if saved[name] != getattr(self.args, name)]
+            changed = [name for name in FIXED_SETTINGS if saved[name] != getattr(self.args, name)]
             problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:
             problem = (
@@ -163,5 +163,5 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             )
         return state
 
-    def _file(self, checkpoint: str) -> Path:
+    def _get_state_file(self, checkpoint: str) -> Path:
         return Path(checkpoint) / f"training_loop_{self.accelerator.process_index}.pth"

@@ -50,10 +50,10 @@ from rapid.training.rewards import StreamedRewards, distinct_names
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.time_limit import TimeLimit
 from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
-from rapid.training.trl.completions_table import CompletionsTable
+from rapid.training.trl.completions_table import CompletionsTableTrainer
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
-from rapid.training.trl.prompts import CheckedPrompts
+from rapid.training.trl.prompts import PromptCheckTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import (
     match_engine_to_policy,
@@ -63,7 +63,7 @@ from rapid.training.trl.vllm import (
 
 
 class SamplingTrainer(
-    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, CheckedPrompts, CompletionsTable
+    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, PromptCheckTrainer, CompletionsTableTrainer
 ):
     """GRPOTrainer without its training loop. Arguments are the same, with a `RapidConfig`.
 
@@ -77,21 +77,21 @@ class SamplingTrainer(
     num_generations_eval: int
     _rewards_per_func: Tensor  # (N, reward functions), rows of all processes
 
-    def __init__(self, model, reward_funcs, args, *arguments, **named):
-        bound = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *arguments, **named)
+    def __init__(self, model, reward_funcs, args, *arguments, **kwargs):
+        bound = inspect.signature(GRPOTrainer).bind(model, reward_funcs, args, *arguments, **kwargs)
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
         cache_package_lookups()  # else accelerate repeats them whenever it unwraps a model
         with match_engine_to_policy(args.seed):
-            super().__init__(model, reward_funcs, args, *arguments, **named)
-        self.num_iterations = args.reuse  # TRL's samplers repeat prompts for so many times H steps
+            super().__init__(model, reward_funcs, args, *arguments, **kwargs)
+        self.num_iterations = args.reuse  # TRL's sampler repeats prompts for reuse * H steps
         self.reward_func_names = distinct_names(self.reward_func_names)
         patch_adaption_prompt_adapter(self.model)
         if args.disable_dropout:
             remove_dropout(self.model)
         self._examples: list[dict] = []  # dataset rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # log mu, (T,), of each completion of that batch
-        self._sampler_check = SamplerCheck()  # that completions are sampled from the policy
+        self._sampler_check = SamplerCheck()  # compares the sampler with the policy
         self._time_limit = TimeLimit.from_config(args)
         # Grades completions while others are sampled.
         self._early_grading = StreamedRewards.from_trainer(self, self._time_limit)
@@ -114,7 +114,7 @@ class SamplingTrainer(
         return PhaseClock()
 
     @property
-    def same_prompts(self) -> bool:
+    def groups_share_prompt(self) -> bool:
         """Return whether all completions of a group have the same prompt.
 
         An environment or a `rollout_func` may change the prompt of each completion.
@@ -123,7 +123,7 @@ class SamplingTrainer(
 
     @property
     def group_size(self) -> int:
-        """N_group: completions per prompt in training or evaluation, as the model's mode says."""
+        """N_group: completions per prompt in training or evaluation, by the model's mode."""
         return self.num_generations if self.model.training else self.num_generations_eval
 
     def add_metrics(self, values: dict[str, float]) -> None:
@@ -165,7 +165,7 @@ class SamplingTrainer(
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Repeat each prompt of a stream for its group in `predict`, where TRL loads it once."""
+        """Return `predict`'s dataloader. Unlike TRL's, it repeats a stream's prompts for groups."""
         if isinstance(test_dataset, IterableDataset):
             return self.get_eval_dataloader(test_dataset)
         return super().get_test_dataloader(test_dataset)
@@ -190,10 +190,10 @@ class SamplingTrainer(
                 )
             batch = batches.mark_graded(batch, self.group_size)
         if self.beta:
-            batch["reference_logp"] = self._reference_logp([batch])
+            batch["reference_logp"] = self._compute_reference_logp([batch])
         return batch
 
-    def _reference_logp(self, chunk: Chunk) -> Tensor:
+    def _compute_reference_logp(self, chunk: Chunk) -> Tensor:
         """Return log-probabilities of a chunk, (N, T), under the policy before training.
 
         A policy with an adapter has no reference model. Its reference is the base model alone, or
@@ -205,21 +205,21 @@ class SamplingTrainer(
             reference, model = self.model, self.accelerator.unwrap_model(self.model)
             reference_adapter = use_adapter(model, "ref" if "ref" in model.peft_config else None)
         with torch.no_grad(), reference_adapter:
-            return self._score_chunk(reference, chunk)
+            return self._compute_chunk_log_pi(reference, chunk)
 
-    def _score_chunk(self, model, chunk: Chunk) -> Tensor:
+    def _compute_chunk_log_pi(self, model, chunk: Chunk) -> Tensor:
         """Return log pi of each token of a chunk under `model`, (N, T)."""
         raise NotImplementedError
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
-        """Sample and grade a completion for each row of `inputs`; TRL returns advantages.
+        """Sample and grade a completion for each row of `inputs`. TRL would return advantages.
 
         Returns:
-            `BATCH_COLUMNS`, `rewards` (N,), the weighted sums of reward functions, NaN where none
-            graded, and `accuracy` (N,), the first function's rewards, 0 where it returned None.
+            `BATCH_COLUMNS`; `rewards` (N,), weighted sums over reward functions, NaN if all of them
+            returned None; `accuracy` (N,), the first function's rewards, 0 if it returned None.
         """
-        # TRL writes a rollout_func's columns into rows, which the completions of a group share.
+        # Copied, as TRL writes a rollout_func's columns into rows that a group's completions share.
         inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
         self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
         if self._early_grading:
@@ -230,25 +230,25 @@ class SamplingTrainer(
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
         # Rows of the forward pass that TRL makes anyway, to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
-        at = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
-        note = note_on_error(at + describe_sample(inputs[0].get("prompt")))
+        msg = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
+        note = note_on_error(msg + describe_sample(inputs[0].get("prompt")))
         with self.clock.phase("other"), note, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if sampled.keys() & REFUSED_COLUMNS:
             raise ValueError(TEXT_ONLY_ERROR)
         columns = LOSS_COLUMNS if self.args.uses_trl_loss else BATCH_COLUMNS
         batch = {column: sampled[name] for name, column in columns.items() if name in sampled}
-        if self.rollout_func is not None:  # unless they are log mu, they may be zeros, for TRL
+        if self.rollout_func is not None:  # without use_rollout_logps, its values may be dummies
             rollout_logp = batch.pop("sampler_logp", None)
             batch |= {"behavior_logp": rollout_logp} if args.use_rollout_logps else {}
-        if self._sampled_logp:  # wider than ids where TRL cut completions at their end token
+        if self._sampled_logp:  # may be wider than ids: TRL cuts completions at their end token
             logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
-            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # negative pad: cuts
+            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # a negative pad cuts
         rewards = self._rewards_per_func  # (N, reward functions), rows of all processes
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
         weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
         first = self.accelerator.process_index * len(inputs)
-        local = slice(first, first + len(inputs))
+        local = slice(first, first + len(inputs))  # rows of this process
         batch["rewards"], batch["accuracy"] = weighted[local], rewards[local, 0].nan_to_num()
         self.completions_sampled += len(inputs)
         self._sampler_check.run(self, batch)
@@ -278,7 +278,7 @@ class SamplingTrainer(
         end = 0
         while end < len(prompt_ids):
             start, end = end, self._find_batch_end(prompt_ids, end)
-            with self._neutral_generation_config(), self._decoding(start) as recorded:
+            with self._neutral_generation_config(), self._use_decoder(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     prompt_ids[start:end],
                     images,
@@ -317,33 +317,33 @@ class SamplingTrainer(
         base = model.get_base_model() if is_peft_model(model) else model
         return patch.object(base, "generation_config", GenerationConfig())
 
-    def _decoding(self, start: int) -> AbstractContextManager[list[Tensor]]:
+    def _use_decoder(self, start: int) -> AbstractContextManager[list[Tensor]]:
         """Let TRL's `model.generate` sample with a `Decoder`, for the rows from `start` on.
 
-        Yields a list that receives log mu, (T,), of each completion, if `use_sampler_logps()`. With
+        Yields a list, which receives log mu, (T,), of each completion if `uses_sampler_logps`. With
         tools TRL calls `generate` once per turn. Then a forward pass computes log mu instead, and
-        grading starts after the last turn. vLLM only reports the completions that have ended.
+        grading starts after the last turn. With vLLM the list stays empty.
         """
-        early = self.model.training and not self.tools
+        trains_one_turn = self.model.training and not self.tools
 
         def grade(row: int, ids: list[int]) -> None:
             self._grade_early(start + row, ids)
 
-        on_end = grade if early and self._early_grading else None
+        on_end = grade if trains_one_turn and self._early_grading else None
         if self.use_vllm:
             return report_ended_completions(self.vllm_generation, on_end)
         decoder = Decoder(
             share_prefill=self.args.share_prefill,
-            record=early and self.args.steps_per_batch > 1 and self.use_sampler_logps(),
+            record=trains_one_turn and self.args.steps_per_batch > 1 and self.uses_sampler_logps(),
             on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)
         return decoding(model, decoder, self._sampler_check.collect(self))
 
-    def use_sampler_logps(self) -> bool:
+    def uses_sampler_logps(self) -> bool:
         """Return whether log mu is taken from the sampler: see `reuse_logp`, `trust_sampler`.
 
-        While the first inference batch is being sampled, True stands for "if it is exact enough".
+        Until the first inference batch has been checked, the sampler counts as exact.
         """
         trusted = self.args.trust_sampler
         if trusted is None:
@@ -353,20 +353,20 @@ class SamplingTrainer(
     # Grading --------------------------------------------------------------------------------------
 
     def _grade_early(self, row: int, ids: list[int]) -> None:
-        """Start to grade an ended completion, decoded as TRL does it, while others are sampled."""
+        """Decode a finished completion as TRL does, and start grading while others are sampled."""
         if not self._early_grading or not self.model.training or self.tools:
             return
         example = self._examples[row]
         text = self.processing_class.decode(ids, skip_special_tokens=True)
         if is_conversational(example):
             if getattr(self._tokenizer, "response_template", None) is not None:
-                return  # TRL parses the response by this template: graded after sampling
+                return  # TRL parses the response with this template, after sampling
             text = [{"role": "assistant", "content": text}]
         self._early_grading.submit(row, example, text, ids)
 
     @override
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
-        """Return rewards, (N, functions), and keep them: TRL's caller returns advantages only."""
+        """Return rewards, (N, functions). Store them, as TRL's caller returns advantages only."""
         with self.clock.phase("grading"):
             if self._early_grading and self.model.training:
                 rewards = self._early_grading.collect(inputs, completions, completion_ids_list)
@@ -386,10 +386,10 @@ class SamplingTrainer(
 
     @contextmanager
     def _gradient_context(self, model):
-        """Context for the gradient of an optimizer step; sets modes as Trainer's step does.
+        """Within this context the gradient of an optimizer step is computed, in training mode.
 
-        The optimizer also steps if no micro-batch was run, as in a mini-batch of equal rewards. Its
-        gradient is 0 then, and Adam's momentum still moves the weights.
+        The optimizer also steps if no micro-batch was run, as in a mini-batch of equal rewards. The
+        gradient is then 0, and Adam's momentum still moves the weights.
         """
         model.train()
         if callable(train := getattr(self.optimizer, "train", None)):

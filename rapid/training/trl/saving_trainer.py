@@ -49,14 +49,14 @@ def describe_damage(checkpoint: Path) -> str:
     return ", ".join(sorted({name for name, _ in changed}))
 
 
-def newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
+def find_newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
     """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones.
 
     Args:
         discard: delete the damaged newer ones.
     """
-    names = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
-    by_step = sorted(((int(name[1]), path) for name, path in names if name), reverse=True)
+    matches = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
+    by_step = sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
     for _, checkpoint in by_step:
         if not (damage := describe_damage(checkpoint)):
             return checkpoint
@@ -73,8 +73,8 @@ class SavingTrainer(Trainer):
     that chooses the best checkpoint. Subclasses call `begin_step` in `training_step`.
     """
 
-    _due: frozenset[str] = frozenset()  # fields of Trainer's `control` that are postponed
-    _waits = False  # whether a save that is requested now is postponed
+    _postponed_fields: frozenset[str] = frozenset()  # of Trainer's `control`
+    _is_postponing = False  # whether a save that is requested now is postponed
     _saved_step = -1  # step of the last checkpoint
     _epoch_start = 0  # global_step at the beginning of the epoch
 
@@ -84,21 +84,21 @@ class SavingTrainer(Trainer):
 
     def begin_step(self) -> None:
         """Postpone saves until the step has ended."""
-        self._waits = True
+        self._is_postponing = True
 
     @override
-    def train(self, resume_from_checkpoint=None, *arguments, **named):
+    def train(self, resume_from_checkpoint=None, *arguments, **kwargs):
         """Train; with `resume_from_checkpoint=True`, from the newest intact checkpoint.
 
         Trainer would take the newest checkpoint, intact or not. With `push_to_hub` this method does
         so too, because such checkpoints have no digests.
 
         Raises:
-            ValueError: there is no intact checkpoint, or the given one is damaged.
+            ValueError: there is no intact checkpoint, or `resume_from_checkpoint` is damaged.
         """
-        self._due, self._waits, self._saved_step = frozenset(), False, -1
+        self._postponed_fields, self._is_postponing, self._saved_step = frozenset(), False, -1
         if resume_from_checkpoint is True and not self.args.push_to_hub:
-            checkpoint = newest_checkpoint(Path(self.args.output_dir or "."))
+            checkpoint = find_newest_checkpoint(Path(self.args.output_dir or "."))
             if checkpoint is None:
                 raise ValueError(f"{self.args.output_dir} has no undamaged checkpoint")
             resume_from_checkpoint = str(checkpoint)
@@ -106,36 +106,36 @@ class SavingTrainer(Trainer):
             checkpoint = Path(resume_from_checkpoint)
             if (checkpoint / DIGESTS).exists() and (damage := describe_damage(checkpoint)):
                 raise ValueError(f"{checkpoint} is damaged: {damage}")
-        return super().train(resume_from_checkpoint, *arguments, **named)
+        return super().train(resume_from_checkpoint, *arguments, **kwargs)
 
     @override
-    def _run_epoch(self, *args, **named):
-        """Keep the step at which an epoch begins, for `_is_within_batch`; Trainer does not."""
+    def _run_epoch(self, *args, **kwargs):
+        """Run an epoch, and keep the step at which it begins for `_is_within_batch`."""
         self._epoch_start = self.state.global_step
-        return super()._run_epoch(*args, **named)
+        return super()._run_epoch(*args, **kwargs)
 
     @override
-    def _maybe_log_save_evaluate(self, *args, **named):
-        """Log, evaluate and save as `control` says, but postpone what has to wait.
+    def _maybe_log_save_evaluate(self, *args, **kwargs):
+        """Log, evaluate and save as `control` says, but postpone saves within an inference batch.
 
-        Trainer calls this after each optimizer step, and never postpones.
+        Trainer calls this after each optimizer step, and postpones nothing.
         """
-        self._waits = self._is_within_batch()
+        self._is_postponing = self._is_within_batch()
         self._postpone()
         is_due = self.control.should_save
         if is_due or self.control.should_evaluate:
             refuse_weights(self.model, self.args, self.state)
-        if self._waits:
+        if self._is_postponing:
             # Callbacks must not be told of a save that `_save_checkpoint` has postponed.
             with patch.object(
                 self.callback_handler, "on_save", lambda args, state, control: control
             ):
-                super()._maybe_log_save_evaluate(*args, **named)
+                super()._maybe_log_save_evaluate(*args, **kwargs)
             self._postpone()  # saves that callbacks requested at the log or the evaluation
             return
-        super()._maybe_log_save_evaluate(*args, **named)
+        super()._maybe_log_save_evaluate(*args, **kwargs)
         if is_due and self._saved_step != self.state.global_step:
-            # With save_strategy "best", an evaluation without a better result cancels the save.
+            # With save_strategy "best", an evaluation without a better result cancels it.
             self._save_checkpoint(self.model, None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
@@ -144,16 +144,16 @@ class SavingTrainer(Trainer):
         state = self.state
         # Epochs that are over after this step: a callback may end the present one early.
         epochs = math.floor(state.epoch) + 1 if self.control.should_epoch_stop else state.epoch
-        goes_on = state.global_step < state.max_steps and epochs < state.num_train_epochs
+        has_more_steps = state.global_step < state.max_steps and epochs < state.num_train_epochs
         # Trainer ends the run after an epoch in which no step was taken.
-        is_empty = state.global_step == self._epoch_start
-        return self.has_pending_steps() and goes_on and not is_empty
+        is_empty_epoch = state.global_step == self._epoch_start
+        return self.has_pending_steps() and has_more_steps and not is_empty_epoch
 
     def _postpone(self) -> None:
-        """Clear the fields of `control` that have to wait, or set the ones that have waited."""
+        """Clear the fields of `control` that have to wait, or set those that have waited."""
         control, args = self.control, self.args
         chooses_best = args.save_strategy != SaveStrategy.NO and args.metric_for_best_model
-        due = set(self._due)
+        due = set(self._postponed_fields)
         if control.should_save:
             due.add("should_save")
         if control.should_evaluate and chooses_best:
@@ -161,8 +161,8 @@ class SavingTrainer(Trainer):
         if control.should_training_stop and due:  # a stop waits only for a save or an evaluation
             due.add("should_training_stop")
         for name in due:
-            setattr(control, name, not self._waits)
-        self._due = frozenset(due if self._waits else ())
+            setattr(control, name, not self._is_postponing)
+        self._postponed_fields = frozenset(due if self._is_postponing else ())
 
     @override
     def _save_checkpoint(self, model, trial):
@@ -173,8 +173,8 @@ class SavingTrainer(Trainer):
         step. With `push_to_hub` Trainer uploads a checkpoint while training goes on. Such a
         checkpoint must not be renamed, so that Trainer's own method is used.
         """
-        if self._waits:  # a callback requests a save while the inference batch is in use
-            self._due |= {"should_save"}
+        if self._is_postponing:  # a callback requests a save while the inference batch is in use
+            self._postponed_fields |= {"should_save"}
             return None
         self._saved_step = self.state.global_step
         if self.args.push_to_hub:
@@ -222,7 +222,7 @@ def _flush(path: Path) -> None:
 
 
 @contextmanager
-def same_random_states() -> Iterator[None]:
+def preserve_random_states() -> Iterator[None]:
     """Restore the random states of Python, NumPy and torch at the end of the context."""
     python, arrays, cpu = random.getstate(), numpy.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None

@@ -9,7 +9,7 @@ from numbers import Integral
 
 from rapid.training.memory import AUTO
 
-# Used where neither n_step and H nor TRL's batch sizes are given. The last one is the default of
+# Used if neither n_step and H nor TRL's batch sizes are set. The last one is the default of
 # per_device_train_batch_size, in completions.
 DEFAULT_N_STEP, DEFAULT_H, DEFAULT_PER_DEVICE = 32, 4, 8
 
@@ -17,7 +17,7 @@ DEFAULT_N_STEP, DEFAULT_H, DEFAULT_PER_DEVICE = 32, 4, 8
 def resolve_sizes(config, processes: int) -> None:
     """Set n_step, H and micro_batch_size where they are None.
 
-    If one of TRL's batch sizes is given, n_step and H become those of GRPOTrainer. In each process,
+    If one of TRL's batch sizes is set, n_step and H become those of GRPOTrainer. In each process,
     GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
     completions, samples for steps_per_generation micro-batches at a time, and uses each completion
     num_iterations times.
@@ -27,39 +27,40 @@ def resolve_sizes(config, processes: int) -> None:
     """
     names = "H", "n_step", "reuse", "num_generations"
     named_sizes = {name: getattr(config, name) for name in names}
-    if wrong := [
+    if errors := [
         f"{name}={size!r}: set it to a whole number"
         for name, size in named_sizes.items()
         if size is not None and not isinstance(size, Integral)
     ]:
-        raise ValueError("\n".join(wrong))
+        raise ValueError("\n".join(errors))
     per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
-    sizes = (
-        config.per_device_train_batch_size,
-        config.generation_batch_size,
-        _count_micro_batches(config),
+    uses_trl_sizes = bool(
+        config.per_device_train_batch_size
+        or config.generation_batch_size
+        or _count_micro_batches(config)
+        or config.gradient_accumulation_steps != 1
+        or config.num_iterations != 1
     )
-    as_trl = any(sizes) or config.gradient_accumulation_steps != 1 or config.num_iterations != 1
-    origin = "from TRL's sizes" if as_trl else "default"
+    origin = "from TRL's sizes" if uses_trl_sizes else "default"
     config.origins |= {name: origin for name in ("n_step", "H") if getattr(config, name) is None}
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
-        config.n_step = accumulated if as_trl else DEFAULT_N_STEP
+        config.n_step = accumulated if uses_trl_sizes else DEFAULT_N_STEP
     if config.H is None:
-        config.H = _count_steps(config) if as_trl else DEFAULT_H
+        config.H = _count_steps(config) if uses_trl_sizes else DEFAULT_H
     for name in ("micro_batch_size", "token_budget"):  # a command line gives strings
         if str(value := getattr(config, name)).isdecimal():
             setattr(config, name, int(value))
     if config.micro_batch_size == AUTO:
         config.micro_batch_size, config.token_budget = None, AUTO
     if config.micro_batch_size is None:
-        given = config.per_device_train_batch_size
-        config.origins["micro_batch_size"] = "per_device_train_batch_size" if given else "default"
+        is_set = config.per_device_train_batch_size
+        config.origins["micro_batch_size"] = "per_device_train_batch_size" if is_set else "default"
         config.micro_batch_size = per_device
 
 
 def _count_micro_batches(config) -> int | None:
-    """Return how many micro-batches TRL runs per inference batch; None if not given."""
+    """Return how many micro-batches TRL runs per inference batch; None by default."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 
@@ -73,12 +74,12 @@ def _count_steps(config) -> int:
     return config.num_iterations
 
 
-def contradictions(config, processes: int) -> Iterator[str]:
+def find_size_contradictions(config, processes: int) -> Iterator[str]:
     """Yield a message for each of TRL's batch sizes that contradicts n_step and H."""
     accumulation, n_step, steps = config.gradient_accumulation_steps, config.n_step, config.H
     per_process = (config.per_device_train_batch_size or DEFAULT_PER_DEVICE) * accumulation
-    is_given = config.per_device_train_batch_size or accumulation != 1
-    if is_given and per_process != -(-n_step // processes):  # rounded up
+    is_set = config.per_device_train_batch_size or accumulation != 1
+    if is_set and per_process != -(-n_step // processes):  # rounded up
         yield (
             f"per_device_train_batch_size={per_process // accumulation} * "
             f"gradient_accumulation_steps={accumulation} completions in each of "
@@ -109,12 +110,12 @@ def contradictions(config, processes: int) -> Iterator[str]:
         )
 
 
-def _sizes_agree(value: int, follows: int, steps: int) -> bool:
-    """Return whether a given size agrees with the one that follows from n_step and H.
+def _sizes_agree(size: int, expected: int, steps: int) -> bool:
+    """Return whether one of TRL's sizes agrees with the size expected from n_step and H.
 
-    The sizes are equal, or H is 1 and TRL would sample several times for the one step.
+    They are equal, or H is 1 and TRL would sample several times for the single step.
     """
-    return value == follows or (steps == 1 and follows % value == 0)
+    return size == expected or (steps == 1 and expected % size == 0)
 
 
 def set_trl_sizes(config, processes: int, check: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ CPU_KVCACHE_GIB = 2
 CPU_BLOCK = 32
 
 
-def engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
+def get_engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
     """Return the precision in which the engine computes; None for a server, where it is unknown."""
     if generation.mode != "colocate":
         return None
@@ -57,15 +57,15 @@ def match_engine_to_policy(seed: int) -> Iterator[None]:
         # Processes that share a tensor-parallel engine have to draw the same random numbers.
         rank = generation.accelerator.process_index // generation.tensor_parallel_size
         llm = vllm_generation.LLM
-        settings = {"dtype": _policy_dtype(generation), "seed": seed + rank} | prepare_engine()
-        with patch.object(vllm_generation, "LLM", lambda **named: llm(**named | settings)):
+        settings = {"dtype": _get_policy_dtype(generation), "seed": seed + rank} | prepare_engine()
+        with patch.object(vllm_generation, "LLM", lambda **kwargs: llm(**kwargs | settings)):
             initialize(generation)
 
     with patch.object(VLLMGeneration, "_init_vllm", initialize_matching_policy):
         yield
 
 
-def _policy_dtype(generation: VLLMGeneration) -> torch.dtype:
+def _get_policy_dtype(generation: VLLMGeneration) -> torch.dtype:
     """Return the precision in which the policy computes; float32 for float64, which vLLM lacks."""
     computed = MIXED_PRECISION_DTYPES.get(
         generation.accelerator.mixed_precision, generation.model.dtype
@@ -106,7 +106,7 @@ def report_ended_completions(
             nothing.
 
     Yields:
-        An empty list: TRL returns vLLM's log-probabilities together with the completions.
+        An empty list, since TRL returns vLLM's log-probabilities together with the completions.
     """
     if on_end is None or generation.mode != "colocate" or generation.tensor_parallel_size > 1:
         yield []
@@ -131,9 +131,9 @@ def report_ended_completions(
 def patch_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
     """Replace `generation.sync_weights`, and count its time as the phase "sync".
 
-    TRL calls the engine's weight loader once per tensor. That is slow on GPUs, as the loader is
-    made for all tensors in one call, and fails on CPUs: see `_reload_weights`. A server still gets
-    its weights as TRL sends them.
+    TRL calls the engine's weight loader once per tensor. That is slow on GPUs, because the loader
+    expects all tensors in one call, and fails on CPUs: see `_reload_weights`. To a server TRL still
+    sends the weights itself.
     """
     sync = generation.sync_weights
     if generation.mode == "colocate":
@@ -151,7 +151,7 @@ def patch_weight_sync(generation: VLLMGeneration, clock: PhaseClock) -> None:
 
 
 def _sync_weights(generation: VLLMGeneration, load: Callable[[VLLMGeneration], None]) -> None:
-    """Do what TRL's `sync_weights` does for an engine in this process, loading by `load`."""
+    """Do what TRL's `sync_weights` does for an engine in this process, but load with `load`."""
     if generation.enable_sleep_mode:  # map the weights' memory again before writing to it
         vllm_generation.empty_cache()
         generation.llm.wake_up(tags=["weights"])
@@ -161,7 +161,8 @@ def _sync_weights(generation: VLLMGeneration, load: Callable[[VLLMGeneration], N
 
 
 def _load_weights(generation: VLLMGeneration) -> None:
-    _model_runner(generation).model.load_weights(generation._iter_named_params())
+    """Load the policy's weights into an engine on GPUs."""
+    _get_model_runner(generation).model.load_weights(generation._iter_named_params())
 
 
 def _reload_weights(generation: VLLMGeneration) -> None:
@@ -171,7 +172,7 @@ def _reload_weights(generation: VLLMGeneration) -> None:
     all layers, loads, and packs again. If it gets only a part of a layer, such as the q_proj of
     qkv_proj, it loses the rest. So it is called once, with all tensors.
     """
-    runner = _model_runner(generation)
+    runner = _get_model_runner(generation)
     # Cloned, because vLLM keeps tensors until their layer is complete, while TRL may free gathered
     # tensors, or take a merged adapter out again, as soon as the next tensor is read.
     weights = ((name, tensor.clone()) for name, tensor in generation._iter_named_params())
@@ -197,5 +198,5 @@ def _pack_heads(model: torch.nn.Module) -> None:
             module.quant_method.process_weights_after_loading(module)
 
 
-def _model_runner(generation: VLLMGeneration):
+def _get_model_runner(generation: VLLMGeneration):
     return generation.llm.llm_engine.model_executor.driver_worker.model_runner

@@ -99,7 +99,7 @@ def grade(user, double, folder):
 
 @MOSTLY_AS_ORDINARY_USER
 @pytest.mark.parametrize("denied", ["namespaces,landlock", "namespaces,seccomp"])
-def test_without_walls_nothing_is_graded(grade, denied):
+def test_without_isolation_nothing_is_graded(grade, denied):
     result = grade(denied)
     assert result.returncode == 1
     assert result.stdout == ""
@@ -109,7 +109,7 @@ def test_without_walls_nothing_is_graded(grade, denied):
 
 
 @MOSTLY_AS_ORDINARY_USER
-def test_if_walls_are_waived_completions_are_graded_with_a_warning(grade):
+def test_with_the_unsafe_flag_completions_are_graded_with_a_warning(grade):
     result = grade("namespaces,landlock,seccomp", "--unsafe-sandbox")
     assert result.returncode == 0, result.stderr
     rewards = [json.loads(line)["reward"] for line in result.stdout.splitlines()]
@@ -119,7 +119,7 @@ def test_if_walls_are_waived_completions_are_graded_with_a_warning(grade):
 
 @MOSTLY_AS_ORDINARY_USER
 @pytest.mark.parametrize("denied", ["namespaces", "landlock,seccomp", "pidfd"])
-def test_one_effective_wall_is_enough(grade, denied):
+def test_one_kind_of_isolation_is_enough(grade, denied):
     result = grade(denied)
     assert result.returncode == 0, result.stderr
     assert [json.loads(line)["reward"] for line in result.stdout.splitlines()] == [1.0, 0.0]

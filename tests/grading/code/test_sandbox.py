@@ -284,8 +284,8 @@ def test_the_layer_of_filters_needs_both_landlock_and_seccomp():
 
 def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
     """In this test /etc is among the paths that Python needs."""
-    paths = [*sandbox_module._readable_paths(), "/etc"]
-    monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
+    paths = [*sandbox_module._list_readable_paths(), "/etc"]
+    monkeypatch.setattr(sandbox_module, "_list_readable_paths", lambda: paths)
     with pytest.raises(SandboxError, match="could read /etc/passwd"), Sandbox(layer=layer):
         pass
 
@@ -298,10 +298,12 @@ def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkey
     runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
     (packages / "other.py").write_text("secret = 1")
     (packages / "shared.py").write_text("one = 1")
-    paths = [*sandbox_module._readable_paths()[:-1], str(tmp_path / "lib"), str(runner)]
+    paths = [*sandbox_module._list_readable_paths()[:-1], str(tmp_path / "lib"), str(runner)]
     monkeypatch.setattr(sandbox_module, "_RUNNER", runner)
-    monkeypatch.setattr(sandbox_module, "_shared_packages", lambda: [str(packages / "shared.py")])
-    monkeypatch.setattr(sandbox_module, "_readable_paths", lambda: paths)
+    monkeypatch.setattr(
+        sandbox_module, "_find_shared_packages", lambda: [str(packages / "shared.py")]
+    )
+    monkeypatch.setattr(sandbox_module, "_list_readable_paths", lambda: paths)
     with Sandbox(layer=layer, guarded=False) as sandbox:
         assert run_program(sandbox, "def f(): return 1") == 1
         if layer != "filters":  # whose user may not enter pytest's folders

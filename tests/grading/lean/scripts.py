@@ -20,8 +20,8 @@ def change_script(name: str, changes: list[Change], folder: Path, monkeypatch: p
         text, count = re.subn(pattern, replacement, text)
         assert count == places, pattern
     (folder / name).write_text(text, encoding="utf-8")
-    image = launch.image_path(ensure_lean(), "")
+    image = launch.get_image_path(ensure_lean(), "")
     if image.exists():  # the changed code takes no part in making it
         shutil.copy(image, folder / "image")
     monkeypatch.setattr(launch, "SCRIPTS", folder)
-    monkeypatch.setattr(launch, "image_path", lambda *_: folder / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: folder / "image")

@@ -96,9 +96,9 @@ def test_a_proof_that_uses_a_lemma_beside_the_theorem_is_detected(completion, pr
 
 
 def test_a_word_of_many_parts_is_read_quickly():
-    began = time.monotonic()
+    start = time.monotonic()
     assert not uses_lemmas("double", f"{LEMMA}{THEOREM}", "a." * 500_000)
-    assert time.monotonic() - began < 10  # 0.3 seconds, and a minute if each part took longer
+    assert time.monotonic() - start < 10  # 0.3 seconds, and a minute if each part took longer
 
 
 class TestCandidates:

@@ -19,7 +19,7 @@ PROBLEM = LeanProblem(name="double", formal_statement=f"{HEAD} := by\n")
 
 @pytest.fixture(scope="module")
 def grader():
-    with BENCHMARKS["minif2f"].grader(20) as grader:
+    with BENCHMARKS["minif2f"].build_grader(20) as grader:
         yield grader
 
 
@@ -170,32 +170,32 @@ class RecordingGrader:
         self.requests.append(completion)
         return verdicts.build_verdict(verdicts.PASSED)
 
-    def rehearse(self, exercises):
+    def warm_up(self, exercises):
         self.exercise_count = len(exercises)
-        lean_grader.LeanGrader.rehearse(self, exercises)
+        lean_grader.LeanGrader.warm_up(self, exercises)
 
 
 @pytest.mark.parametrize("answer_count", [0, 1000])
-def test_a_rehearsal_elaborates_all_statements_and_warms_up_a_new_lean(answer_count):
+def test_a_warm_up_elaborates_all_statements_and_grades_with_a_new_lean(answer_count):
     lean = RecordingGrader(answer_count)
     grader = GraderPool("minif2f", lambda: lean)
     problems = [draw(Random(n), f"p{n}").problem for n in range(3)]
-    BENCHMARKS["minif2f"].rehearse(grader, problems)
+    BENCHMARKS["minif2f"].warm_up(grader, problems)
     assert lean.requests[:3] == [
         (problem.name, lean_grader.cut_at_last_assignment(problem.formal_statement))
         for problem in problems
     ]
-    rehearsed_proofs = lean.requests[3:]
-    assert len(rehearsed_proofs) == (0 if answer_count else lean.exercise_count)
+    warm_up_proofs = lean.requests[3:]
+    assert len(warm_up_proofs) == (0 if answer_count else lean.exercise_count)
     assert lean.exercise_count > 30
     assert grader.reasons.total() == grader.hits == 0
     if not answer_count:
         parts_of_proofs = ("exact ⟨", "rfl", "h₀ _", "n.rec", "omega", "exact h _")
-        assert all(any(part in text for text in rehearsed_proofs) for part in parts_of_proofs)
+        assert all(any(part in text for text in warm_up_proofs) for part in parts_of_proofs)
 
 
-def test_a_rehearsal_with_problems_of_mathlib_only_starts_lean():
+def test_a_warm_up_with_problems_of_mathlib_only_starts_lean():
     lean = RecordingGrader(0)
     problem = draw(Random(0), "p0").problem.model_copy(update={"header": "import Mathlib\n"})
-    BENCHMARKS["minif2f"].rehearse(GraderPool("minif2f", lambda: lean), [problem])
+    BENCHMARKS["minif2f"].warm_up(GraderPool("minif2f", lambda: lean), [problem])
     assert lean.requests == [""]

@@ -259,9 +259,8 @@ def test_a_timeout_of_zero_is_refused():
 
 def test_only_a_proof_that_the_judge_refused_is_checked_again(fake_checker, requests_by_role):
     """An author may leave the kernel's check to the judge once."""
-    fake_checker.elaborate_statement(
-        "p1", f"{STATEMENT}\n"
-    )  # as it is for a proof that begins without a space
+    # With a line break, as `check` adds it for a proof that begins without a space.
+    fake_checker.elaborate_statement("p1", f"{STATEMENT}\n")
     checked_flags = {}
     for proof in (RIGHT, WRONG, "lie"):
         requests_by_role["author"].clear()
@@ -311,8 +310,11 @@ def test_an_interrupted_command_leaves_no_process_and_no_file(tmp_path, ending):
     command = [sys.executable, "-m", "rapid", "grade", "--benchmark", "minif2f"]
     command += ["--problems", str(problems), "--completions", str(completions)]
     command += ["--timeout", "2", "--workers", "2", "--unsafe-lean"]
-    places = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(tmp_path / "tmp")}
-    process = start_command(command, env=os.environ | places)
+    variables = {
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+    process = start_command(command, env=os.environ | variables)
     wait_for(lambda: len(find_checkers(tmp_path)) > 1)
     started_pids = find_checkers(tmp_path)
     process.send_signal(ending)

@@ -80,7 +80,7 @@ def test_each_check_has_a_limit_of_heartbeats_of_its_own(monkeypatch, tmp_path):
 
 
 def test_operations_that_the_kernel_computes_cannot_be_redefined(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     reasons_given = {}
     with LeanChecker(timeout=60, header="prelude\nimport Init.Prelude\n") as checker:
         checker.wait_ready()

@@ -132,22 +132,22 @@ def test_a_proof_inherits_no_lemma_from_an_earlier_one(checker):
     assert first == second != "0"
 
 
-TIDY_SCRIPT = """
+RESTORE_SCRIPT = """
     const { Image } = require(process.argv[1]);
     const uses = JSON.parse(process.argv[2]);
     const image = new Image({ top: 1000 }, []);
     let restored = [];
     image.restore = () => restored.push(at);
     let at = 0;
-    for (const { evaluated, isWhole, top } of uses) {
+    for (const { evaluated, isFinished, top } of uses) {
       at += 1;
       const noticed = { evaluated, unchecked: [[1, 2]] };
-      image.tidy({ noticed, x: { sbrk: () => top } }, isWhole);
+      image.restoreIfChanged({ noticed, x: { sbrk: () => top } }, isFinished);
       if (noticed.evaluated || noticed.unchecked.length) throw new Error('not forgotten');
     }
     console.log(JSON.stringify(restored));
 """
-QUIET_USE = {"evaluated": 0, "isWhole": True, "top": 1000}
+QUIET_USE = {"evaluated": 0, "isFinished": True, "top": 1000}
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,17 @@ QUIET_USE = {"evaluated": 0, "isWhole": True, "top": 1000}
     [
         ([QUIET_USE] * 3, []),
         ([QUIET_USE, QUIET_USE | {"evaluated": 1}, QUIET_USE], [2]),
-        ([QUIET_USE, QUIET_USE | {"isWhole": False}, QUIET_USE], [2]),
+        ([QUIET_USE, QUIET_USE | {"isFinished": False}, QUIET_USE], [2]),
         ([QUIET_USE, QUIET_USE | {"top": 1 << 28}, QUIET_USE], [2]),
     ],
 )
 def test_memory_is_restored_only_after_evaluation_a_failure_or_growth(uses, restored):
-    command = [find_node(), "-e", TIDY_SCRIPT, str(launch.SCRIPTS / "memory.js"), json.dumps(uses)]
+    command = [
+        find_node(),
+        "-e",
+        RESTORE_SCRIPT,
+        str(launch.SCRIPTS / "memory.js"),
+        json.dumps(uses),
+    ]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(ended.stdout) == restored

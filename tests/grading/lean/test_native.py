@@ -1,4 +1,4 @@
-"""The checker of a native Lean (rapid/grading/lean/native), run by the WebAssembly Lean's interpreter.
+"""The checker of a native Lean (Checker.lean), run by the WebAssembly Lean's interpreter.
 
 The WebAssembly Lean lacks the compiled code of a few library functions that the checker calls, so
 they are defined again here. The tests do not cover:
@@ -57,7 +57,7 @@ def Lean.Parser.mkInputContext._redArg (inputString fileName : String) (_ : Bool
 # `#answers` ends the header with an error whose text has the answers.
 COMMANDS = """
 namespace RapidChecker
-def given : List (String × String × String × String) := [CASES]
+def testCases : List (String × String × String × String) := [CASES]
 def optionOf (env : Environment) (text : String) : String :=
   match Parser.runParserCategory env `tactic text with
   | .error why => why
@@ -80,7 +80,7 @@ def allAnswers (base : Command.State) (memory : IO.Ref Memory) (before : String)
 syntax (name := answers) "#answers" : command
 @[command_elab answers] def answer : Command.CommandElab := fun _ _ state => do
   let base ← state.get
-  let text ← (do allAnswers base (← IO.mkRef {}) "[0" given : IO String).toBaseIO
+  let text ← (do allAnswers base (← IO.mkRef {}) "[0" testCases : IO String).toBaseIO
   match text with
   | .ok text => throw (.error .missing (.ofFormat text))
   | .error why => throw (.error .missing (.ofFormat (toString why)))
@@ -149,7 +149,7 @@ def run_cases(cases: dict[str, tuple[str, ...]], folder: Path) -> dict[str, str]
         "import Lean\n" + LIBRARY + read_checker_source() + COMMANDS.replace("CASES", case_list)
     )
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(launch, "image_path", lambda *_: folder / "image")
+        monkeypatch.setattr(launch, "get_image_path", lambda *_: folder / "image")
         process = LeanProcess(ensure_lean(), header, "author")
         try:
             why = process._read(Ready, time.monotonic() + 300, lambda _: True).why
@@ -173,7 +173,7 @@ def judge_cases(proposition: str, exports_by_name: dict[str, bytes]) -> dict[str
 def test_the_complete_checker_elaborates(monkeypatch, tmp_path):
     source = install.write_native_checker().read_text(encoding="utf-8")
     source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=1, header=source) as lean:
         assert lean.wait_ready() > 0
 

@@ -40,7 +40,7 @@ def test_the_process_has_no_environment_variables_of_the_caller(lean, monkeypatc
 
 
 def test_a_header_is_applied_to_statements_and_proofs(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=20, header="import Init\nopen Nat\n") as checker:
         statement = "theorem p1 (a b : Nat) (h : a < b) : succ a ≤ b := by\n  "
         assert checker.check("p1", statement, "exact succ_le_of_lt h").reason == verdicts.PASSED
@@ -49,7 +49,7 @@ def test_a_header_is_applied_to_statements_and_proofs(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_process_started_from_the_image_gives_the_same_verdicts(monkeypatch, tmp_path):
     image = tmp_path / "image"
-    monkeypatch.setattr(launch, "image_path", lambda *_: image)
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: image)
     reasons = []
     for _ in range(2):
         with LeanChecker(timeout=20) as checker:
@@ -66,7 +66,7 @@ def test_a_process_started_from_the_image_gives_the_same_verdicts(monkeypatch, t
 
 def test_only_the_judge_may_write_the_image(monkeypatch, tmp_path):
     """A judge that starts from the image trusts its content."""
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     writes = {
         role: f"--allow-fs-write={tmp_path}" in launch.plan_wasm(ensure_lean(), "", role).program
         for role in ("author", "judge")
@@ -89,7 +89,7 @@ def test_copying_bytes_fails_if_lean_has_no_memory_left():
 
 
 def test_an_incomplete_image_is_deleted(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "image_path", lambda *_: tmp_path / "image")
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=20) as checker:
         checker._processes["author"]._scratch.write_bytes(b"half of it")
     assert list(tmp_path.iterdir()) == []
@@ -100,7 +100,7 @@ def test_an_incomplete_image_is_deleted_if_its_owner_is_killed(tmp_path):
 import os
 from pathlib import Path
 from rapid.grading.lean import LeanChecker, launch
-launch.image_path = lambda *_: Path({str(tmp_path / "image")!r})
+launch.get_image_path = lambda *_: Path({str(tmp_path / "image")!r})
 checker = LeanChecker(timeout=20).start()
 checker._processes["author"]._scratch.write_bytes(b"half of it")
 os.kill(os.getpid(), 9)

@@ -130,8 +130,8 @@ WASM, NATIVE = Backend("wasm", "4.99.0", Path("/")), Backend("native", "4.99.0",
 class FakeProcess:
     """Stands in for a process that is lent, and records the calls of its methods."""
 
-    def __init__(self, backend, header, role, waits=False):
-        assert waits and (backend, header) == (WASM, "")
+    def __init__(self, backend, header, role, waits_for_renew=False):
+        assert waits_for_renew and (backend, header) == (WASM, "")
         self.is_alive = self.is_borrowed = True
         self.pid, self.events = 0, []
         self.renew, self.end = (
@@ -155,7 +155,7 @@ def started_processes(monkeypatch):
         return processes[-1]
 
     monkeypatch.setattr(standby, "LeanProcess", start)
-    monkeypatch.setattr(standby, "_backend", lambda: WASM)
+    monkeypatch.setattr(standby, "_find_backend", lambda: WASM)
     yield processes
     standby.STANDBY._lent.clear()
 
@@ -172,7 +172,7 @@ def test_nothing_is_lent_if_a_pair_cannot_start(idle_pairs, started_processes, m
     assert standby.lend() is None
     assert [process.events for process in started_processes] == [["end"]]
     for backend in (None, NATIVE):
-        monkeypatch.setattr(standby, "_backend", lambda backend=backend: backend)
+        monkeypatch.setattr(standby, "_find_backend", lambda backend=backend: backend)
         assert standby.lend() is None
     assert len(started_processes) == 1 and standby.STANDBY._lent == {} and idle_pairs == []
 

@@ -68,7 +68,7 @@ def test_an_unsupported_statement_is_refused_with_a_message(lean, statement):
 
 def test_a_statement_that_a_completion_repeats_is_removed():
     """The repeated statement is recognized, whatever stands before the theorem's name."""
-    with BENCHMARKS["minif2f"].grader(60) as grader:
+    with BENCHMARKS["minif2f"].build_grader(60) as grader:
         for name, statement in ACCEPTED:
             problem = LeanProblem(name=name, formal_statement=statement)
             for completion in ("rfl", f"```lean\n{statement}rfl\n```"):

@@ -19,7 +19,7 @@ from rapid.benchmarks.math import made as math
 from rapid.benchmarks.math.record import MathProblem
 from rapid.grading import limits, verdicts
 from rapid.grading.math import grader as grader_module
-from rapid.grading.math.grader import MathGrader, last_boxed
+from rapid.grading.math.grader import MathGrader, extract_last_boxed
 from tests.grading.math.attacks import ATTACKS, split_answers, transcribe_question
 from tests.grading.math.conftest import make_problem
 from tests.subprocesses import filter_living, wait_for
@@ -128,7 +128,9 @@ def test_boxes_are_found_in_linear_time(completion):
     """The CPU time of this process is measured, as the shortest of several runs."""
 
     def measure_seconds(text: str) -> float:
-        return min(timeit.repeat(lambda: last_boxed(text), timer=time.process_time, number=1))
+        return min(
+            timeit.repeat(lambda: extract_last_boxed(text), timer=time.process_time, number=1)
+        )
 
     # Linear time would be 8 times as long, quadratic time 64 times.
     assert measure_seconds(completion(80_000)) < 40 * measure_seconds(completion(10_000))
@@ -232,7 +234,7 @@ def test_a_worker_can_compare_but_not_write_fork_signal_or_connect(tmp_path):
         spec = spec_from_file_location("worker", sys.argv[2] + "/__main__.py")
         worker = module_from_spec(spec)
         spec.loader.exec_module(worker)
-        worker.shed_rights(4_000_000_000)
+        worker.drop_rights(4_000_000_000)
         attempts = {
             "write": lambda: open(sys.argv[1], "w"),
             "remove": lambda: os.remove(sys.executable),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rapid.grading import verdicts
-from rapid.grading.math.grader import last_boxed
+from rapid.grading.math.grader import extract_last_boxed
 from tests.grading.math.conftest import make_problem
 
 BOXES = [
@@ -20,7 +20,7 @@ BOXES = [
 
 @pytest.mark.parametrize(("text", "content"), BOXES)
 def test_the_content_of_the_last_box_is_the_answer(text, content):
-    assert last_boxed(text) == content
+    assert extract_last_boxed(text) == content
 
 
 RULES = Path(__file__).with_name("rules.txt").read_text(encoding="utf-8")

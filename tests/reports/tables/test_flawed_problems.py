@@ -85,4 +85,4 @@ def test_notes_count_the_flawed_problems(measure):
 
 
 def test_source_without_prepared_data_has_no_flawed_problems():
-    assert ProblemSource("minif2f", "hub", "data").flawed("test") == {}
+    assert ProblemSource("minif2f", "hub", "data").get_flaws("test") == {}

@@ -14,9 +14,9 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from rapid.training.trl import without_vllm
+from rapid.training.trl import prevent_vllm_import
 
-without_vllm()
+prevent_vllm_import()
 
 import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402

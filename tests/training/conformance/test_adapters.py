@@ -113,9 +113,9 @@ def test_prompts_with_virtual_tokens_are_sampled_unpadded(toy_model, train):
     starts = []
 
     class PromptLengthRecorder(RapidTrainer):
-        def _decoding(self, start):
+        def _use_decoder(self, start):
             starts.append(start)
-            return super()._decoding(start)
+            return super()._use_decoder(start)
 
     train(PromptLengthRecorder, build_untrained("Llama"), arguments=arguments, H=1, **SIZES)
     # Each length is sampled apart. Neighbours differ in length in any order of the four prompts.

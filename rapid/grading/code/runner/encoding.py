@@ -82,13 +82,13 @@ def compute_digest(items: list | tuple) -> Digest | None:
 
 def encode_output(value: Any) -> Any:
     """Return `encode` of the value, or its digest if it is a long list or tuple."""
-    is_long = type(value) in (list, tuple) and _size(value) > MAX_ENCODED_ITEMS
+    is_long = type(value) in (list, tuple) and _count_items(value) > MAX_ENCODED_ITEMS
     if is_long and (digest := compute_digest(value)):
         return {"digest": digest.blake2}
     return encode(value)
 
 
-def _size(items: list | tuple) -> int:
+def _count_items(items: list | tuple) -> int:
     """Return the number of items, plus the items of the lists and tuples among them."""
     return sum(1 + len(item) if type(item) in (list, tuple) else 1 for item in items)
 

@@ -3,7 +3,7 @@
 - `SystemCallFilter` (seccomp) allows the system calls that Python needs to compute, and refuses all
   others: no process, signal, socket, shared memory, resource limit or mount, and no file opened for
   writing.
-- `FileFilter` (Landlock) refuses to read any file but those of Python.
+- `FileFilter` (Landlock) refuses reading any file except those of Python.
 
 `rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
 "bwrap" (bubblewrap) and "namespaces" use namespaces of the kernel, and these filters are a second
@@ -21,7 +21,7 @@ import bpf
 from libc import call_libc, is_permitted
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC  # flags of openat that are refused
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC  # flags of openat that are refused
 
 OPENAT = (257, 56)  # numbers of openat on x86_64 and aarch64; allowed for reading only
 
@@ -33,10 +33,10 @@ open files          read 0 63, pread64 17 67, write 1 64, close 3 57, close_rang
                     lseek 8 62, fstat 5 80, getdents64 217 61, recvfrom 45 207,
 names of files      newfstatat 262 79, statx 332 291, faccessat 269 48, readlinkat 267 78,
                     getcwd 79 17, stat 4 -, lstat 6 -, access 21 -, readlink 89 -,
-time and chance     clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115,
+time and randomness clock_gettime 228 113, clock_getres 229 114, clock_nanosleep 230 115,
                     nanosleep 35 101, gettimeofday 96 169, time 201 -, times 100 153,
                     getrandom 318 278,
-itself              getpid 39 172, getppid 110 173, gettid 186 178, getuid 102 174,
+this process        getpid 39 172, getppid 110 173, gettid 186 178, getuid 102 174,
                     geteuid 107 175, getgid 104 176, getegid 108 177, uname 63 160,
                     getrusage 98 165, sched_getaffinity 204 123, sched_yield 24 124,
 signals and end     rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139,
@@ -75,7 +75,7 @@ def assemble_filter(machine: str) -> bytes:
         if numbers[column] != "-":
             steps += bpf.branch(bpf.IF_EQUAL, int(numbers[column]), bpf.ALLOW)
     # Argument 2 of openat has the flags.
-    reading = bpf.branch_on_argument(2, bpf.IF_ANY_BIT, WRITES, bpf.refuse()) + bpf.ALLOW
+    reading = bpf.branch_on_argument(2, bpf.IF_ANY_BIT, WRITE_FLAGS, bpf.refuse()) + bpf.ALLOW
     return bpf.assemble(steps + bpf.branch(bpf.IF_EQUAL, OPENAT[column], reading) + bpf.refuse())
 
 
@@ -95,21 +95,21 @@ class FileFilter:
         self._ruleset = -1
         # `is_permitted` tries the ruleset in a child process, where it ends with the process. If it
         # works, it is made again in this process.
-        self.works = is_permitted(lambda: self._prepare(paths, hidden).restrict())
+        self.works = is_permitted(lambda: self._make_ruleset(paths, hidden).restrict())
         if self.works:
-            self._prepare(paths, hidden)
+            self._make_ruleset(paths, hidden)
 
-    def _prepare(self, paths: list[str], hidden: list[str]) -> Self:
-        """Make the ruleset: every access is refused but reading these paths."""
+    def _make_ruleset(self, paths: list[str], hidden: list[str]) -> Self:
+        """Make the ruleset, which refuses every access except for reading these paths."""
         version = call_libc("syscall", SYS_CREATE_RULESET, None, 0, CREATE_RULESET_VERSION)
         # One bit for each access right of this version of Landlock; all are refused by default.
         handled = struct.pack("Q", (1 << RIGHTS.get(version, 16)) - 1)
         self._ruleset = call_libc("syscall", SYS_CREATE_RULESET, handled, len(handled), 0)
         for path in paths:
-            self._allow(path, hidden)
+            self._allow_path(path, hidden)
         return self
 
-    def _allow(self, path: str, hidden: list[str]) -> None:
+    def _allow_path(self, path: str, hidden: list[str]) -> None:
         """Add rules to read everything at and below `path`, except for hidden folders.
 
         In a folder that holds a hidden one, all names can be listed.
@@ -128,7 +128,7 @@ class FileFilter:
         if not is_open:
             for entry in os.scandir(path):
                 if not entry.is_symlink():  # the target has its own rule, or must not be readable
-                    self._allow(entry.path, hidden)
+                    self._allow_path(entry.path, hidden)
 
     def restrict(self) -> None:
         """Put the ruleset on this process for good. Raise OSError if that is not permitted."""

@@ -29,8 +29,8 @@ from typing import NamedTuple
 # A line that opens or closes a block. An opening fence has no backtick after the first ones.
 _FENCE = re.compile(r"[ \t]*(?:(?:`{3,}|~{3,})(?P<info>.*)|\[/?PYTHON\][ \t]*)")
 _CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # after the last line of code, on the same line
-# What the first line of a piece of code looks like. A line of prose may match, but is then found to
-# be no Python.
+# What the first line of a piece of code looks like. A line of prose may match too; parsing it as
+# Python then fails.
 _START = re.compile(
     r"""[ \t]*(?:(?:async|class|def|for|from|if|import|try|while|with)\b | @ | r?(?:\"{3}|'{3})
         | [^=\s\#][^=\#]*=[^=])""",
@@ -133,7 +133,7 @@ def find_program(completion: str, name: str) -> list[Part]:
     passages = [_cut_before_second_definition(passage, name) for passage in passages]
     for is_definition in (Statement.defines, Statement.binds):
         for piece in blocks[::-1] + passages:
-            indices = [index for index, step in enumerate(piece) if is_definition(step, name)]
+            indices = [i for i, statement in enumerate(piece) if is_definition(statement, name)]
             if indices:
                 others = itertools.chain(*(p for p in blocks + passages if p is not piece))
                 return _select_parts(name, piece, max(indices), list(others))
@@ -242,7 +242,7 @@ def _compile(nodes: list[ast.stmt]) -> Piece:
 
 def _cut_before_second_definition(piece: Piece, name: str) -> Piece:
     """Return the statements before a second `def` of the function."""
-    indices = [index for index, step in enumerate(piece) if step.is_undecorated_def(name)]
+    indices = [i for i, statement in enumerate(piece) if statement.is_undecorated_def(name)]
     return piece[: indices[1]] if len(indices) > 1 else piece
 
 
@@ -280,13 +280,15 @@ def _select_parts(
 
     # Statements such as `sys.setrecursionlimit(10**6)` are kept: they may change a module's
     # settings.
-    modules = {bound for step in piece if step.imports for bound in step.bound}
-    settings = {step for step in piece if not step.declares and step.mentioned & modules}
-    needed = reach([name, *itertools.chain(*(step.mentioned for step in settings))])
-    state = set()  # names that the function uses, and that statements besides definitions change
+    modules = {bound for statement in piece if statement.imports for bound in statement.bound}
+    settings = {
+        statement for statement in piece if not statement.declares and statement.mentioned & modules
+    }
+    needed = reach([name, *itertools.chain(*(statement.mentioned for statement in settings))])
+    changed = set()  # names that statements other than definitions change
     for statement, bound in statements:
-        state |= statement.altered | statement.rebound | (set() if statement.declares else bound)
-    state &= needed
+        changed |= statement.altered | statement.rebound | (set() if statement.declares else bound)
+    changed &= needed
     parts = []
     # Indices of the piece's own statements start at 0; those of `imported` are negative.
     for index, (statement, bound) in enumerate(statements, start=-len(imported)):
@@ -294,7 +296,7 @@ def _select_parts(
         if statement.declares:
             is_selected = index >= 0 or bound & needed
         else:
-            is_selected = reached & state or statement in settings
+            is_selected = reached & changed or statement in settings
         if is_selected:
             # A statement that uses the function without binding it may be the model's own test.
             must_succeed = 0 <= index <= defined_at and name not in reached - bound

@@ -55,9 +55,9 @@ class Author {
   /** Elaborate the proof and return the environment with the theorem. May throw a Refusal. */
   elaborate(name, statement, proof, isChecked) {
     const { lean } = this;
-    const command = lean.command(statement + proof);
-    const syntax = lean.tree(command.syntax);
-    const withSorry = lean.tree(lean.command(`${statement} sorry`).syntax);
+    const command = lean.parseCommand(statement + proof);
+    const syntax = lean.toTree(command.syntax);
+    const withSorry = lean.toTree(lean.parseCommand(`${statement} sorry`).syntax);
     if (countForbidden(syntax) > countForbidden(withSorry)) throw new Refusal('forbidden');
     if (formOf(syntax) !== formOf(withSorry)) throw new Refusal('unparsable');
     if (command.messages.some(isError)) throw new Refusal('unparsable');

@@ -10,7 +10,7 @@
  * memory after the header: it is read, or else written, first as SCRATCH (memory.js).
  *
  * Requests and answers are lines of JSON on standard input and output. A line with a field `bytes`
- * is followed by so many bytes, the export (export.js).
+ * is followed by that many bytes, the export (export.js).
  *
  *   first   {header, renew}                 ->  {id, ready, why}; `renew`, the id, may be left out
  *   later   {renew, megabytes}              ->  {id, ready, answered}; the memory was put back, or
@@ -30,7 +30,7 @@ const { Author } = require('./author.js');
 const { Frontend } = require('./frontend.js');
 const { Judge } = require('./judge.js');
 const { Image } = require('./memory.js');
-const { Closed, Runtime, readProgram } = require('./runtime.js');
+const { ForbiddenCall, Runtime, readProgram } = require('./runtime.js');
 const { Refusal } = require('./refusal.js');
 
 const PROOFS = new Set(['elaborated', 'passed']); // answers that count as proofs in `answered`
@@ -43,17 +43,17 @@ class Input {
   pending = Buffer.alloc(0);
 
   /** Return the next line, or null at the end. */
-  line() {
+  readLine() {
     for (;;) {
       const end = this.pending.indexOf(10);
       if (end >= 0) return this.take(end + 1).toString();
-      if (!this.more()) return null;
+      if (!this.readMore()) return null;
     }
   }
 
   /** Return the next `count` bytes. */
-  bytes(count) {
-    while (this.pending.length < count) if (!this.more()) throw new Error('the input is cut off');
+  readBytes(count) {
+    while (this.pending.length < count) if (!this.readMore()) throw new Error('the input is cut off');
     return this.take(count);
   }
 
@@ -65,7 +65,7 @@ class Input {
   }
 
   /** Read more bytes. Return false at the end of the input. */
-  more() {
+  readMore() {
     const chunk = Buffer.allocUnsafe(1 << 16);
     const count = fs.readSync(0, chunk);
     this.pending = Buffer.concat([this.pending, chunk.subarray(0, count)]);
@@ -81,10 +81,10 @@ function send(answer, payload = Buffer.alloc(0)) {
 }
 
 /** Return a Lean that has imported `header`: from the image at `path`, or by importing it. */
-async function start(folder, path, scratch, header) {
+async function startLean(folder, path, scratch, header) {
   const program = readProgram(folder);
   try {
-    return await load(program, Image.read(path));
+    return await loadImage(program, Image.read(path));
   } catch {
     // There is no image, or it is damaged: make one.
   }
@@ -96,50 +96,50 @@ async function start(folder, path, scratch, header) {
   } catch {
     // The cache is read-only: the next process imports the header again.
   }
-  return load(program, image);
+  return loadImage(program, image);
 }
 
 /** Return a Lean in the state of `image`. */
-async function load(program, image) {
+async function loadImage(program, image) {
   const runtime = await Runtime.start(program);
   image.load(runtime);
   runtime.close();
   return { runtime, frontend: new Frontend(runtime, image.head.roots), image };
 }
 
-/** Return the answer's fields, and `isWhole`: whether the work ended and left memory in order. */
-function answer(worker, request, exportBytes) {
+/** Return the answer's fields, and `isFinished`: whether the work ended and left memory in order. */
+function answerRequest(worker, request, exportBytes) {
   try {
-    return { ...worker.answer(request, exportBytes), isWhole: true };
+    return { ...worker.answer(request, exportBytes), isFinished: true };
   } catch (error) {
     // After a refused export the judge's memory is always put back.
-    if (error instanceof Refusal) return { ...error, isWhole: exportBytes === undefined };
-    const why = error instanceof Closed ? 'forbidden' : 'crashed';
-    return { why, messages: [String(error)], isWhole: false };
+    if (error instanceof Refusal) return { ...error, isFinished: exportBytes === undefined };
+    const why = error instanceof ForbiddenCall ? 'forbidden' : 'crashed';
+    return { why, messages: [String(error)], isFinished: false };
   }
 }
 
 async function main([role, folder, image, scratch]) {
   const input = new Input();
-  const { header, renew } = JSON.parse(input.line());
-  const lean = await start(folder, image, scratch, header);
+  const { header, renew } = JSON.parse(input.readLine());
+  const lean = await startLean(folder, image, scratch, header);
   const worker = new ROLES[role](lean.frontend);
   send({ id: renew, ready: true });
   let count = 0; // proofs that were elaborated or passed
-  for (let line; (line = input.line()) !== null; ) {
+  for (let line; (line = input.readLine()) !== null; ) {
     const request = JSON.parse(line);
     if (request.renew !== undefined) {
       if (process.memoryUsage().rss > 1e6 * request.megabytes) return; // the borrower starts another
-      lean.image.tidy(lean.runtime, false);
+      lean.image.restoreIfChanged(lean.runtime, false);
       send({ id: request.renew, ready: true, answered: count });
       continue;
     }
-    const exportBytes = request.bytes === undefined ? undefined : input.bytes(request.bytes);
-    const { why, messages, payload, isWhole } = answer(worker, request, exportBytes);
+    const exportBytes = request.bytes === undefined ? undefined : input.readBytes(request.bytes);
+    const { why, messages, payload, isFinished } = answerRequest(worker, request, exportBytes);
     count += PROOFS.has(why);
     const megabytes = Math.round(process.memoryUsage().rss / 1e6);
     send({ id: request.id, why, messages, megabytes }, payload);
-    lean.image.tidy(lean.runtime, isWhole);
+    lean.image.restoreIfChanged(lean.runtime, isFinished);
   }
 }
 

@@ -68,10 +68,10 @@ class Exporter {
 
   /**
    * Write the type and value of a ConstantInfo that is a definition, a theorem or an opaque
-   * constant. Return what `declare` needs, and `uses`: the addresses of the names of the constants
+   * constant. Return what `writeConstant` needs, and `uses`: the addresses of the names of the constants
    * that type and value mention.
    */
-  open(constant, kind) {
+  writeParts(constant, kind) {
     const { rt } = this;
     const declaration = rt.field(constant, 0);
     const head = rt.field(declaration, 0);
@@ -87,8 +87,8 @@ class Exporter {
     };
   }
 
-  /** Write the line of a constant from `open`. */
-  declare({ keyword, name, params, type, value, hints }) {
+  /** Write the line of a constant whose parts `writeParts` has written. */
+  writeConstant({ keyword, name, params, type, value, hints }) {
     const head = [this.item('name', name), this.item('names', params)];
     this.lines.push([keyword, ...head, type, value, ...hints]);
   }
@@ -182,22 +182,22 @@ function exportTheorem(lean, environment, theorem, part) {
   const { rt } = lean;
   const exporter = new Exporter(rt);
   const seen = new Set();
-  const open = (name) => {
+  const writePartsOf = (name) => {
     seen.add(keyOf(rt.readName(name)));
     const constant = lean.findConstant(environment, name);
     const kind = constant === null ? 'missing constant' : lean.kindOfConstant(constant);
-    if (kind in KEYWORDS) return exporter.open(constant, kind);
+    if (kind in KEYWORDS) return exporter.writeParts(constant, kind);
     throw new Refusal('forbidden', [`the ${kind} ${rt.readName(name).join('.')}`]);
   };
-  const visit = (name) => {
+  const writeDependency = (name) => {
     if (seen.has(keyOf(rt.readName(name)))) return;
     if (lean.findConstant(lean.environment, name) !== null) return; // the header has it
-    const constant = open(name);
-    constant.uses.forEach(visit);
-    exporter.declare(constant);
+    const constant = writePartsOf(name);
+    constant.uses.forEach(writeDependency);
+    exporter.writeConstant(constant);
   };
-  const root = open(rt.parseName(theorem));
-  root.uses.forEach(visit);
+  const root = writePartsOf(rt.parseName(theorem));
+  root.uses.forEach(writeDependency);
   return exporter.finish(root[part]);
 }
 

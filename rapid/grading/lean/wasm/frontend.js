@@ -8,8 +8,8 @@
  */
 const { box } = require('./runtime.js');
 
-// Lean's ConstantInfo constructors, in their order; the one after these is a recursor.
-const KIND = ['axiom', 'definition', 'theorem', 'opaque', 'quotient', 'inductive', 'constructor'];
+// Lean's ConstantInfo constructors, in their order; after these comes the recursor.
+const KINDS = ['axiom', 'definition', 'theorem', 'opaque', 'quotient', 'inductive', 'constructor'];
 // Lean's ConstantKind, in its order, as far as it is needed.
 const ORIGINAL = ['definition', 'theorem', 'axiom', 'opaque'];
 // Lean's Syntax constructors, in their order.
@@ -17,9 +17,9 @@ const SYNTAX = ['missing', 'node', 'atom', 'ident'];
 const PRIVATE_LEVEL = 2; // the import level at which definitions have their bodies
 // A command before those of the header. Without it, an unknown name in a statement, such as a name
 // of Mathlib, would be a variable, and another statement would be proved. A header can undo it.
-const BEFORE = 'set_option autoImplicit false';
+const FIRST_COMMAND = 'set_option autoImplicit false';
 // A command after which declarations are added without a check by the kernel.
-const UNCHECKED = 'set_option debug.skipKernelTC true';
+const UNCHECKED_COMMAND = 'set_option debug.skipKernelTC true';
 const HEARTBEATS = 200000000; // the kernel's limit of work for one check
 const SEVERITY = ['information', 'warning', 'error'];
 const END = 'Lean.Parser.Command.eoi'; // what the parser returns at the end of a text
@@ -36,7 +36,7 @@ class Frontend {
   static import(runtime, header) {
     const frontend = new Frontend(runtime, {});
     const { x } = runtime;
-    const { context, syntax, state, log } = frontend.start(header + '\n');
+    const { context, syntax, parserState, log } = frontend.parseHeader(header + '\n');
     frontend.noMessages = log;
     frontend.options = runtime.keep(x.lean_internal_get_default_options(NONE));
     const environment = frontend.importModules(syntax);
@@ -44,13 +44,13 @@ class Frontend {
     const first = runtime.keep(
       x.l_Lean_Elab_Command_mkState(environment, log, frontend.options),
     );
-    const beginning = frontend.start('');
-    frontend.beginning = beginning.state;
-    const before = frontend.runAll(frontend.inputContext(BEFORE), first, beginning.state);
-    const base = frontend.runAll(context, before, state);
-    const unchecked = frontend.runAll(frontend.inputContext(UNCHECKED), base, beginning.state);
+    const beginning = frontend.parseHeader('').parserState;
+    const run = (command, state) =>
+      frontend.elaborateAll(frontend.inputContext(command), state, beginning);
+    const base = frontend.elaborateAll(context, run(FIRST_COMMAND, first), parserState);
+    const unchecked = run(UNCHECKED_COMMAND, base);
     const { options, noMessages } = frontend;
-    return { options, noMessages, beginning: beginning.state, base, unchecked };
+    return { options, noMessages, beginning, base, unchecked };
   }
 
   constructor(runtime, { options, noMessages, beginning, base, unchecked }) {
@@ -76,7 +76,7 @@ class Frontend {
       imports, this.options, trust, rt.makeEmptyArray(), leak, extensions, PRIVATE_LEVEL,
       noArtifacts,
     );
-    return rt.keep(rt.io(imported, 'import'));
+    return rt.keep(rt.unwrapIO(imported, 'import'));
   }
 
   /**
@@ -96,40 +96,41 @@ class Frontend {
     return this.rt.keep(this.x.l_Lean_Parser_mkInputContext___redArg(source, file, 0, end));
   }
 
-  /** Elaborate all commands of `context`, from the Command.State `command`. Return the last one. */
-  runAll(context, command, state) {
+  /** Elaborate all commands of `context`, beginning in a Command.State. Return the last state. */
+  elaborateAll(context, commandState, parserState) {
     for (;;) {
-      const parsed = this.parse(context, command, state);
-      const isEnd = this.tree(parsed.syntax).kind === END;
-      const after = isEnd ? { command, messages: [] } : this.run(context, command, parsed);
-      const error = [...parsed.messages, ...after.messages].find(isError);
-      if (error) throw new Error(error.text());
-      if (isEnd) return command;
-      command = after.command;
-      state = parsed.state;
+      const parsed = this.parse(context, commandState, parserState);
+      if (this.toTree(parsed.syntax).kind === END) {
+        throwFirstError(parsed.messages);
+        return commandState;
+      }
+      const after = this.elaborateFrom(context, commandState, parsed);
+      throwFirstError([...parsed.messages, ...after.messages]);
+      commandState = after.commandState;
+      parserState = parsed.parserState;
     }
   }
 
   /**
-   * Elaborate a parsed command, from the Command.State `command`, as Lean's language server does.
-   * If `old` is given, the snapshot of a theorem with the same statement, the statement is not
-   * elaborated again. Return the new Command.State, the environment, the messages and the snapshot.
+   * Elaborate a parsed command in a Command.State, as Lean's language server does. `old` may be the
+   * snapshot of a theorem with the same statement, which is then not elaborated again. Return the
+   * new Command.State, the environment, the messages and the snapshot.
    */
-  run(input, command, { syntax }, old = null) {
+  elaborateFrom(input, commandState, { syntax }, old = null) {
     const { rt, x } = this;
     const promise = rt.keep(x.lean_io_promise_new());
     const before = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
     // A SnapshotBundle: the old snapshot, and a promise that Lean resolves with the new one.
     const bundle = rt.makeObject(1, [rt.makeObject(0, [before, promise])]);
-    const reference = rt.keep(x.lean_st_mk_ref(rt.share(command)));
+    const reference = rt.keep(x.lean_st_mk_ref(rt.share(commandState)));
     const context = this.commandContext(input, bundle);
-    rt.io(x.l_Lean_Elab_Command_elabCommandTopLevel(syntax, context, reference), 'elaborate');
+    rt.unwrapIO(x.l_Lean_Elab_Command_elabCommandTopLevel(syntax, context, reference), 'elaborate');
     x.lean_io_promise_resolve(NONE, promise); // a command that is no theorem does not resolve it
     const after = rt.keep(x.lean_st_ref_get(reference));
     const snapshot = rt.field(x.lean_task_get(x.lean_io_promise_result_opt(promise)), 0);
     const logs = [rt.field(after, 1), ...this.logsOf(snapshot)];
     return {
-      command: after,
+      commandState: after,
       environment: rt.keptField(after, 0),
       messages: logs.flatMap((log) => this.readMessages(log)),
       snapshot,
@@ -154,19 +155,19 @@ class Frontend {
   }
 
   /** Parse the next command. Return the parser's messages too: the elaborator may drop them. */
-  parse(context, command, state) {
+  parse(context, commandState, parserState) {
     const { rt, x } = this;
-    const scope = rt.field(rt.field(command, 2), 0);
+    const scope = rt.field(rt.field(commandState, 2), 0);
     const [options, namespace, open] = [1, 2, 3].map((index) => rt.keptField(scope, index));
-    const environment = rt.keptField(command, 0);
+    const environment = rt.keptField(commandState, 0);
     const module = rt.keep(rt.makeObject(0, [environment, options, namespace, open]));
     const parsed = rt.keep(
-      x.l_Lean_Parser_parseCommand(context, module, rt.keep(state), this.noMessages),
+      x.l_Lean_Parser_parseCommand(context, module, rt.keep(parserState), this.noMessages),
     );
     const after = rt.keptField(rt.field(parsed, 1), 0);
     return {
       syntax: rt.keptField(parsed, 0),
-      state: after,
+      parserState: after,
       position: rt.field(after, 0) >>> 1, // bytes
       messages: this.readMessages(rt.field(rt.field(parsed, 1), 1)),
     };
@@ -187,17 +188,17 @@ class Frontend {
   }
 
   /** Parse the header of `text`. Return InputContext, syntax, state of the parser and messages. */
-  start(text) {
+  parseHeader(text) {
     const { rt, x } = this;
     const context = this.inputContext(text);
-    const parsed = rt.keep(rt.io(x.l_Lean_Parser_parseHeader(context), 'header'));
+    const parsed = rt.keep(rt.unwrapIO(x.l_Lean_Parser_parseHeader(context), 'header'));
     const rest = rt.field(parsed, 1);
-    const [state, log] = [rt.keptField(rest, 0), rt.keptField(rest, 1)];
-    return { context, syntax: rt.keptField(parsed, 0), state, log };
+    const [parserState, log] = [rt.keptField(rest, 0), rt.keptField(rest, 1)];
+    return { context, syntax: rt.keptField(parsed, 0), parserState, log };
   }
 
   /** Parse the first command of `text`. `isWhole`: there is no text after it. */
-  command(text) {
+  parseCommand(text) {
     const context = this.inputContext(text);
     const parsed = this.parse(context, this.base, this.beginning);
     return { ...parsed, context, isWhole: parsed.position === Buffer.byteLength(text) };
@@ -207,12 +208,12 @@ class Frontend {
    * Return syntax as a tree of JavaScript objects: a node is `{kind, parts}`, a leaf is
    * `{kind: null, parts: [], word, isName}`.
    */
-  tree(syntax) {
+  toTree(syntax) {
     const { rt } = this;
     const part = (index) => rt.field(syntax, index);
     switch (SYNTAX[rt.constructorOf(syntax)]) {
       case 'node': {
-        const parts = rt.readArray(part(2)).map((inner) => this.tree(inner));
+        const parts = rt.readArray(part(2)).map((inner) => this.toTree(inner));
         return { kind: rt.readName(part(1)).join('.'), parts };
       }
       case 'atom':
@@ -226,7 +227,7 @@ class Frontend {
 
   /** Elaborate a command after the header. */
   elaborate(command) {
-    return this.run(command.context, this.base, command);
+    return this.elaborateFrom(command.context, this.base, command);
   }
 
   /**
@@ -235,12 +236,13 @@ class Frontend {
    */
   elaborateUnchecked(command, statement) {
     const { statements } = this.rt;
-    const result = this.run(command.context, this.unchecked, command, statements.get(statement));
+    const old = statements.get(statement);
+    const result = this.elaborateFrom(command.context, this.unchecked, command, old);
     if (!statements.has(statement)) statements.set(statement, this.dropProof(result.snapshot));
     return result;
   }
 
-  /** Return a snapshot without the proof, for other proofs (see `run`); null if there is none. */
+  /** Return a snapshot without its proof, for `elaborateFrom`; null if there is none. */
   dropProof(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;
@@ -270,7 +272,7 @@ class Frontend {
   }
   /** Return the kind of a ConstantInfo, such as "theorem". */
   kindOfConstant(constant) {
-    return KIND[this.rt.tag(constant)] ?? 'recursor';
+    return KINDS[this.rt.tag(constant)] ?? 'recursor';
   }
   /** Return the names of a constant's universe parameters. */
   parametersOf(constant) {
@@ -288,11 +290,17 @@ class Frontend {
   }
 
   /** Return the environment after the header in the kernel's form. */
-  kernel() {
+  kernelEnvironment() {
     return this.x.lean_elab_environment_to_kernel_env(this.rt.share(this.environment));
   }
 }
 
 const isError = (message) => message.severity === 'error';
+
+/** Throw the first error among messages, if there is one. */
+function throwFirstError(messages) {
+  const error = messages.find(isError);
+  if (error) throw new Error(error.text());
+}
 
 module.exports = { Frontend, HEARTBEATS, isError };

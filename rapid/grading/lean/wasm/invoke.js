@@ -32,92 +32,100 @@ const [TRY, CATCH, END, CALL, CALL_INDIRECT] = [0x06, 0x07, 0x0b, 0x10, 0x11];
 const [GET, SET, NUMBER, NO_RESULT] = [0x20, 0x21, 0x41, 0x40];
 
 /** Encode a number below 2 ** 13 in LEB128 with two bytes, as a signed or unsigned number. */
-const number = (value) => [(value & 127) | 128, value >> 7];
-/** Encode a vector, bytes with their length, a text, the type of a function. */
-const list = (items) => [...number(items.length), ...items.flat()];
-const sized = (bytes) => [(bytes.length & 127) | 128, ...number(bytes.length >> 7), ...bytes];
-const text = (characters) => list([...Buffer.from(characters)]);
-const type = (result, parameters) => [
-  0x60, ...list([...parameters].map((each) => TYPES[each])),
-  ...list(result === 'v' ? [] : [TYPES[result]]),
+const encodeNumber = (value) => [(value & 127) | 128, value >> 7];
+const encodeVector = (items) => [...encodeNumber(items.length), ...items.flat()];
+const encodeWithSize = (bytes) => [
+  (bytes.length & 127) | 128, ...encodeNumber(bytes.length >> 7), ...bytes,
+];
+const encodeText = (characters) => encodeVector([...Buffer.from(characters)]);
+const encodeType = (result, parameters) => [
+  0x60, ...encodeVector([...parameters].map((item) => TYPES[item])),
+  ...encodeVector(result === 'v' ? [] : [TYPES[result]]),
 ];
 /** Return instructions that push `count` local variables, from index `first` on. */
-const get = (first, count) => Array.from({ length: count }, (_, at) => [GET, first + at]).flat();
+const pushLocals = (first, count) =>
+  Array.from({ length: count }, (_, at) => [GET, first + at]).flat();
 
 /**
  * Build a WebAssembly module with one function for each signature, instantiate it, and return its
  * exports. `types`, `imports`, `tables` and `exports` are encoded items of the module's sections;
- * the functions are exported too. `given` has the values of the imports by name. `body(signature,
+ * the functions are exported too. `env` has the values of the imports by name. `body(signature,
  * index)` returns the bytes of a function's body.
  */
-function instantiate(signatures, { types, imports, tables, exports, given }, body) {
+function instantiate(signatures, { types, imports, tables, exports, env }, body) {
   const first = imports.filter(([, kind]) => kind === FUNCTION).length;
-  const functions = signatures.map(({ name }, at) => [name, FUNCTION, ...number(first + at)]);
-  const named = ([name, ...rest]) => [...text(name), ...rest];
+  const functions = signatures.map(({ name }, at) => [name, FUNCTION, ...encodeNumber(first + at)]);
+  const encodeEntry = ([name, ...rest]) => [...encodeText(name), ...rest];
   const sections = {
     1: types,
-    2: imports.map((each) => [...text('given'), ...named(each)]),
-    3: signatures.map((_, at) => number(at)),
+    2: imports.map((item) => [...encodeText('env'), ...encodeEntry(item)]),
+    3: signatures.map((_, at) => encodeNumber(at)),
     4: tables,
-    7: [...exports, ...functions].map(named),
-    10: signatures.map((each, at) => sized([...body(each, at), END])),
+    7: [...exports, ...functions].map(encodeEntry),
+    10: signatures.map((item, at) => encodeWithSize([...body(item, at), END])),
   };
-  const bytes = Object.entries(sections).flatMap(([id, items]) => [+id, ...sized(list(items))]);
+  const bytes = Object.entries(sections).flatMap(([id, items]) => [
+    +id, ...encodeWithSize(encodeVector(items)),
+  ]);
   const module = new WebAssembly.Module(new Uint8Array([...MAGIC, ...bytes]));
-  return new WebAssembly.Instance(module, { given }).exports;
+  return new WebAssembly.Instance(module, { env }).exports;
 }
 
-/** The functions of one Lean instance that call and catch: `steps` in its imports, and slots. */
-class Invokes {
-  /** Replace the functions in `imports` that call and catch, and those that throw. */
+/**
+ * The `invoke_` functions of one Lean instance. Its imports are trampolines, which call the function
+ * in a slot of the table `slots`; that function calls Lean's and catches exceptions.
+ */
+class InvokeWrappers {
+  /** Replace the `invoke_` functions in `imports`, and the functions that throw. */
   constructor(imports) {
     this.signatures = Object.keys(imports).flatMap((name) => {
       const [, result, parameters] = NAMED.exec(name) ?? [];
       return result ? [{ name, result, parameters }] : [];
     });
     this.tag = new WebAssembly.Tag({ parameters: [] });
-    const { slots, ...steps } = this.steps();
+    const { slots, ...trampolines } = this.buildTrampolines();
     this.slots = slots;
-    Object.assign(imports, steps);
-    for (const name of THROW) imports[name] = this.throwing(imports[name]);
+    Object.assign(imports, trampolines);
+    for (const name of THROW) imports[name] = this.wrapThrow(imports[name]);
   }
 
-  /** Return functions, by name, that call the function in their slot; and the table `slots`. */
-  steps() {
-    const count = number(this.signatures.length);
+  /** Return the trampolines by name, and the table `slots`. */
+  buildTrampolines() {
+    const count = encodeNumber(this.signatures.length);
     const parts = {
-      types: this.signatures.map(({ result, parameters }) => type(result, `i${parameters}`)),
+      types: this.signatures.map(({ result, parameters }) => encodeType(result, `i${parameters}`)),
       imports: [],
       tables: [[FUNCREF, 0, ...count]],
       exports: [['slots', TABLE, 0]],
     };
     // No local variables; push all parameters and the slot's index; call the function in the slot.
     return instantiate(this.signatures, parts, ({ parameters }, at) => [
-      0, ...get(0, parameters.length + 1), NUMBER, ...number(at), CALL_INDIRECT, ...number(at), 0,
+      0, ...pushLocals(0, parameters.length + 1), NUMBER, ...encodeNumber(at),
+      CALL_INDIRECT, ...encodeNumber(at), 0,
     ]);
   }
 
   /** Fill the slots with functions that call into the table of Lean's `exports`. */
   connect(exports) {
     const count = this.signatures.length;
-    const inner = this.signatures.map(({ result, parameters }) => type(result, parameters));
-    const others = [type('i', ''), type('v', 'i'), type('v', 'ii'), type('v', '')];
+    const inner = this.signatures.map(({ result, parameters }) => encodeType(result, parameters));
+    const others = ['i', 'vi', 'vii', 'v'].map(([result, ...rest]) => encodeType(result, rest));
     const parts = {
       types: [
-        ...this.signatures.map(({ result, parameters }) => type(result, `i${parameters}`)),
+        ...this.signatures.map(({ result, parameters }) => encodeType(result, `i${parameters}`)),
         ...inner,
         ...others,
       ],
       imports: [
-        ['stack', FUNCTION, ...number(2 * count)],
-        ['restore', FUNCTION, ...number(2 * count + 1)],
-        ['threw', FUNCTION, ...number(2 * count + 2)],
+        ['stack', FUNCTION, ...encodeNumber(2 * count)],
+        ['restore', FUNCTION, ...encodeNumber(2 * count + 1)],
+        ['threw', FUNCTION, ...encodeNumber(2 * count + 2)],
         ['table', TABLE, FUNCREF, 0, 0],
-        ['tag', TAG, 0, ...number(2 * count + 3)],
+        ['tag', TAG, 0, ...encodeNumber(2 * count + 3)],
       ],
       tables: [],
       exports: [],
-      given: {
+      env: {
         stack: exports.emscripten_stack_get_current,
         restore: exports._emscripten_stack_restore,
         threw: exports.setThrew,
@@ -133,26 +141,27 @@ class Invokes {
       return [
         1, 1, TYPES.i, CALL, 0, SET, stack,
         TRY, TYPES[result] ?? NO_RESULT,
-        ...get(1, parameters.length), ...get(0, 1), CALL_INDIRECT, ...number(count + at), 0,
+        ...pushLocals(1, parameters.length), ...pushLocals(0, 1),
+        CALL_INDIRECT, ...encodeNumber(count + at), 0,
         CATCH, 0,
-        ...get(stack, 1), CALL, 1, NUMBER, 1, NUMBER, 0, CALL, 2, ...ZEROS[result],
+        ...pushLocals(stack, 1), CALL, 1, NUMBER, 1, NUMBER, 0, CALL, 2, ...ZEROS[result],
         END,
       ];
     });
     this.signatures.forEach(({ name }, at) => this.slots.set(at, catching[name]));
   }
 
-  /** Wrap `open`: if it throws a number, throw a WebAssembly exception instead. */
-  throwing(open) {
+  /** Wrap `original`: if it throws a number, throw a WebAssembly exception instead. */
+  wrapThrow(original) {
     const throwing = (...values) => {
       try {
-        return open(...values);
+        return original(...values);
       } catch (error) {
         throw typeof error === 'number' ? new WebAssembly.Exception(this.tag, []) : error;
       }
     };
-    return Object.assign(throwing, open);
+    return Object.assign(throwing, original);
   }
 }
 
-module.exports = { Invokes };
+module.exports = { InvokeWrappers };

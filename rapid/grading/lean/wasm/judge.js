@@ -46,7 +46,7 @@ class Judge {
 
   /** Return `{why}`: for the statement, or for the export if there is one. May throw a Refusal. */
   answer({ name, statement }, exportBytes) {
-    const goal = this.goal(name, statement);
+    const goal = this.getGoal(name, statement);
     if (exportBytes === undefined) return { why: 'stated' };
     this.check(goal, exportBytes);
     return { why: 'passed' };
@@ -56,7 +56,7 @@ class Judge {
    * Return the result of step 1, `{name, params, type}`. The type is an export, with the constants
    * that the statement adds: objects in Lean's memory would be lost when the memory is put back.
    */
-  goal(name, statement) {
+  getGoal(name, statement) {
     const key = keyOf([name, statement]);
     if (!this.goals.has(key)) this.goals.set(key, this.elaborate(name, statement));
     return this.goals.get(key);
@@ -65,15 +65,17 @@ class Judge {
   /** Step 1. Throw a Refusal (`bad statement`) if the statement is not accepted. */
   elaborate(name, statement) {
     const { lean } = this;
-    const command = lean.command(`${statement} sorry`);
+    const command = lean.parseCommand(`${statement} sorry`);
     const { environment, messages } = lean.elaborate(command);
     const errors = [...command.messages, ...messages].filter(isError);
-    if (errors.length) throw bad(...errors.map((error) => error.text()));
-    if (!command.isWhole) throw bad('more than one command: those before it belong in its header');
+    if (errors.length) throw badStatement(...errors.map((error) => error.text()));
+    if (!command.isWhole) {
+      throw badStatement('more than one command: those before it belong in its header');
+    }
     const theorem = lean.rt.parseName(name);
     const constant = lean.findConstant(environment, theorem);
     const kind = constant === null ? 'missing' : lean.kindOfConstant(constant);
-    if (kind !== 'theorem') throw bad(`it declares no theorem of this name (${kind})`);
+    if (kind !== 'theorem') throw badStatement(`it declares no theorem of this name (${kind})`);
     return {
       name: lean.rt.readName(theorem),
       params: lean.parametersOf(constant).map((param) => lean.rt.readName(param)),
@@ -93,17 +95,17 @@ class Judge {
       if (BUILT_IN.has(key)) throw new Refusal('forbidden', [`declares ${name.join('.')}`]);
     }
     for (const name of proof.mentioned) {
-      if (!stated.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.allow(name);
+      if (!stated.keys.has(keyOf(name)) && !proof.keys.has(keyOf(name))) this.checkAllowed(name);
     }
     // Heartbeats count the kernel's work. Otherwise they would add up over all checks.
     x._ZN4lean15reset_heartbeatEv();
-    let kernel = this.lean.kernel();
+    let kernel = this.lean.kernelEnvironment();
     for (const { name, declaration } of [...stated.constants, ...added]) {
-      kernel = this.add(kernel, name, declaration);
+      kernel = this.addConstant(kernel, name, declaration);
     }
     const params = rt.makeList(goal.params.map((name) => rt.makeName(name)));
     const head = [rt.makeName(goal.name), params, stated.root, proof.root];
-    this.add(kernel, goal.name, declarationOf(rt, 'theorem', ...head));
+    this.addConstant(kernel, goal.name, declarationOf(rt, 'theorem', ...head));
   }
 
   /** Read an export: its constants, their keys, the last expression, and all mentioned names. */
@@ -118,7 +120,7 @@ class Judge {
   }
 
   /** Return the environment with a constant added. Throw a Refusal if the kernel refuses it. */
-  add(kernel, name, declaration) {
+  addConstant(kernel, name, declaration) {
     const { rt, x } = this.lean;
     const result = x.lean_add_decl(kernel, HEARTBEATS, rt.keep(declaration), NO_CANCELLING);
     if (rt.tag(result) === 0) { // an Except: 0 is an error, 1 the new environment
@@ -128,7 +130,7 @@ class Judge {
   }
 
   /** Step 3 for one constant of the header. Throw a Refusal if a proof must not use it. */
-  allow(name) {
+  checkAllowed(name) {
     const { lean } = this;
     const object = lean.rt.makeName(name);
     const constant = lean.findConstant(lean.environment, object);
@@ -141,7 +143,7 @@ class Judge {
   }
 }
 
-/** Return the Refusal of a statement. */
-const bad = (...reasons) => new Refusal('bad statement', reasons);
+/** Return the Refusal of a statement, for these reasons. */
+const badStatement = (...reasons) => new Refusal('bad statement', reasons);
 
 module.exports = { Judge };

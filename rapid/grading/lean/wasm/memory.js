@@ -13,10 +13,10 @@ const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const { PAGE } = require('./runtime.js');
 
-const SPARE = 128 << 20; // bytes that proofs may allocate before the memory is put back
+const MAX_GROWTH = 128 << 20; // bytes that proofs may allocate before the memory is put back
 
 /** Return the two parts of memory outside the unused stack, as [start, end) in bytes. */
-function liveStretches({ stack, pointer, size }) {
+function liveRanges({ stack, pointer, size }) {
   return [
     [0, stack.bottom],
     [pointer, size],
@@ -29,7 +29,7 @@ class Image {
     const pointer = runtime.x.emscripten_stack_get_current();
     const [size, top] = [runtime.bytes.length, runtime.x.sbrk(0)];
     const layout = { stack: runtime.stack, pointer, size, top };
-    const parts = liveStretches(layout).map(([start, end]) => runtime.bytes.slice(start, end));
+    const parts = liveRanges(layout).map(([start, end]) => runtime.bytes.slice(start, end));
     return new Image({ ...layout, functions: addedFunctions(runtime), roots }, parts);
   }
 
@@ -37,10 +37,12 @@ class Image {
   static read(path) {
     const file = fs.readFileSync(path);
     const begin = file.indexOf(10) + 1;
-    let at = file.indexOf(10, begin) + 1;
-    const head = JSON.parse(file.subarray(begin, at));
-    const parts = liveStretches(head).map(([start, end]) => file.subarray(at, (at += end - start)));
-    if (at !== file.length) throw new Error('the image has another size');
+    let offset = file.indexOf(10, begin) + 1;
+    const head = JSON.parse(file.subarray(begin, offset));
+    const parts = liveRanges(head).map(([start, end]) =>
+      file.subarray(offset, (offset += end - start)),
+    );
+    if (offset !== file.length) throw new Error('the image has a wrong size');
     return new Image(head, parts);
   }
 
@@ -72,19 +74,19 @@ class Image {
   /**
    * Put the memory back after a request if it is necessary, since that takes longer than to
    * elaborate a proof. It is necessary if code of a proof has run, if the request did not finish
-   * (not `isWhole`), or if the memory fills up. Otherwise only Lean's own code has written to the
+   * (not `isFinished`), or if the memory fills up. Otherwise only Lean's own code has written to the
    * memory, and for that code a proof is data.
    */
-  tidy(runtime, isWhole) {
-    const mayBeChanged = runtime.noticed.evaluated || !isWhole;
-    if (mayBeChanged || runtime.x.sbrk(0) - this.head.top > SPARE) this.restore(runtime);
+  restoreIfChanged(runtime, isFinished) {
+    const mayBeChanged = runtime.noticed.evaluated || !isFinished;
+    if (mayBeChanged || runtime.x.sbrk(0) - this.head.top > MAX_GROWTH) this.restore(runtime);
     Object.assign(runtime.noticed, { evaluated: 0, unchecked: [] });
   }
 
   /** Put the memory back to the image's content, and clear memory that was added since. */
   restore(runtime) {
     const { bytes } = runtime;
-    liveStretches(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
+    liveRanges(this.head).forEach(([start], index) => bytes.set(this.parts[index], start));
     bytes.fill(0, this.head.size);
     runtime.useStack(this.head.stack, this.head.pointer);
     runtime.statements.clear();

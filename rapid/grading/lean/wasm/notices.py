@@ -63,96 +63,96 @@ def add_beginnings(program: bytes) -> bytes:
         PatchFailed: one of the functions or imports does not exist.
     """
     # By section id: the index of the section's first byte, and the range of its content.
-    begins = {program[begin]: begin for begin, _ in _read_sections(program)}
-    sections = {program[begin]: content for begin, content in _read_sections(program)}
-    imported = _imported_functions(program, sections[IMPORTS].start)
+    starts = {program[start]: start for start, _ in _read_sections(program)}
+    sections = {program[start]: content for start, content in _read_sections(program)}
+    imported = _read_imported_functions(program, sections[IMPORTS].start)
     try:
         calls = {name: _assemble_call(notice, imported) for name, notice in NOTICES.items()}
         added = {
-            _exported_function(program, sections[EXPORTS], name): instructions
+            _find_exported_function(program, sections[EXPORTS], name): instructions
             for name, instructions in (calls | BEGINNINGS).items()
         }
     except ValueError as error:
         raise PatchFailed(f"lean.wasm has other functions or imports: {error}") from error
     # Copy the functions of the code section, with the instructions added and the sizes corrected.
     code = sections[CODE]
-    count, at = _read_number(program, code.start)
-    pieces, copied_to = [_to_leb(count)], at
+    count, offset = _read_number(program, code.start)
+    pieces, copied_to = [_to_leb(count)], offset
     # Imported functions have the first indices; the code section has the others, in order.
     for index in range(len(imported), max(added) + 1):
-        size, body = _read_number(program, at)
+        size, body = _read_number(program, offset)
         if index in added:
-            start = _after_locals(program, body)
-            pieces += [program[copied_to:at], _to_leb(size + len(added[index]))]
+            start = _skip_locals(program, body)
+            pieces += [program[copied_to:offset], _to_leb(size + len(added[index]))]
             pieces += [program[body:start], added[index]]
             copied_to = start
-        at = body + size
+        offset = body + size
     new = b"".join([*pieces, program[copied_to : code.stop]])
-    before = program[: begins[CODE] + 1]
+    before = program[: starts[CODE] + 1]
     return b"".join([before, _to_leb(len(new)), new, program[code.stop :]])
 
 
 def _assemble_call(notice: Notice, imported: list[str]) -> bytes:
     """Return the instructions of a notice. Raise ValueError if its import does not exist."""
-    arguments = [bytes([GET, at]) for at in range(notice.arguments)]
+    arguments = [bytes([GET, index]) for index in range(notice.arguments)]
     return b"".join([*arguments, bytes([CALL]), _to_leb(imported.index(notice.name))])
 
 
 def _read_sections(program: bytes) -> Iterator[tuple[int, range]]:
     """Yield for each section the index of its first byte (its id), and the range of its content."""
-    at = HEADER
-    while at < len(program):
-        size, start = _read_number(program, at + 1)
-        yield at, range(start, start + size)
-        at = start + size
+    offset = HEADER
+    while offset < len(program):
+        size, start = _read_number(program, offset + 1)
+        yield offset, range(start, start + size)
+        offset = start + size
 
 
-def _imported_functions(program: bytes, at: int) -> list[str]:
-    """Return the names of the imported functions, in order, from the imports section at `at`."""
+def _read_imported_functions(program: bytes, offset: int) -> list[str]:
+    """Return the names of the imported functions, from the imports section at `offset`."""
     names = []
-    count, at = _read_number(program, at)
+    count, offset = _read_number(program, offset)
     for _ in range(count):
         for _ in range(2):  # the module, the name
-            size, start = _read_number(program, at)
-            name, at = program[start : start + size], start + size
-        kind, at = program[at], at + 1
+            size, start = _read_number(program, offset)
+            name, offset = program[start : start + size], start + size
+        kind, offset = program[offset], offset + 1
         if kind == 0:  # a function: its type
             names.append(name.decode())
-            _, at = _read_number(program, at)
+            _, offset = _read_number(program, offset)
         elif kind in (1, 2):  # a table or a memory: the type of a table, then limits
-            at += kind == 1
-            has_maximum, at = program[at] & 1, at + 1
+            offset += kind == 1
+            has_maximum, offset = program[offset] & 1, offset + 1
             for _ in range(1 + has_maximum):
-                _, at = _read_number(program, at)
+                _, offset = _read_number(program, offset)
         else:  # the type of a global or a tag
-            at += 2
+            offset += 2
     return names
 
 
-def _exported_function(program: bytes, section: range, name: str) -> int:
+def _find_exported_function(program: bytes, section: range, name: str) -> int:
     """Return the index of an exported function. Raise ValueError if it does not exist."""
     entry = _to_leb(len(name)) + name.encode() + b"\0"  # 0: the export is a function
     return _read_number(program, program.index(entry, section.start, section.stop) + len(entry))[0]
 
 
-def _after_locals(program: bytes, at: int) -> int:
-    """Return the index of a function's first instruction. The function's body begins at `at`."""
-    count, at = _read_number(program, at)
+def _skip_locals(program: bytes, offset: int) -> int:
+    """Return the index of the first instruction of a function whose body begins at `offset`."""
+    count, offset = _read_number(program, offset)
     for _ in range(count):
-        _, at = _read_number(program, at)
-        at += 1
-    return at
+        _, offset = _read_number(program, offset)
+        offset += 1
+    return offset
 
 
-def _read_number(program: bytes, at: int) -> tuple[int, int]:
-    """Return the LEB128 number at index `at`, and the index after it."""
+def _read_number(program: bytes, offset: int) -> tuple[int, int]:
+    """Return the LEB128 number at `offset`, and the index after it."""
     number = shift = 0
     while True:
-        byte = program[at]
+        byte = program[offset]
         number |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 128:
-            return number, at
+            return number, offset
 
 
 def _to_leb(number: int) -> bytes:

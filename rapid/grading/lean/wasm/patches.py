@@ -77,7 +77,7 @@ def patch_lean_js(source: str) -> str:
     return source
 
 
-def patches_digest() -> str:
+def compute_patches_digest() -> str:
     """Return the SHA-256 of all patches, without their descriptions."""
     changes = [(patch.old, patch.new) for patch in PATCHES]
     return hashlib.sha256(

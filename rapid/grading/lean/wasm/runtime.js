@@ -11,12 +11,12 @@
 const fs = require('node:fs');
 const path = require('node:path');
 const vm = require('node:vm');
-const { Invokes } = require('./invoke.js');
+const { InvokeWrappers } = require('./invoke.js');
 
 const PAGE = 65536; // bytes
 const MAX_PAGES = 24576; // 1.6 GB; Lean with the header imported uses 0.2 GB
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
-const MANY = 1 << 20; // references that `keep` adds: more than Lean's functions ever remove
+const MANY_REFERENCES = 1 << 20; // references that `keep` adds: more than Lean's functions ever remove
 const SYSROOT = '/sysroot'; // in the file system that emscripten makes for Lean
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 }; // of Lean objects
@@ -28,7 +28,7 @@ const box = (number) => (number << 1) | 1;
 /** Thrown when an IO action of Lean fails. */
 class LeanError extends Error {}
 /** Thrown when Lean tries something forbidden: a file, a thread, the end of the process. */
-class Closed extends Error {}
+class ForbiddenCall extends Error {}
 
 // Lean must not start threads: in place of worker_threads it gets this object.
 const threads = { isMainThread: true };
@@ -36,7 +36,7 @@ const requireForLean = (name) => (name === 'worker_threads' ? threads : require(
 
 // Imports that Lean may call after the header is imported. All others could affect something
 // outside of its memory.
-const OPEN = new RegExp(
+const ALLOWED_IMPORTS = new RegExp(
   '^(?:invoke_\\w+|__cxa_\\w+|llvm_eh_typeid_for|__resumeException|_emscripten_throw_longjmp' +
     '|_dlsym(?:_catchup)?_js|emscripten_(?:get_now|date_now|resize_heap|get_heap_max' +
     '|num_logical_cores|check_blocking_allowed)|clock_(?:time|res)_get|random_get|fd_write)$',
@@ -50,18 +50,18 @@ const NOTICES = {
 };
 
 // Imports by which Lean ends the process: when memory runs out, or because of a bug.
-const ENDS = new Set(['exit', 'proc_exit', '_abort_js', '__assert_fail']);
+const EXITS = new Set(['exit', 'proc_exit', '_abort_js', '__assert_fail']);
 
-/** Wrap the functions in `imports`: once `isClosed()` is true, all but those in OPEN throw. */
-function close(imports, isClosed) {
-  for (const [name, open] of Object.entries(imports)) {
-    if (typeof open !== 'function' || OPEN.test(name)) continue;
+/** Wrap the functions in `imports`: once `isClosed()`, all but those in ALLOWED_IMPORTS throw. */
+function makeClosable(imports, isClosed) {
+  for (const [name, original] of Object.entries(imports)) {
+    if (typeof original !== 'function' || ALLOWED_IMPORTS.test(name)) continue;
     const closable = (...values) => {
-      if (isClosed() && ENDS.has(name)) throw new Error('Lean ended itself');
-      if (isClosed()) throw new Closed(`Lean may not call ${name}`);
-      return open(...values);
+      if (isClosed() && EXITS.has(name)) throw new Error('Lean ended itself');
+      if (isClosed()) throw new ForbiddenCall(`Lean may not call ${name}`);
+      return original(...values);
     };
-    imports[name] = Object.assign(closable, open); // with the signature, which lean.js stores there
+    imports[name] = Object.assign(closable, original); // with the signature, which lean.js stores there
   }
 }
 
@@ -86,11 +86,11 @@ function instantiate({ source, code, folder }) {
       stdin: () => null, // a proof must not read requests
       wasmMemory: new WebAssembly.Memory({ initial: 256, maximum: MAX_PAGES, shared: true }),
       instantiateWasm(imports, done) {
-        close(imports.env, () => module.isClosed); // WASI's imports are the same object
+        makeClosable(imports.env, () => module.isClosed); // WASI's imports are the same object
         for (const [name, notice] of Object.entries(NOTICES)) {
           imports.env[name] = (...values) => void module.notice[notice](...values);
         }
-        const invokes = new Invokes(imports.env);
+        const invokes = new InvokeWrappers(imports.env);
         const instance = new WebAssembly.Instance(code, imports);
         module.exports = instance.exports;
         invokes.connect(instance.exports);
@@ -141,7 +141,7 @@ class Runtime {
     FS.mkdirTree(MODULES);
     FS.mount(NODEFS, { root: this.library }, MODULES);
     this.x.lean_initialize();
-    this.io(this.x.l_Lean_initSearchPath(this.makeString(SYSROOT), box(0)), 'search path');
+    this.unwrapIO(this.x.l_Lean_initSearchPath(this.makeString(SYSROOT), box(0)), 'search path');
     this.x.lean_enable_initializer_execution();
     this.x.lean_io_mark_end_initialization();
     this.x.lean_init_task_manager_using(1);
@@ -210,7 +210,7 @@ class Runtime {
   }
   /** Add so many references to `object` that it is never freed. Return `object`. */
   keep(object) {
-    return this.share(object, MANY);
+    return this.share(object, MANY_REFERENCES);
   }
   /** Return a field that is never freed. */
   keptField(object, index) {
@@ -314,7 +314,7 @@ class Runtime {
   }
 
   /** Return the value of an IO result. Throw a LeanError with its message if it is an error. */
-  io(result, what) {
+  unwrapIO(result, what) {
     if (this.isScalar(result)) return result;
     if (this.tag(result) !== 1) return this.field(result, 0);
     const error = this.field(result, 0);
@@ -324,4 +324,4 @@ class Runtime {
   }
 }
 
-module.exports = { Closed, PAGE, Runtime, box, readProgram };
+module.exports = { ForbiddenCall, PAGE, Runtime, box, readProgram };

@@ -32,7 +32,7 @@ WARM_UP_PAIRS = [
     ("x^2-1", "(x-1)(x+1)"),
     ("y=x", "y=2x"),
 ]
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # Beginnings of audit events (PEP 578) that are refused in the child, and exceptions that imports
 # need.
 REFUSED_EVENTS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
@@ -85,7 +85,7 @@ class Child:
         if self.pid == 0:
             os.close(connection.fileno())  # the child sends its answers through the worker
             self.link.close()
-            shed_rights(memory)
+            drop_rights(memory)
             serve_questions(far_end)
             os._exit(0)
         far_end.close()
@@ -130,7 +130,7 @@ def serve_questions(link: socket.socket) -> None:
         link.sendall(reason.encode())
 
 
-def shed_rights(memory: int) -> None:
+def drop_rights(memory: int) -> None:
     """Take from this process all rights that comparing does not need.
 
     No answer is ever run as code. This is a precaution, in case a bug makes it possible.
@@ -144,7 +144,7 @@ def shed_rights(memory: int) -> None:
 
     def refuse(event: str, args: tuple) -> None:
         is_refused = event.startswith(REFUSED_EVENTS) and event not in IMPORT_EVENTS
-        if is_refused or (event == "open" and args[2] & WRITES):
+        if is_refused or (event == "open" and args[2] & WRITE_FLAGS):
             raise PermissionError(event)
 
     sys.addaudithook(refuse)

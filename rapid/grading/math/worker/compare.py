@@ -10,10 +10,10 @@ In this folder, `gold` is the known answer, and a "unit" is a unit of measuremen
 import contextlib
 import re
 
-from forms import find_undone
+from forms import find_unevaluated
 from formula import Formula, kind, operands, parse_formula, value
 from latex import Unreadable, clean_latex
-from question import asked_base, asked_forms, asked_texts, base_of
+from question import find_asked_base, find_asked_forms, find_asked_formulas, parse_base
 from relations import is_same
 from statements import SEQUENCES
 from units import (
@@ -69,7 +69,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     try:
         formula = parse_formula(answer_text)
     except Unreadable:
-        formula = parse_formula(right_side(answer_text, question))
+        formula = parse_formula(get_right_side(answer_text, question))
     if answer_unit and not is_number(formula):
         return False
     if {gold_unit, answer_unit} == {PERCENT, NO_UNIT}:
@@ -79,7 +79,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     return is_same(gold_formula, formula, question)
 
 
-def right_side(text: str, question: str) -> str:
+def get_right_side(text: str, question: str) -> str:
     """Return the right side of an equation that cannot be parsed as a whole.
 
     The left side must be words, as in "area" = 5, or a formula that the question asks for.
@@ -87,10 +87,12 @@ def right_side(text: str, question: str) -> str:
     Raises:
         Unreadable: the left side is something else, or there is no `=`.
     """
-    left_side, _, following = text.rpartition("=")
-    is_asked_for = normalize_spelling(left_side) in map(normalize_spelling, asked_texts(question))
-    if following and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
-        return following
+    left_side, _, right_side = text.rpartition("=")
+    is_asked_for = normalize_spelling(left_side) in map(
+        normalize_spelling, find_asked_formulas(question)
+    )
+    if right_side and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
+        return right_side
     raise Unreadable(text)
 
 
@@ -109,8 +111,8 @@ def parse_numeral(text: str) -> tuple[str, int]:
     """Return the digits and the base of a number such as 1101_2; "" and 0 for other text."""
     match = NUMERAL.fullmatch(text.strip())
     with contextlib.suppress(ValueError):  # B2_3 is not a number: digits must be below the base
-        if match and base_of(match[2]) and int(match[1], base_of(match[2])) >= 0:
-            return match[1].lstrip("0") or "0", base_of(match[2])
+        if match and parse_base(match[2]) and int(match[1], parse_base(match[2])) >= 0:
+            return match[1].lstrip("0") or "0", parse_base(match[2])
     return "", 0
 
 
@@ -120,7 +122,9 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     A number without a base has the base that the question asks for, which is 10 by default.
     """
     *sides, last = map(str.strip, answer.split("="))
-    digits, base = parse_numeral(gold) if parse_numeral(gold)[1] else (gold, asked_base(question))
+    digits, base = (
+        parse_numeral(gold) if parse_numeral(gold)[1] else (gold, find_asked_base(question))
+    )
     answer, answer_base = parse_numeral(last) if parse_numeral(last)[1] else (last, base)
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
     # number with a base that has the same value.
@@ -130,24 +134,26 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     )
 
 
-def is_same_percent(expected: Formula, answer: Formula, is_gold: bool, question: str) -> bool:
+def is_same_percent(
+    expected: Formula, answer: Formula, is_gold_percentage: bool, question: str
+) -> bool:
     """Return whether two answers are the same if one is a percentage and the other has no unit.
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
     the question is about a share such as a probability.
 
     Args:
-        is_gold: whether the known answer is the percentage.
+        is_gold_percentage: whether the known answer, and not the other, is the percentage.
     """
     if asks_percent(question):
         return is_same(expected, answer, question)
-    percentage, number = (expected, answer) if is_gold else (answer, expected)
+    percentage, number = (expected, answer) if is_gold_percentage else (answer, expected)
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
-    if asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
+    if find_asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
         return False
-    return value(percentage) == 100 * value(number) and not find_undone(answer) - find_undone(
-        expected
-    )
+    if value(percentage) != 100 * value(number):
+        return False
+    return not find_unevaluated(answer) - find_unevaluated(expected)
 
 
 def is_number(formula: Formula) -> bool:

@@ -1,7 +1,7 @@
-"""The form of a formula: which operations it leaves undone, its shape, whether it is simplified.
+"""The form of a formula: its unevaluated operations, its shape, whether it is simplified.
 
-An operation is "undone" if it is written down but not carried out: 34+57 equals 91, but leaves a
-sum undone. So the form is determined from the tree that `formula` parses, before it is evaluated.
+An operation is unevaluated if it is written down but not carried out: 34+57 equals 91, but has an
+unevaluated sum. So the form is determined from the tree that `formula` parses, before evaluation.
 `factors` lists the factors of a formula as (1, factor) or (-1, divisor).
 """
 
@@ -66,29 +66,29 @@ def has_sum(formula: Formula) -> bool:
     return kind(formula) in PRODUCTS and any(map(has_sum, operands(formula)))
 
 
-# --- What is left undone ---
+# --- What is left unevaluated ---
 
 
-def find_undone(formula: Formula) -> set[str]:
-    """Return names for the operations that a formula leaves undone, such as "sum of numbers".
+def find_unevaluated(formula: Formula) -> set[str]:
+    """Return names for the operations that a formula leaves unevaluated, such as "sum of numbers".
 
     The set also has the names of letters and functions, and "root" for roots. An answer may leave
-    undone only what the known answer leaves undone too.
+    unevaluated only what the known answer leaves unevaluated too.
     """
     if number_style(formula):
-        return set(undone_in_number(drop_sign(formula)))
+        return set(find_unevaluated_in_number(drop_sign(formula)))
     if kind(formula) == "NAME":
         return {str(formula)}
-    return set(undone_at_top(formula)).union(*map(find_undone, operands(formula)))
+    return set(find_unevaluated_at_top(formula)).union(*map(find_unevaluated, operands(formula)))
 
 
 def has_arithmetic(formula: Formula) -> bool:
-    """Return whether a formula leaves an operation on numbers undone."""
-    return any(name.endswith("of numbers") for name in find_undone(formula))
+    """Return whether a formula leaves an operation on numbers unevaluated."""
+    return any(name.endswith("of numbers") for name in find_unevaluated(formula))
 
 
-def undone_in_number(number: Formula) -> Iterator[str]:
-    """Yield what a single number leaves undone, such as 6/3, 1 5/4 or 42 times 10^5."""
+def find_unevaluated_in_number(number: Formula) -> Iterator[str]:
+    """Yield what a single number leaves unevaluated, such as 6/3, 1 5/4 or 42 times 10^5."""
     style = number_style(number)
     if style == "fraction" and value(number).is_Integer:
         yield "product of numbers"
@@ -100,18 +100,18 @@ def undone_in_number(number: Formula) -> Iterator[str]:
             yield "product of numbers"
 
 
-def undone_at_top(formula: Formula) -> Iterator[str]:
-    """Yield what the outermost operation of a formula leaves undone, without its operands."""
+def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
+    """Yield what the outermost operation of a formula leaves unevaluated, without its operands."""
     rule = "product" if kind(formula) in PRODUCTS else kind(formula)
     if value(formula).is_Rational:
         yield f"{rule} of numbers"
     match rule:
         case "sum":
-            yield from undone_in_sum(terms(formula))
+            yield from find_unevaluated_in_sum(terms(formula))
         case "product":
-            yield from undone_in_product(formula)
+            yield from find_unevaluated_in_product(formula)
         case "power":
-            yield from undone_in_power(*formula.children)
+            yield from find_unevaluated_in_power(*formula.children)
         case "root":
             yield "root"
             if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
@@ -125,8 +125,8 @@ def undone_at_top(formula: Formula) -> Iterator[str]:
             yield rule
 
 
-def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
-    """Yield what a sum leaves undone: like terms, zeros, constants, two signs in a row."""
+def find_unevaluated_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
+    """Yield what a sum leaves unevaluated: like terms, zeros, constants, two signs in a row."""
     # Each term as a number times a symbolic part: like terms have the same symbolic part.
     values = [value(term).as_coeff_Mul() for _, term in parts]
     if len({symbolic for _, symbolic in values}) < len(values) or any(c == 0 for c, _ in values):
@@ -138,8 +138,8 @@ def undone_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
         yield "signs"
 
 
-def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
-    """Yield what a power leaves undone: powers of numbers, of powers, and of products."""
+def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
+    """Yield what a power leaves unevaluated: powers of numbers, of powers, and of products."""
     exponent_value, base_value = value(exponent), value(base)
     is_letter = kind(base) == "NAME" and base != "i"
     if not exponent_value.is_Rational:
@@ -159,19 +159,19 @@ def undone_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
         yield "denominator"
 
 
-def undone_in_product(formula: Formula) -> Iterator[str]:
-    """Yield what a product or fraction leaves undone: factors to multiply, cancel or combine."""
+def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
+    """Yield what a product or fraction leaves unevaluated: factors to multiply or cancel."""
     parts = factors(formula)
     above, below, number_above, number_below = split_quotient(formula)
     for side, divisors in ((above, below), (below, [])):
-        bases = [base_of(part) for part in side if not number_style(part)]
+        bases = [get_power_base(part) for part in side if not number_style(part)]
         numbers = [part for part in side if number_style(part) or is_power_of_numbers(part)]
         if len(numbers) > 1 or len(bases) > len(set(bases)):  # 2*3, x*x
             yield "product of numbers"
         trivial = [part for part in side if number_style(part) and abs(value(part)) in (0, 1)]
         if trivial and (len(side) > 1 or not divisors):  # 1x, 0x, x/1, but not 1/x
             yield "product of numbers"
-    if set(map(base_of, above)) & set(map(base_of, below)):  # x/x, x^2/x
+    if set(map(get_power_base, above)) & set(map(get_power_base, below)):  # x/x, x^2/x
         yield "product of numbers"
     # A number divided by a number: one of them is a fraction, or they divide without remainder.
     if number_below != 1 and (
@@ -256,12 +256,12 @@ def shape(formula: Formula) -> str:
         parts = [term for _, term in terms(formula)]
         if any(map(has_sum, parts)):
             return "mixed up"
-        has_quotients = any("denominator" in find_undone(part) for part in parts)
+        has_quotients = any("denominator" in find_unevaluated(part) for part in parts)
         return "sum of quotients" if has_quotients else "expanded"
-    parts = [(side, base_of(part)) for side, part in factors(formula)]
+    parts = [(side, get_power_base(part)) for side, part in factors(formula)]
     if any(has_sum(part) and shape(part) != "expanded" for _, part in parts):
         return "mixed up"
-    if "denominator" in find_undone(formula):
+    if "denominator" in find_unevaluated(formula):
         return "quotient"
     sums = [part for _, part in parts if has_sum(part)]
     # A sum that is the only factor above the line, as in (x+1)/2, is not factored.
@@ -269,7 +269,7 @@ def shape(formula: Formula) -> str:
     return "factored" if sums and (kind(formula) == "power" or not is_one_sum) else "expanded"
 
 
-def base_of(formula: Formula) -> Formula:
+def get_power_base(formula: Formula) -> Formula:
     """Return the base of a power; a formula that is no power is returned unchanged."""
     return formula.children[0] if kind(formula) == "power" else formula
 
@@ -284,7 +284,7 @@ def is_simplest(formula: Formula) -> bool:
     above, below, number_above, number_below = split_quotient(formula)
     # A number that could be cancelled, or a root in the denominator.
     if gcd(number_above.p, number_above.q * number_below.p) != 1 or any(
-        "root" in find_undone(part) for part in below
+        "root" in find_unevaluated(part) for part in below
     ):
         return False
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
@@ -297,7 +297,7 @@ def is_simplest(formula: Formula) -> bool:
         and sympy.gcd(*(prod(map(value, side)) for side in (above, below))).free_symbols
     ):
         return False
-    if shape(formula) == "factored" and not all(is_prime(base_of(part)) for part in above):
+    if shape(formula) == "factored" and not all(is_prime(get_power_base(part)) for part in above):
         return False
     return all(map(is_simplest, operands(formula)))
 

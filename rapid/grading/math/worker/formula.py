@@ -15,10 +15,11 @@ from latex import Unreadable
 from sympy import Expr, Rational
 
 Formula = Tree | Token
-PRODUCTS = ("product", "fraction", "called")  # the value of f(x) is that of f times x
-# The sign of a term in a sum that is itself a term of a sum, by the two signs: - and - give +.
-OPPOSITE = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
-BITS = 100_000  # maximum size of a power, and of an exponent; answers are far smaller
+# Kinds of formulas that are evaluated as products. In f(x), which is "called", these are f times x.
+PRODUCTS = ("product", "fraction", "called")
+# The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
+COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
+MAX_BITS = 100_000  # maximum size of a power, and of an exponent; answers are far smaller
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
@@ -46,9 +47,9 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
     signed = parts if kind(parts[0]) == "SIGN" else [Token("SIGN", "+"), *parts]
     flat = []
     for sign, part in zip(map(str, signed[::2]), signed[1::2], strict=True):
-        # -(-x) stays one term, so that `forms.undone_in_sum` can find two signs in a row.
+        # -(-x) stays one term, so that `forms.find_unevaluated_in_sum` can find two signs in a row.
         inner = terms(part) if sign == "+" or len(terms(part)) > 1 else [("+", part)]
-        flat += [(OPPOSITE.get((sign, inner_sign), sign), term) for inner_sign, term in inner]
+        flat += [(COMBINED_SIGNS.get((sign, inner_sign), sign), term) for inner_sign, term in inner]
     return flat
 
 
@@ -159,11 +160,11 @@ def _value_of_token(token: Token) -> Expr:
 
 def power(base: Expr, exponent: Expr) -> Expr:
     """Return a power. Raise Unreadable if it would be too large to compute."""
-    if exponent.is_number and exponent.is_real and abs(exponent) > BITS:
-        raise Unreadable(f"an exponent above {BITS} is not computed")
+    if exponent.is_number and exponent.is_real and abs(exponent) > MAX_BITS:
+        raise Unreadable(f"an exponent above {MAX_BITS} is not computed")
     bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
-    if bits > 1 and exponent.is_Rational and bits * abs(exponent) > BITS:
-        raise Unreadable(f"a power of more than {BITS} bits is not computed")
+    if bits > 1 and exponent.is_Rational and bits * abs(exponent) > MAX_BITS:
+        raise Unreadable(f"a power of more than {MAX_BITS} bits is not computed")
     return base**exponent
 
 

@@ -38,12 +38,12 @@ ORDERED = re.compile(
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
-NUMERALS = "two three four five six seven eight nine ten eleven twelve"
-BASES = {name: base for base, name in enumerate(NUMERALS.split(" "), 2)}
+NUMBER_WORDS = "two three four five six seven eight nine ten eleven twelve"
+BASES = {name: base for base, name in enumerate(NUMBER_WORDS.split(" "), 2)}
 
 
 @functools.lru_cache(maxsize=256)
-def asked_forms(question: str) -> frozenset[str]:
+def find_asked_forms(question: str) -> frozenset[str]:
     """Return which forms a question asks for.
 
     The set contains "shape" if it asks for a certain shape, such as a fraction or a factored
@@ -54,21 +54,21 @@ def asked_forms(question: str) -> frozenset[str]:
     return frozenset(name for name, words in names.items() if words.search(text))
 
 
-def base_of(name: str) -> int:
+def parse_base(name: str) -> int:
     """Return the base that a word, such as "two", or digits name; 0 for other text."""
     return int(name) if name.isdecimal() else BASES.get(name, 0)
 
 
-def asked_base(question: str) -> int:
+def find_asked_base(question: str) -> int:
     """Return the base of the number that a question asks for: the last base in it, or else 10."""
     if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
-    bases = [base_of(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
+    bases = [parse_base(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
     return next(filter(None, reversed(bases)), 10)
 
 
 @functools.lru_cache(maxsize=256)
-def read_texts(question: str) -> list[tuple[str, bool]]:
+def read_formula_texts(question: str) -> list[tuple[str, bool]]:
     """Return the formulas of a question, from `clean_latex`, and whether it asks for each."""
     formula_texts, end = [], 0
     for match in FORMULA.finditer(question):
@@ -79,9 +79,9 @@ def read_texts(question: str) -> list[tuple[str, bool]]:
     return formula_texts
 
 
-def asked_texts(question: str) -> list[str]:
+def find_asked_formulas(question: str) -> list[str]:
     """Return the formulas that a question asks for: those after "find", "compute", "what is"."""
-    return [text for text, is_asked_for in read_texts(question) if is_asked_for]
+    return [text for text, is_asked_for in read_formula_texts(question) if is_asked_for]
 
 
 @functools.lru_cache(maxsize=256)
@@ -91,7 +91,7 @@ def read_formulas(question: str) -> list[Formula]:
     If a formula cannot be parsed as a whole, those of its pieces are returned that can be parsed.
     """
     trees = []
-    for text, _ in read_texts(question):
+    for text, _ in read_formula_texts(question):
         for piece in (text, *PIECES.split(text)):
             with contextlib.suppress(Unreadable):
                 trees.append(parse_formula(piece.strip(" .,;")))

@@ -2,7 +2,7 @@
 
 docs/benchmarks.md describes the rules. `gold` is the known answer. A "chain" is a formula with
 relations between its sides, such as x = 5 or 2 <= x < 5; `children[1::2]` are its relations. An
-operation is "undone" if it is written and not carried out (forms.py).
+operation is unevaluated if it is written down but not carried out (forms.py).
 """
 
 import contextlib
@@ -11,15 +11,22 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 
-from forms import find_undone, has_arithmetic, is_power_of_numbers, is_simplest, number_style, shape
+from forms import (
+    find_unevaluated,
+    has_arithmetic,
+    is_power_of_numbers,
+    is_simplest,
+    number_style,
+    shape,
+)
 from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
 from question import (
     ORDERED,
     ROUNDED,
-    asked_forms,
-    asked_texts,
+    find_asked_forms,
+    find_asked_formulas,
     has_value,
     list_expressions,
     read_formulas,
@@ -28,13 +35,13 @@ from statements import (
     INTERVALS,
     SEQUENCES,
     SORTED,
+    find_named_values,
     find_names,
     has_known_names,
     has_word,
     is_name,
     is_proportional,
     is_rounded,
-    named_values,
     normalize,
     repeats_equation,
     sign_of_infinity,
@@ -43,7 +50,7 @@ from statements import (
 
 INTERVAL = re.compile("interval|domain|range|inequality")  # words in a question on an interval
 SIGNS = ("SIGN", "TIMES", "OVER", "SEPARATOR")  # terminals of the grammar
-# Operations that an answer may leave undone only with the same numbers as the known answer.
+# Operations that an answer may leave unevaluated only with the same numbers as the known answer.
 ARITHMETIC = {"sum of numbers", "product of numbers"}
 
 
@@ -63,7 +70,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     elif not has_known_names(answer, question):
         return False
     gold, answer = normalize(gold), normalize(answer)
-    names = [named_values(formula) for formula in (gold, answer)]
+    names = [find_named_values(formula) for formula in (gold, answer)]
     if any(names):
         return is_same_named(gold, answer, names, question)
     if kind(gold) == "chain":
@@ -87,19 +94,19 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
 def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether two expressions are the same answer.
 
-    They must be equal, the answer must be worked out (`forms.find_undone`), and it must have the
-    form that the question asks for.
+    They must be equal, the answer must be worked out (`forms.find_unevaluated`), and it must have
+    the form that the question asks for.
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
     # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
-    undone_names = find_undone(answer)
-    if not undone_names <= find_undone(gold) | always_allowed or not is_form_allowed(
+    unevaluated = find_unevaluated(answer)
+    if not unevaluated <= find_unevaluated(gold) | always_allowed or not is_form_allowed(
         gold, answer, question
     ):
         return False
-    return not undone_names & ARITHMETIC or count_numbers(gold) == count_numbers(answer)
+    return not unevaluated & ARITHMETIC or count_numbers(gold) == count_numbers(answer)
 
 
 def count_numbers(formula: Formula) -> Counter:
@@ -121,7 +128,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
     if form == expected and count_letters(gold) == count_letters(answer):
         return True
-    asked_for = asked_forms(question)
+    asked_for = find_asked_forms(question)
     if form[0] == "mixed up" and (expected[0] != "mixed up" or "shape" in asked_for):
         return False
     if "shape" in asked_for and (form[0] != expected[0] or has_arithmetic(answer)):
@@ -131,12 +138,12 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     if form[0] == "integer":
         return True
-    undone_names = find_undone(answer)
+    unevaluated = find_unevaluated(answer)
     # Expressions of the question that have the answer's value and are worked out as far.
     copies = [
         part
         for part in list_expressions(question)
-        if find_undone(part) <= undone_names and is_equal(part, answer)
+        if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
     ]
     if form == expected and any(count_letters(part) == count_letters(gold) for part in copies):
         return True  # the question states the known answer itself
@@ -171,15 +178,15 @@ def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     # A list without brackets may be a tuple, but not one of equations, and not an interval.
     has_names = "chain" in map(kind, (*gold_elements, *answer_elements))
-    is_list_of_tuple = rules == {"items", "tuple"} and not (
+    is_unbracketed_tuple = rules == {"items", "tuple"} and not (
         has_names
         or (len(gold_elements) == 2 and INTERVAL.search(question))
         or any(map(sign_of_infinity, gold_elements))
     )
-    is_list_in_order = rules <= {"items", "set"} and ORDERED.search(question)
+    is_ordered_list = rules <= {"items", "set"} and ORDERED.search(question)
     if (
-        is_list_of_tuple
-        or is_list_in_order
+        is_unbracketed_tuple
+        or is_ordered_list
         or rules <= {"tuple", "open"}  # (1, 2) is parsed as a tuple, but may be an interval
         or len(rules & SORTED) == len(rules) == 1  # the same kind, whose parts have an order
     ):
@@ -261,9 +268,9 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     # Another equation is right if it follows by multiplying with a number, unless the known answer
     # is a value of a name (x = 5), defines the same name, or the question asks for a form.
     is_solved = is_name(name) and not value(expected).free_symbols
-    is_worked_out = undone_sides(answer) <= undone_sides(gold) | {"root"}
+    is_worked_out = find_unevaluated_in_sides(answer) <= find_unevaluated_in_sides(gold) | {"root"}
     has_same_name = is_name(name) and (name in operands(answer) or kind(name) == "called")
-    if is_solved or has_same_name or asked_forms(question) or not is_worked_out:
+    if is_solved or has_same_name or find_asked_forms(question) or not is_worked_out:
         return False
     return is_proportional(subtract_sides(gold), subtract_sides(answer))
 
@@ -274,9 +281,9 @@ def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
     return (len(kinds) == 1 or "called" not in kinds) and is_same(gold, answer, question)
 
 
-def undone_sides(chain: Tree) -> set[str]:
-    """Return what the sides of an equation leave undone (`forms.find_undone`)."""
-    return set().union(*map(find_undone, operands(chain)))
+def find_unevaluated_in_sides(chain: Tree) -> set[str]:
+    """Return what the sides of an equation leave unevaluated (`forms.find_unevaluated`)."""
+    return set().union(*map(find_unevaluated, operands(chain)))
 
 
 def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
@@ -312,7 +319,7 @@ def equals_asked_formula(side: Formula, question: str) -> bool:
     """Return whether an expression with letters equals a formula that the question asks for."""
     if not has_value(side) or not value(side).free_symbols:
         return False
-    for text in asked_texts(question):
+    for text in find_asked_formulas(question):
         with contextlib.suppress(Unreadable):
             if is_equal(side, parse_formula(text)):
                 return True

@@ -86,7 +86,7 @@ def has_letters(bound: Formula) -> bool:
     return not sign_of_infinity(bound) and bool(value(bound).free_symbols)
 
 
-def named_values(formula: Formula) -> dict[Formula, Formula]:
+def find_named_values(formula: Formula) -> dict[Formula, Formula]:
     """Return the values by name in x = 1, y = 2 or (x, y) = (1, 2); {} for other formulas."""
     if kind(formula) == "chain" and formula.children[1::2] == ["="]:
         names, values = operands(formula)
@@ -95,11 +95,11 @@ def named_values(formula: Formula) -> dict[Formula, Formula]:
         if kind(names) == kind(values) == "tuple" and len(operands(names)) == len(operands(values)):
             return dict(zip(operands(names), operands(values), strict=True))
     parts = operands(formula) if kind(formula) == "items" else []
-    by_name = {operands(part)[0]: operands(part)[-1] for part in parts if is_named(part)}
+    by_name = {operands(part)[0]: operands(part)[-1] for part in parts if is_named_equation(part)}
     return by_name if len(by_name) == len(parts) > 1 else {}
 
 
-def is_named(formula: Formula) -> bool:
+def is_named_equation(formula: Formula) -> bool:
     """Return whether a formula is an equation with a name on the left side."""
     return (
         kind(formula) == "chain"

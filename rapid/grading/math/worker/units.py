@@ -173,7 +173,7 @@ class AskedUnits(NamedTuple):
 
 
 @functools.lru_cache(maxsize=1024)
-def asked_units(question: str) -> AskedUnits:
+def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
     text = extract_prose(question)
     measures, counted, words = set(), set(), set()
@@ -202,7 +202,7 @@ def is_measure_word(word: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def mentioned_measures(question: str) -> frozenset[str]:
+def find_mentioned_measures(question: str) -> frozenset[str]:
     """Return the measures that a question mentions, as words or after a number."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
@@ -240,7 +240,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     """
     if not answer or answer == gold:
         return True
-    units, names = asked_units(question), {name for name, _ in answer}
+    units, names = find_asked_units(question), {name for name, _ in answer}
     is_counted = names <= units.words | units.counted and bool(names & units.counted)
     powers = sorted(power for _, power in answer)
     if gold:
@@ -257,9 +257,9 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     # An area is in squares of a mentioned measure, a volume in cubes.
     size = next((word for word in clause if word in ("area", "volume")), "")
     power = {"area": 2, "volume": 3}.get(size, 1)
-    is_no_angle = NON_ANGLE_WORDS & set(clause) or re.search(
+    is_not_angle = NON_ANGLE_WORDS & set(clause) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)", sentence
     )
-    if (is_no_angle and names == {"degree"}) or RATE_WORDS & set(clause):
+    if (is_not_angle and names == {"degree"}) or RATE_WORDS & set(clause):
         return False
-    return len(names) == 1 and names <= mentioned_measures(question) and powers == [power]
+    return len(names) == 1 and names <= find_mentioned_measures(question) and powers == [power]

@@ -1,4 +1,4 @@
-"""The bubblewrap sandbox of a native Lean (box.py), tested with a stand-in for `lean` that runs Python."""
+"""The bubblewrap sandbox of a native Lean, with a stand-in for `lean` that runs Python."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from rapid.grading import limits
-from rapid.grading.lean import LeanUnavailable, box, install
+from rapid.grading.lean import LeanUnavailable, install, native_sandbox
 from rapid.grading.lean.install import Backend
 from rapid.grading.lean.launch import Role, plan_launch
 from rapid.grading.lean.process import LeanProcess
@@ -161,12 +161,12 @@ class TestWithoutBubblewrap:
     def test_lean_is_unavailable_without_a_working_bubblewrap(
         self, backend, monkeypatch, program, message
     ):
-        monkeypatch.setattr(box.shutil, "which", lambda _: program)
+        monkeypatch.setattr(native_sandbox.shutil, "which", lambda _: program)
         with pytest.raises(LeanUnavailable, match=message):
             plan_launch(backend, "", "judge", unsafe=False)
 
     def test_unsafe_lean_runs_without_a_sandbox_and_reports_it(self, backend, monkeypatch):
-        monkeypatch.setattr(box.shutil, "which", lambda _: None)
+        monkeypatch.setattr(native_sandbox.shutil, "which", lambda _: None)
         assert plan_launch(backend, "", "judge", unsafe=True).isolation.startswith("none")
         assert run_stand_in(backend, "print(role)", "judge", unsafe=True) == ["judge"]
 

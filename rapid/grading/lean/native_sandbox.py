@@ -2,7 +2,7 @@
 
 This module is also a program, the parent process of bubblewrap:
 
-    python box.py COMMAND...
+    python native_sandbox.py COMMAND...
 
 It runs bubblewrap's command line COMMAND with a filter of system calls (seccomp) in file descriptor
 `FILTER`, and waits. The grader does not start bubblewrap directly, because bubblewrap ends with the
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FILTER = 3  # file descriptor from which bubblewrap reads the filter
-# Paths of the system that Lean needs.
-SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-RUNNER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the folder of bpf.py
+# Paths outside of Lean's folders that Lean needs.
+SYSTEM_PATHS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
+RUNNER_FOLDER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the folder of bpf.py
 
 CLONE_THREAD = 0x0001_0000  # the flag of clone that makes a thread
 # A filter cannot see the flags of clone3. So clone3 fails with ENOSYS, and C libraries use clone.
@@ -49,13 +49,13 @@ def build_sandbox_command(program: Sequence[str], readable: Sequence[Path]) -> l
         readable: the paths that the program can read, besides the system's libraries.
 
     Raises:
-        NoBox: bubblewrap is missing, or there is no filter for this kind of machine.
+        SandboxUnavailable: bubblewrap is missing, or no filter is written for this kind of machine.
     """
     if os.uname().machine not in CLONE_AND_REFUSED_CALLS:
         raise SandboxUnavailable(f"no filter of system calls is written for {os.uname().machine}")
     if (bubblewrap := shutil.which("bwrap")) is None:
         raise SandboxUnavailable("bubblewrap is not installed: there is no `bwrap` on PATH")
-    paths = [path for path in (*SYSTEM, *map(str, readable)) if os.path.exists(path)]
+    paths = [path for path in (*SYSTEM_PATHS, *map(str, readable)) if os.path.exists(path)]
     binds = [word for path in dict.fromkeys(paths) for word in ("--ro-bind", path, path)]
     command = [bubblewrap, "--unshare-all", "--die-with-parent", "--new-session"]
     command += ["--cap-drop", "ALL", "--seccomp", str(FILTER)]
@@ -67,7 +67,7 @@ def build_sandbox_command(program: Sequence[str], readable: Sequence[Path]) -> l
 
 def assemble_filter(machine: str) -> bytes:
     """Return the filter of system calls for a kind of machine (`os.uname().machine`)."""
-    sys.path.append(RUNNER)
+    sys.path.append(RUNNER_FOLDER)
     import bpf
 
     clone, refused = CLONE_AND_REFUSED_CALLS[machine]
