@@ -18,7 +18,7 @@ from performance.parts import Setting
 from performance.rewards import Counted
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
-from rapid.training.sft import ImitatingTrainer
+from rapid.training.sft import MicroBatchSFTTrainer
 from rapid.training.trl.vllm import patch_weight_sync
 
 # Settings of GRPOConfig that come nearest to RAPID. docs/beside-trl.md says what still differs.
@@ -84,7 +84,7 @@ def build_rapid(workload: Workload, setting: Setting, reward: Counted, **setting
     return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | settings)
 
 
-def build_imitating(workload: Workload, setting: Setting, _, **settings) -> ImitatingTrainer:
+def build_imitating(workload: Workload, setting: Setting, _, **settings) -> MicroBatchSFTTrainer:
     """Build the trainer of supervised fine-tuning, with generated demonstrations."""
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     prompt = tokenizer(workload.prompts[0])["input_ids"]
@@ -92,7 +92,7 @@ def build_imitating(workload: Workload, setting: Setting, _, **settings) -> Imit
     mask = [0] * len(prompt) + [1] * len(completion)
     demonstration = {"input_ids": prompt + completion, "completion_mask": mask}
     sizes = {"per_device_train_batch_size": setting.n_step, "max_length": None}
-    return ImitatingTrainer(
+    return MicroBatchSFTTrainer(
         workload.load(),
         SFTConfig(**_common_arguments(setting) | sizes | {"completion_only_loss": True} | settings),
         train_dataset=Dataset.from_list([demonstration] * setting.inference_batch),

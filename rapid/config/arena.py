@@ -4,7 +4,7 @@ docs/arena.md describes the arena and its report.
 
 N_step is the number of completions of an optimizer step. H is the number of optimizer steps that
 are taken on one inference batch. So an inference batch has H x N_step completions, which are
-sampled at once. PG (`PLAIN`) is policy gradient.
+sampled at once. PG (`PG`) is policy gradient.
 
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
 maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)
@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from rapid.algorithms import PLAIN, RAPID
+from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
 from rapid.settings import describe_invalid
@@ -83,7 +83,7 @@ class ArenaField(Section):
     @model_validator(mode="after")
     def _check_rates(self):
         named = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
-        for name in [PLAIN.name, *named, *self.more_seeds]:
+        for name in [PG.name, *named, *self.more_seeds]:
             if name not in self.rates:
                 raise ValueError(f"rates: no learning rate for {name}")
         return self
@@ -124,7 +124,7 @@ class ArenaMap(Section):
         """
         rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
         return format_variant(
-            RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate
+            RAPID.format_name(h), n_step=n_step, problems=self.problems, learning_rate=rate
         )
 
 
@@ -163,8 +163,8 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _check_record_and_tuning(self):
-        if self.only and PLAIN.name not in self.only:
-            reason = f"must include {PLAIN.name}, which the others are compared with"
+        if self.only and PG.name not in self.only:
+            reason = f"must include {PG.name}, which the others are compared with"
             raise ValueError(describe_invalid("only", self.only, reason))
         if self.only and not self.record:
             raise ValueError(
@@ -186,7 +186,7 @@ class Arena(Section):
                         f"maps.{name}.rate: is missing; name a learning rate, or add {name} to "
                         "arena.fields"
                     )
-                rate = self.fields[name].rates[PLAIN.name]
+                rate = self.fields[name].rates[PG.name]
                 self.maps[name] = cells.model_copy(update={"rate": rate})
         return self
 

@@ -86,13 +86,13 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         without_vllm()
     from rapid.stages.reporting import build_report_callbacks
     from rapid.training.recorder import Snapshots, StepRecorder
-    from rapid.training.resume import ResumableRun, checkpoint_dir
+    from rapid.training.resume import ResumableRun, prepare_checkpoint_dir
 
     recorder = StepRecorder()
     build_trainer = (
-        _build_sft_trainer if parse(spec.run.algorithm).algorithm.imitates else _build_rl_trainer
+        _build_sft_trainer if parse(spec.run.algorithm).algorithm.is_supervised else _build_rl_trainer
     )
-    checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
+    checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
     problems = source_of_file(task.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
@@ -148,7 +148,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
 def _explain_nothing_to_imitate(spec: TrainSpec, data: Path) -> str:
     """Return why SFT has no demonstrations, for the summary; "" if it has some, or for RL."""
-    empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
+    empty = parse(spec.run.algorithm).algorithm.is_supervised and not data.stat().st_size
     return "the teacher solved none of the training problems" if empty else ""
 
 
@@ -270,11 +270,11 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
 
 def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     """Return a trainer that imitates demonstrations, and a function that returns {}: no counts."""
-    from rapid.training.sft import sft_trainer
+    from rapid.training.sft import build_sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
     common = build_trainer_arguments(spec, checkpoints)
-    trainer = sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
+    trainer = build_sft_trainer(model, demonstrations, spec.objective, common, spec.chat)
     return trainer, dict
 
 

@@ -20,7 +20,7 @@ Batch = dict[str, Tensor]
 FORWARD_COLUMNS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
 # TRL's column of importance weights that correct vLLM's log-probabilities: (N, T) or (N, 1), 1 at
 # padding.
-RATIO = "importance_sampling_ratio"
+VLLM_RATIO_COLUMN = "importance_sampling_ratio"
 
 
 class RecentRows(torch.utils.data.Dataset):
@@ -101,7 +101,7 @@ def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
     return list(zip(*longest, strict=True))
 
 
-def group_rows(groups: Tensor, group_size: int) -> Tensor:
+def get_group_rows(groups: Tensor, group_size: int) -> Tensor:
     """Return the row indices of the groups with these indices. (K,) -> (K * group_size,)"""
     return (groups[:, None] * group_size + torch.arange(group_size).to(groups)).flatten()
 
@@ -113,7 +113,7 @@ def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bo
         trim: remove the columns that are padding in all of these rows.
     """
     index = torch.tensor(groups, device=batch["completion_ids"].device)
-    selected = select_rows(batch, group_rows(index, group_size))
+    selected = select_rows(batch, get_group_rows(index, group_size))
     return trim_padding(selected) if trim else selected
 
 
@@ -153,8 +153,8 @@ def replace_groups(
         active_groups("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
     )
     old_rows, new_rows = (
-        group_rows(groups[: len(replacements)], group_size),
-        group_rows(replacements, group_size),
+        get_group_rows(groups[: len(replacements)], group_size),
+        get_group_rows(replacements, group_size),
     )
     columns = {}
     for name, value in batch.items():
@@ -170,9 +170,9 @@ def pad_width(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
     """Pad (N, T) to (N, width): prompts on the left, completions on the right."""
     missing = width - values.size(1)
     sides = (missing, 0) if name.startswith("prompt") else (0, missing)
-    return torch.nn.functional.pad(values, sides, value=padding_value(name, pad_id))
+    return torch.nn.functional.pad(values, sides, value=get_padding_value(name, pad_id))
 
 
-def padding_value(name: str, pad_id: int) -> int:
-    """Return the padding value of a column: `pad_id` for token ids, 1 for `RATIO`, otherwise 0."""
-    return pad_id if name.endswith("_ids") else int(name == RATIO)
+def get_padding_value(name: str, pad_id: int) -> int:
+    """Return the padding value of a column: `pad_id` for token ids, 1 for `VLLM_RATIO_COLUMN`, otherwise 0."""
+    return pad_id if name.endswith("_ids") else int(name == VLLM_RATIO_COLUMN)

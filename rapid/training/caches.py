@@ -16,7 +16,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 # Layers of a cache that hold only keys and values, with a row per prompt, which can be repeated for
 # each completion. Other layers may also hold states, which are not repeated, or which later tokens
 # overwrite although a gradient needs them.
-KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
+KEY_VALUE_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
 def prefill_prompts(
@@ -28,7 +28,7 @@ def prefill_prompts(
         mask: (K, P), 0 at padding on the left.
         cache: an empty cache to use.
     """
-    cache = cache or DynamicCache(config=model_config(model))
+    cache = cache or DynamicCache(config=get_text_config(model))
     output = model(
         input_ids=ids,
         attention_mask=mask,
@@ -55,12 +55,12 @@ def can_share_prompts(model) -> bool:
     model = unwrap_model(model)
     is_triggered = _adapter_setting(model, "alora_invocation_tokens")
     checkpointed = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
-    if checkpointed or is_triggered or has_own_cache(model) or sees_padding(model):
+    if checkpointed or is_triggered or has_own_cache(model) or depends_on_padding(model):
         return False
-    if getattr(model_config(model), "output_router_logits", False):
+    if getattr(get_text_config(model), "output_router_logits", False):
         return False
-    layers = DynamicCache(config=model_config(model)).layers
-    return all(type(layer) in KEYS_AND_VALUES for layer in layers)
+    layers = DynamicCache(config=get_text_config(model)).layers
+    return all(type(layer) in KEY_VALUE_LAYERS for layer in layers)
 
 
 def has_own_cache(model) -> bool:
@@ -68,7 +68,7 @@ def has_own_cache(model) -> bool:
     return _adapter_setting(model, "peft_type") == "SHADOW"
 
 
-def sees_padding(model) -> bool:
+def depends_on_padding(model) -> bool:
     """Return whether log-probabilities depend on the padding before a prompt.
 
     This is so if an adapter adds virtual tokens: PEFT places them before the padding, and ignores
@@ -100,7 +100,7 @@ def has_absolute_positions(model) -> bool:
 
 def is_rotary(model) -> bool:
     """Return whether a model has rotary position embeddings (RoPE)."""
-    return hasattr(model_config(model), "rope_parameters")
+    return hasattr(get_text_config(model), "rope_parameters")
 
 
 def count_positions(mask: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ def count_positions(mask: Tensor) -> Tensor:
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
-def model_config(model):
+def get_text_config(model):
     """Return the configuration of the text model, also if DDP or DeepSpeed wraps the model."""
     return unwrap_model(model).config.get_text_config()
 

@@ -60,7 +60,7 @@ class PhaseClock:
         self._since = times
 
 
-class AfterOptimizer(TrainerCallback):
+class OptimizerStepCallback(TrainerCallback):
     """Callback that calls `then` after each step of the optimizer."""
 
     def __init__(self, then: Callable[[], None]):

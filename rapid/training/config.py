@@ -13,9 +13,9 @@ from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training_parameters import TrainingParameters
-from rapid.training.contradictions import SignalColumn, contradictions
+from rapid.training.contradictions import SignalColumn, find_contradictions
 from rapid.training.memory import AUTO
-from rapid.training.precision import agree_on_rates
+from rapid.training.precision import measure_shared_rates
 from rapid.training.trl.objective import (
     TRL,
     TRL_LOSS_FIELDS,
@@ -247,7 +247,7 @@ class RapidConfig(GRPOConfig):
         processes = self.world_size
         resolve_sizes(self, processes)
         resolve_defaults(self)
-        if wrong := [*contradictions(self, processes)]:
+        if wrong := [*find_contradictions(self, processes)]:
             raise ValueError("\n".join(wrong))
         if self.precision is not None:
             self._set_precision()
@@ -303,7 +303,7 @@ class RapidConfig(GRPOConfig):
             return None
         values = {
             name: getattr(self, field_name)
-            for field_name, name in self.algorithm.fields.items()
+            for field_name, name in self.algorithm.parameters_by_config_field.items()
             if field_name in vars(self)
         }
         return kind(**self.algorithm.defaults | values | self.parameters)
@@ -311,8 +311,8 @@ class RapidConfig(GRPOConfig):
     def _set_precision(self) -> None:
         """Set `bf16` by `precision`, and `precision` to what was chosen."""
         if self.precision == AUTO:
-            rates = agree_on_rates(self.device)
-            self.precision = rates.fastest
+            rates = measure_shared_rates(self.device)
+            self.precision = rates.preferred
             vars(self)["origins"]["precision"] = str(rates)
         self.bf16 = self.precision == "bfloat16"
 
@@ -321,7 +321,7 @@ class RapidConfig(GRPOConfig):
         field_names = {setting.name for setting in fields(self)}
         without_field: dict[str, Any] = {}
         for name, value in self.parameters.items():
-            argument = self.algorithm.arguments.get(name, name)
+            argument = self.algorithm.config_field_names.get(name, name)
             (vars(self) if argument in field_names else without_field)[argument] = value
         self.parameters = without_field
 

@@ -27,7 +27,7 @@ from rapid.training.caches import (
     has_own_cache,
     has_virtual_tokens,
     is_rotary,
-    model_config,
+    get_text_config,
     prefill_prompts,
 )
 
@@ -97,7 +97,7 @@ class Decoder:
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, limit), generation_config.pad_token_id)], dim=1
         )
-        # On a CPU, torch draws exponential variates from uniform ones in float64 (`_exponential`).
+        # On a CPU, torch draws exponential variates from uniform ones in float64 (`_draw_exponential`).
         precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
         noise = torch.empty_like(logits, dtype=precision)  # (N, V), drawn anew for each token
         logp = logits.new_zeros(count, limit) if self.record else None
@@ -118,7 +118,7 @@ class Decoder:
                 scores = logits_processor(sequences[:, :column], all_logits)[rows]
             else:
                 scores = logits_processor(sequences[:, :column], logits)
-            drawn, drawn_token_logp = self._draw(scores, noise, rows, generation_config.do_sample)
+            drawn, drawn_token_logp = self._draw_tokens(scores, noise, rows, generation_config.do_sample)
             drawn_logp += drawn_token_logp.sum()
             drawn = drawn.masked_fill(~is_running, generation_config.pad_token_id)
             sequences[rows, column] = drawn
@@ -165,7 +165,7 @@ class Decoder:
                 torch.cat([ids, mask], dim=1), dim=0, return_inverse=True
             )
             ids, mask = different.chunk(2, dim=1)
-        cache = DynamicCache(config=model_config(model))
+        cache = DynamicCache(config=get_text_config(model))
         cache.layers = [
             PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
         ]
@@ -173,7 +173,7 @@ class Decoder:
         cache.batch_select_indices(prompt_index)
         return output.logits[:, -1].float()[prompt_index], cache
 
-    def _draw(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
+    def _draw_tokens(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
         """Draw a token for each row from its scores, (n, V).
 
         As in `torch.multinomial`, the drawn token is the one with the largest ratio of probability
@@ -183,7 +183,7 @@ class Decoder:
             The tokens and their log-probabilities, (n,) each.
         """
         logp = scores.log_softmax(-1)
-        drawn = logp.exp() / _exponential(noise, rows) if sample else scores
+        drawn = logp.exp() / _draw_exponential(noise, rows) if sample else scores
         drawn = drawn.argmax(-1)
         return drawn, logp.gather(1, drawn[:, None])[:, 0]
 
@@ -194,7 +194,7 @@ def _score_tokens(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
     return logp.gather(1, tokens[:, None])[:, 0]
 
 
-def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
+def _draw_exponential(noise: Tensor, rows: Tensor) -> Tensor:
     """Draw exponential variates in the shape of `noise`, (N, V), and return those of `rows`.
 
     All rows are drawn, so that random numbers do not depend on which completions have ended. On a
@@ -244,7 +244,7 @@ def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
     return buffer
 
 
-class GeneratedLogp(StoppingCriteria):
+class LogpRecorder(StoppingCriteria):
     """Records log pi of the tokens that `generate` draws in its own loop, at the temperature.
 
     It is a stopping criterion that never stops: `generate` calls it after each token that it draws
@@ -304,7 +304,7 @@ def _has_decoder_settings(model, config, names: Iterable[str]) -> bool:
 
 
 @contextmanager
-def _show_cache_to_peft(model) -> Iterator[None]:
+def _pass_cache_to_peft(model) -> Iterator[None]:
     """Within this context, pass the cache to PEFT by its older name, if it has virtual tokens.
 
     PEFT 0.21 looks for a cache by the name "past_key_values", which transformers 5.24 changed. If
@@ -324,7 +324,7 @@ def _show_cache_to_peft(model) -> Iterator[None]:
 
 
 @contextmanager
-def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Iterator[list[Tensor]]:
+def use_decoder(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Iterator[list[Tensor]]:
     """Within this context, let `model.generate` sample with `decoder` if `can_decode` allows it.
 
     Args:
@@ -352,12 +352,12 @@ def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Ite
         if has_own_cache(model) and CACHE != "past_key_values":
             kwargs["generation_config"] = generation_config = copy(generation_config)
             generation_config.use_cache = False
-        with _show_cache_to_peft(model):
+        with _pass_cache_to_peft(model):
             if scored is None or not _has_decoder_settings(
                 model, generation_config, SINGLE_PASS_SETTINGS
             ):
                 return generate(*args, **kwargs)
-            logps = GeneratedLogp(generation_config.temperature or 1)
+            logps = LogpRecorder(generation_config.temperature or 1)
             output, completions = logps.generate(model, generate, *args, **kwargs)
         scored.extend(completions)
         return output

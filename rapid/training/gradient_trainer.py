@@ -17,8 +17,8 @@ from torch.nn.functional import pad
 
 from rapid.training.batch_statistics import WeightedMeans
 from rapid.training.batches import Batch
-from rapid.training.caches import sees_padding
-from rapid.training.forward import completion_logp
+from rapid.training.caches import depends_on_padding
+from rapid.training.forward import compute_completion_logps
 from rapid.training.memory import AUTO
 from rapid.training.micro_batches import (
     Chunk,
@@ -48,8 +48,8 @@ class GradientTrainer(SamplingTrainer):
         self._steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.
-        self._means = WeightedMeans(self._process_mean)
-        self._token_means = WeightedMeans(self._process_mean)
+        self._means = WeightedMeans(self._reduce_mean)
+        self._token_means = WeightedMeans(self._reduce_mean)
 
     @property
     def pass_completions(self) -> int:
@@ -78,7 +78,7 @@ class GradientTrainer(SamplingTrainer):
         )
         return sum(map(len, chunks))
 
-    def _process_mean(self, values: Tensor) -> Tensor:
+    def _reduce_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
 
     def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
@@ -133,7 +133,7 @@ class GradientTrainer(SamplingTrainer):
         only, which it writes into this shared tensor. For the other rows the tensor has
 
         - log pi from an extra forward pass, if a row's gradient depends on the importance weights
-          of other rows (`Algorithm.compares_weights`), or if the rows of the chunk are divided
+          of other rows (`Algorithm.depends_on_group_weights`), or if the rows of the chunk are divided
           among processes;
         - otherwise log mu, or 0: the gradient does not depend on the values.
 
@@ -143,7 +143,7 @@ class GradientTrainer(SamplingTrainer):
         first = chunk[0]
         if "is_last" not in first:  # each process runs the chunk in one micro-batch
             return
-        compares = has_moved and self.args.algorithm.compares_weights(self.args.settings)
+        compares = has_moved and self.args.algorithm.depends_on_group_weights(self.args.settings)
         if compares or first["local_weight"] != 1:
             with torch.no_grad():
                 logp = self._score_chunk(self.model, chunk)
@@ -170,7 +170,7 @@ class GradientTrainer(SamplingTrainer):
         if args.uses_trl_loss:
             is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
         elif args.skip_zero_groups and not args.algorithm.scales_steps:
-            is_run = is_run & args.algorithm.have_gradient(
+            is_run = is_run & args.algorithm.find_groups_with_gradient(
                 mini_batch["rewards"], group, args.settings, on_policy=self._is_on_policy(step)
             )
         # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
@@ -183,7 +183,7 @@ class GradientTrainer(SamplingTrainer):
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
             least=int(needs_one),
-            same_prompt_length=sees_padding(self.model),
+            same_prompt_length=depends_on_padding(self.model),
         )
         rows = [batch.get("local_rows", batch["rewards"]) for chunk in chunks for batch in chunk]
         self._largest = max(map(len, rows), default=0)
@@ -363,7 +363,7 @@ class GradientTrainer(SamplingTrainer):
         return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
 
     def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool):
-        return completion_logp(
+        return compute_completion_logps(
             model,
             batch,
             rows_per_prompt,

@@ -6,7 +6,7 @@ tiles of the vocabulary. It has two problems, which `patch_head` solves:
 1. On a CPU, tiles are slower than whole logits, most of all in bfloat16. `TokenChunks` works on
    chunks of tokens instead, with the whole vocabulary for each.
 2. The function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
-   no effect. `ModuleScores` calls the layer.
+   no effect. `OutputLayerScores` calls the layer.
 
 Here a chunk is some of the tokens of a forward pass, and a part is some of the tokens of a chunk.
 
@@ -44,7 +44,7 @@ def patch_head(model) -> AbstractContextManager:
     layer = unwrap_model(model).get_output_embeddings()
     scores: Any = CpuScores
     if hasattr(layer, "base_layer"):  # a layer with an adapter of PEFT
-        scores = ModuleScores(layer)
+        scores = OutputLayerScores(layer)
     if scores is CpuScores and layer.weight.device.type != "cpu":
         return nullcontext()
     return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
@@ -116,7 +116,7 @@ class CpuScores:
         return logp, entropy, None, None, is_top1
 
 
-class ModuleScores:
+class OutputLayerScores:
     """Replaces TRL's function for an output layer with an adapter.
 
     TRL calls `apply` of a subclass of `torch.autograd.Function`, which an instance replaces here.

@@ -18,13 +18,13 @@ import psutil
 import torch
 
 AUTO = "auto"  # value of settings for the size of micro-batches: find it by trial
-USABLE = 0.92  # share of free memory to use; the rest is for fragmentation and libraries
+USABLE_SHARE = 0.92  # share of free memory to use; the rest is for fragmentation and libraries
 OUT_OF_MEMORY_PATTERN = (
     "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
 )
 CGROUPS = Path("/sys/fs/cgroup")
 # Linux: writing 5 to this file resets VmHWM, the process's peak of resident memory.
-RESET = Path("/proc/self/clear_refs")
+PEAK_RESET_FILE = Path("/proc/self/clear_refs")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -43,21 +43,21 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def available_memory(device: torch.device) -> float:
+def get_available_memory(device: torch.device) -> float:
     """Return the bytes that this process can still allocate on a device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         # Memory that torch has taken from the device, and that no tensor uses.
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return free + cached
-    limits = [psutil.virtual_memory().available, _available_in_cgroup()]
+    limits = [psutil.virtual_memory().available, _get_available_in_cgroup()]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
         limits.append(limit - psutil.Process().memory_info().vms)
     return max(0.0, min(limits))
 
 
-def _available_in_cgroup() -> float:
+def _get_available_in_cgroup() -> float:
     """Return the free bytes of this process's cgroup (v2), or of a parent that has less."""
     available = math.inf
     with suppress(OSError):
@@ -84,9 +84,9 @@ def measure_peak(device: torch.device, work: Callable[[], None]) -> float:
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
-    before = _resident("VmRSS")
+    before = _read_resident_memory("VmRSS")
     work()
-    return _resident("VmHWM") - before
+    return _read_resident_memory("VmHWM") - before
 
 
 def reset_peak(device: torch.device) -> None:
@@ -94,7 +94,7 @@ def reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        RESET.write_text("5", encoding="utf-8")
+        PEAK_RESET_FILE.write_text("5", encoding="utf-8")
 
 
 def read_peak(device: torch.device) -> int | None:
@@ -104,10 +104,10 @@ def read_peak(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    return _resident("VmHWM") if RESET.exists() else None
+    return _read_resident_memory("VmHWM") if PEAK_RESET_FILE.exists() else None
 
 
-def _resident(field: str) -> int:
+def _read_resident_memory(field: str) -> int:
     """Return this process's resident memory, bytes: now (VmRSS), or its peak (VmHWM)."""
     status = Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8")
     (kibibytes,) = re.findall(rf"{field}:\s+(\d+)", status)
@@ -132,11 +132,11 @@ def find_largest_batch(
         MemoryError: not even one completion fits.
         ValueError: the system does not report a process's peak of memory.
     """
-    if device.type != "cuda" and not RESET.exists():
+    if device.type != "cuda" and not PEAK_RESET_FILE.exists():
         raise ValueError(
-            f"{AUTO!r} needs {RESET}, which this system does not have: set a number instead"
+            f"{AUTO!r} needs {PEAK_RESET_FILE}, which this system does not have: set a number instead"
         )
-    available = USABLE * (available_memory(device) - reserved)
+    available = USABLE_SHARE * (get_available_memory(device) - reserved)
 
     def needs(count: int, share: float = 1.0) -> float:
         """Return the bytes that `count` completions take; infinity if they do not fit."""

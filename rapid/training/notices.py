@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 
 from rapid.algorithms.groups import active_groups
 from rapid.algorithms.means import completion_mean
-from rapid.training.batches import RATIO, Batch, loss_mask
+from rapid.training.batches import VLLM_RATIO_COLUMN, Batch, loss_mask
 from rapid.training.refusals import describe_sample
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Notices(TrainerCallback):
         self._topics.add("messages")
         # At most EXAMINED_PROMPTS prompts, evenly spaced.
         examined = prompts[:: -(-len(prompts) // EXAMINED_PROMPTS)]
-        if self._is_main and (keys := unread_keys(examined, render)):
+        if self._is_main and (keys := find_unread_keys(examined, render)):
             self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
@@ -133,15 +133,15 @@ class Notices(TrainerCallback):
             A metric: the masked share of tokens, averaged over completions; {} if there is no
             correction.
         """
-        if RATIO not in batch:
+        if VLLM_RATIO_COLUMN not in batch:
             return {}
-        # RATIO is TRL's importance weight of a token; the correction masks by a weight of 0.
-        mask, is_masked = loss_mask(batch), batch[RATIO] == 0
+        # VLLM_RATIO_COLUMN is TRL's importance weight of a token; the correction masks by a weight of 0.
+        mask, is_masked = loss_mask(batch), batch[VLLM_RATIO_COLUMN] == 0
         if mask.any() and not (mask * ~is_masked).any():
             mode = self._config.vllm_importance_sampling_mode
             cap = self._config.vllm_importance_sampling_clip_max
             self._warn("importance", step, mode=mode, cap=cap, count=len(mask))
-        return {f"sampling/{RATIO}/masked": completion_mean(is_masked, mask).item()}
+        return {f"sampling/{VLLM_RATIO_COLUMN}/masked": completion_mean(is_masked, mask).item()}
 
     def on_train_end(self, args, state, control, **_):
         """Warn if no group had different rewards in the whole run, also before it was resumed."""
@@ -162,7 +162,7 @@ class Notices(TrainerCallback):
         return "all rewards of each group were equal"
 
 
-def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]) -> list[str]:
+def find_unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]) -> list[str]:
     """Return the keys of messages, other than role and content, that change no rendered prompt.
 
     Each key is removed once with all others present and once with none of them, since a template
@@ -176,7 +176,7 @@ def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], st
 
 
 def _is_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> bool:
-    """Return whether removing a key of messages changes a rendered prompt: see `unread_keys`."""
+    """Return whether removing a key of messages changes a rendered prompt: see `find_unread_keys`."""
     if not any(message.get(key) is not None for message in prompt):
         return False
     try:

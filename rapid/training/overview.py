@@ -18,7 +18,7 @@ from transformers.trainer_utils import has_length
 from transformers.utils.logging import WARNING, get_verbosity
 
 from rapid.text import align_columns, format_duration, format_size
-from rapid.training.caches import sees_padding
+from rapid.training.caches import depends_on_padding
 from rapid.training.memory import AUTO, read_peak
 
 logger = logging.getLogger(__name__)
@@ -259,7 +259,7 @@ def describe_passes(trainer: Any) -> str:
     if args.token_budget is not None:
         return f"up to {args.token_budget:,} tokens in each, forward and backward"
     # Groups may be divided unequally among processes, and some models need prompts of one length.
-    is_limit = not several and not sees_padding(trainer.model)
+    is_limit = not several and not depends_on_padding(trainer.model)
     count = f"{'at most' if is_limit else 'about'} {trainer.count_passes():,}"
     scope = " in each process" if several else ""
     size = describe_setting(args, "micro_batch_size")
@@ -309,7 +309,7 @@ def describe_memory(trainer: Any) -> str:
     text = f"{format_size(count_held_bytes(trainer))} for weights, gradients{moments}"
     device = trainer.accelerator.device
     if device.type == "cuda":
-        text += f" of {format_size(total_memory(device))}"
+        text += f" of {format_size(get_total_memory(device))}"
         if trainer.use_vllm and trainer.args.vllm_mode == "colocate":
             text += f", {trainer.args.vllm_gpu_memory_utilization:.0%} of which vLLM may take"
     return f"{text}; activations and buffers come on top"
@@ -334,10 +334,10 @@ def describe_peak(device: torch.device) -> str:
     """Describe the peak of this process's memory; "" if the system does not report it."""
     if (peak := read_peak(device)) is None:
         return ""
-    total = f" of {format_size(total_memory(device))}" if device.type == "cuda" else ""
+    total = f" of {format_size(get_total_memory(device))}" if device.type == "cuda" else ""
     return f"; peak memory {format_size(peak)}{total}"
 
 
-def total_memory(device: torch.device) -> int:
+def get_total_memory(device: torch.device) -> int:
     """Return the bytes of a GPU."""
     return torch.cuda.get_device_properties(device).total_memory

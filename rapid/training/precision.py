@@ -18,7 +18,7 @@ from rapid.processes.lifetimes import is_main_process
 TOKENS, HIDDEN = 512, 1024
 REPEATS = 7  # of the measurement, of which the fastest counts
 # bfloat16 is chosen if it is this many times as fast as float32, which is more exact.
-LEAST_GAIN = 1.1
+MIN_SPEEDUP = 1.1
 POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0  # for the choice of the first process
 
 
@@ -29,9 +29,9 @@ class Rates(NamedTuple):
     bfloat16: float
 
     @property
-    def fastest(self) -> str:
+    def preferred(self) -> str:
         """The precision to compute in."""
-        return "bfloat16" if self.bfloat16 >= LEAST_GAIN * self.float32 else "float32"
+        return "bfloat16" if self.bfloat16 >= MIN_SPEEDUP * self.float32 else "float32"
 
     def __str__(self) -> str:
         return (
@@ -56,7 +56,7 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
     return Rates(*(operations / min(times) for times in seconds.values()))
 
 
-def agree_on_rates(device: torch.device) -> Rates:
+def measure_shared_rates(device: torch.device) -> Rates:
     """Measure both precisions, and return the rates of the first process in all of them."""
     rates: list[Any] = [measure_rates(device)]
     broadcast_object_list(rates)
@@ -88,8 +88,8 @@ def choose_precision(file: Path) -> str:
     """
     if is_main_process() and not file.exists():
         rates = measure_rates("cuda" if torch.cuda.is_available() else "cpu")
-        print(f"precision: auto is {rates.fastest} ({rates})")
-        write_text(file, rates.fastest)
+        print(f"precision: auto is {rates.preferred} ({rates})")
+        write_text(file, rates.preferred)
     deadline = time.monotonic() + WAIT_SECONDS
     while not file.exists():
         if time.monotonic() > deadline:

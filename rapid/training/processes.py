@@ -7,7 +7,7 @@ divided among the processes: see `rapid.training.micro_batches`.
 from accelerate import Accelerator
 from torch import Tensor
 
-from rapid.training.batches import Batch, padding_value
+from rapid.training.batches import Batch, get_padding_value
 
 
 def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
@@ -22,7 +22,7 @@ def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
     """
     columns = {}
     for name, value in batch.items():
-        fill, pads_left = padding_value(name, pad_id), name.startswith("prompt")
+        fill, pads_left = get_padding_value(name, pad_id), name.startswith("prompt")
         padded = accelerator.pad_across_processes(value, 1, pad_index=fill, pad_first=pads_left)
         columns[name] = accelerator.gather(padded)
     return columns

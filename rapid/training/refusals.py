@@ -22,8 +22,8 @@ TEXT_ONLY_ERROR = (
     "RapidTrainer trains on text only: remove images from the dataset, and from what tools answer"
 )
 # Shows prompts and completions in messages, of at most 80 characters each.
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 80
 
 
 def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
@@ -90,8 +90,8 @@ def note_on_error(note: str) -> Iterator[None]:
 
 def describe_sample(prompt, completion=None) -> str:
     """Return a prompt, and its completion if given, shortened, with control characters escaped."""
-    subject = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
-    return f"{subject}the prompt {_SHORT.repr(prompt)}"
+    subject = "" if completion is None else f"the completion {_SHORT_REPR.repr(completion)} of "
+    return f"{subject}the prompt {_SHORT_REPR.repr(prompt)}"
 
 
 def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
@@ -156,7 +156,7 @@ def refuse_logps(
     for prompt, tokens, values in zip_longest(prompts, ids, logps, fillvalue=()):
         if len(tokens) != len(values) or not all(-math.inf < value <= 0 for value in values):
             raise ValueError(
-                f"use_rollout_logps=True: rollout_func returned the logprobs {_SHORT.repr(values)} "
+                f"use_rollout_logps=True: rollout_func returned the logprobs {_SHORT_REPR.repr(values)} "
                 f"for {len(tokens)} tokens after {describe_sample(prompt)}: it needs a number for "
                 "each token, the natural logarithm of its probability"
             )

@@ -62,7 +62,7 @@ class Attempt(Record):
         return cls(interrupted=previous.interrupted + 1, lost=previous.lost + max(0.0, lost))
 
 
-def checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
+def prepare_checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
     """Return the folder of a run's checkpoints. Delete those of other parameters or versions.
 
     Args:

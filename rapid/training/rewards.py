@@ -21,7 +21,7 @@ NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")
 logger = logging.getLogger(__name__)
 
 
-def distinct_names(names: Sequence[str]) -> list[str]:
+def make_names_distinct(names: Sequence[str]) -> list[str]:
     """Return the names of reward functions, made distinct by their position: f, f -> f-1, f-2.
 
     All lambdas have the same name, and so have partials and instances of a class. TRL would average
@@ -76,7 +76,7 @@ class StreamedRewards:
             if "log_extra" in inspect.signature(function).parameters:
                 raise ValueError(f"{name} logs columns of a whole batch: set grading_workers=0")
         self._functions = functions
-        self._names = distinct_names([get_callable_name(function) for function in functions])
+        self._names = make_names_distinct([get_callable_name(function) for function in functions])
         self._extra, self._limit = extra, limit
         self._has_warned = False  # see `_warn_if_equal`
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")

@@ -22,9 +22,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rapid.training import batches
 from rapid.training.batches import FORWARD_COLUMNS, Batch
-from rapid.training.contradictions import shaped_sampling
+from rapid.training.contradictions import find_sampling_changes
 from rapid.training.dropout import has_dropout
-from rapid.training.forward import completion_logp
+from rapid.training.forward import compute_completion_logps
 from rapid.training.trl.vllm import engine_dtype
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class SamplerCheck:
     """
 
     def __init__(self) -> None:
-        self.due = True
+        self.is_due = True
         self.is_exact: bool | None = None
         self.logps: list[Tensor] = []
 
@@ -66,7 +66,7 @@ class SamplerCheck:
         With tools, only the first turn of each completion is checked.
         """
         # With tools, later turns are sampled when there is a log pi for each row already.
-        is_wanted = self.due and trainer.model.training
+        is_wanted = self.is_due and trainer.model.training
         return self.logps if is_wanted and len(self.logps) < len(trainer._examples) else None
 
     def run(self, trainer, batch: Batch) -> None:
@@ -80,9 +80,9 @@ class SamplerCheck:
         Raises:
             RuntimeError: completions are not sampled from the policy.
         """
-        if not (self.due and trainer.model.training):
+        if not (self.is_due and trainer.model.training):
             return
-        self.due = False
+        self.is_due = False
         logps, self.logps = self.logps, []
         sampled = batch.get("sampler_logp") if trainer.use_vllm else _pad_logps(logps, batch)
         if sampled is None or not _samples_from_policy(trainer):
@@ -94,7 +94,7 @@ class SamplerCheck:
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
             # The simplest computation: groups of 1, each prompt computed with its completion.
-            scored, _ = completion_logp(trainer.model, micro_batch, 1, trainer.temperature, False)
+            scored, _ = compute_completion_logps(trainer.model, micro_batch, 1, trainer.temperature, False)
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
         total, largest, tokens = trainer.accelerator.gather(sums[None]).unbind(1)
@@ -108,7 +108,7 @@ class SamplerCheck:
                 error,
             )
         mean = float(total.sum() / tokens.sum().clamp(min=1))
-        bound = mismatch_bound(trainer)
+        bound = compute_mismatch_bound(trainer)
         if mean > bound:
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from "
@@ -116,13 +116,13 @@ class SamplerCheck:
                 f"by {mean:.2g} nats on average (at most {float(largest.max()):.2g}) "
                 f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
                 f"forward pass; rounding explains {bound:.2g}. Installed: "
-                f"{installed_versions()}. A library may have changed what it computes: "
+                f"{describe_installed_versions()}. A library may have changed what it computes: "
                 "install the versions of the project's lock, choose another adapter or "
                 "sampler, or set a larger max_sampler_mismatch if this is intended"
             )
 
 
-def mismatch_bound(trainer) -> float:
+def compute_mismatch_bound(trainer) -> float:
     """Return the largest mean difference that rounding may cause, in nats per token.
 
     Below a temperature of 1 the bound grows as 1 / temperature, by which logits are multiplied.
@@ -141,7 +141,7 @@ def computes_in_float32(trainer) -> bool:
     return exact and not (trainer.args.bf16 or trainer.args.fp16)
 
 
-def installed_versions() -> str:
+def describe_installed_versions() -> str:
     """Return the installed `PACKAGES` with their versions, as text."""
     versions = []
     for package in PACKAGES:
@@ -191,7 +191,7 @@ def _samples_from_policy(trainer: Any) -> bool:
     """
     args = trainer.args
     if args.use_vllm:
-        shaped = bool(shaped_sampling(args))
+        shaped = bool(find_sampling_changes(args))
     else:
         shaped = trainer.generation_config.temperature != trainer.temperature
     noise = args.neftune_noise_alpha or (not args.disable_dropout and has_dropout(trainer.model))

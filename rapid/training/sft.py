@@ -22,7 +22,7 @@ from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.saving_trainer import SavingTrainer
 
 
-class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
+class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
     """SFTTrainer that saves checkpoints atomically, and runs micro-batches that fit in memory.
 
     Args:
@@ -89,7 +89,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         return self._find_largest(attempt, at_most, parameters, advice)
 
 
-def sft_trainer(
+def build_sft_trainer(
     model: Path,
     demonstrations: list[Demonstration],
     params: SftParameters,
@@ -129,7 +129,7 @@ def sft_trainer(
         max_length=None,
         completion_only_loss=True,
     )
-    return ImitatingTrainer(
+    return MicroBatchSFTTrainer(
         str(model),
         config,
         train_dataset=Dataset.from_list(rows),

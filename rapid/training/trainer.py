@@ -102,8 +102,8 @@ class RapidTrainer(GradientTrainer):
         if self.args.algorithm.scales_steps:
             self.add_callback(self._step_scale)
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._spares = 0  # prompts drawn so far by `_resample`
-        self._tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
+        self._resampled_prompts = 0  # prompts drawn so far by `_resample_groups`
+        self._batch_tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations
@@ -134,11 +134,11 @@ class RapidTrainer(GradientTrainer):
         with self._gradient_context(model):
             if not self._steps:  # no mini-batch is left: sample the next inference batch
                 with self.clock.phase("other"):
-                    Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
-                    Z = self._resample(Z)
+                    Z = self._sample_batch(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
+                    Z = self._resample_groups(Z)
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
-                    self._tokens = batches.loss_mask(Z).sum()
+                    self._batch_tokens = batches.loss_mask(Z).sum()
                     mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
                     self._steps = self._prepare_steps(mini_batches)  # mu <- pi
@@ -155,7 +155,7 @@ class RapidTrainer(GradientTrainer):
     def loop_state(self):
         limit = self.micro_batch_limit
         return {
-            "spares": self._spares,
+            "spares": self._resampled_prompts,
             "last_pass": self.last_pass,
             "micro_batch_limit": limit and astuple(limit),
             "halvings": self.halvings,  # of micro-batches, because memory ran out
@@ -164,15 +164,15 @@ class RapidTrainer(GradientTrainer):
 
     def load_loop_state(self, state):
         self._steps = []
-        self._spares, self.last_pass = state.get("spares", 0), state.get("last_pass")
+        self._resampled_prompts, self.last_pass = state.get("spares", 0), state.get("last_pass")
         limit = state.get("micro_batch_limit")
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.halvings = state.get("halvings", 0)
         if "sampler_is_exact" in state:
             self._sampler_check.is_exact = state["sampler_is_exact"]
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)
-        # Indices of further prompts for `_resample`, without those that were drawn already.
-        self._spare_prompts = islice(order, self._spares, None)
+        # Indices of further prompts for `_resample_groups`, without those that were drawn already.
+        self._spare_prompts = islice(order, self._resampled_prompts, None)
 
     @override
     def _compute_loss(self, model, inputs):
@@ -183,7 +183,7 @@ class RapidTrainer(GradientTrainer):
         """
         algorithm, micro_batch = self.args.algorithm, inputs
         if self.args.uses_trl_loss:
-            loss = self._compute_trl_loss(model, micro_batch, self._tokens)
+            loss = self._compute_trl_loss(model, micro_batch, self._batch_tokens)
             if "sequence_share" in micro_batch:  # there are no shares in evaluation
                 # TRL logs its own metrics. The share counts for `run`: see `_record_step`.
                 self._means.add({}, micro_batch["sequence_share"])
@@ -242,7 +242,7 @@ class RapidTrainer(GradientTrainer):
 
     # Sample and grade -----------------------------------------------------------------------------
 
-    def _sample(self, inputs: list[dict]) -> Batch:
+    def _sample_batch(self, inputs: list[dict]) -> Batch:
         """Sample and grade completions; return those of all processes."""
         batch = self._generate_and_score_completions(inputs)
         batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
@@ -254,7 +254,7 @@ class RapidTrainer(GradientTrainer):
         self.notices.check_graded(step, batch, inputs[0].get("prompt"))
         return batch
 
-    def _resample(self, batch: Batch) -> Batch:
+    def _resample_groups(self, batch: Batch) -> Batch:
         """Replace groups without signal by groups of other prompts (DAPO's dynamic sampling).
 
         A group has signal if its rewards differ. At most dynamic_sampling_rounds - 1 further rounds
@@ -269,11 +269,11 @@ class RapidTrainer(GradientTrainer):
             # Fewest groups whose completions can be divided equally among the processes.
             divisible = math.lcm(group, processes) // group
             count = divisible * math.ceil(len(replaced) / divisible)
-            self._spares += count
+            self._resampled_prompts += count
             indices = [i for i in islice(self._spare_prompts, count) for _ in range(group)]
             prompts = [self.train_dataset[i] for i in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
-                fresh = self._sample(inputs)
+                fresh = self._sample_batch(inputs)
             batch = batches.replace_groups(
                 batch, replaced, fresh, group, self._tokenizer.pad_token_id, signal_column
             )

@@ -30,7 +30,7 @@ class Usage(NamedTuple):
         """Return the seconds between an earlier `Usage` and this one."""
         return Usage(*(now - then for now, then in zip(self, begin, strict=True)))
 
-    def disturbed(self, seconds: float, grading: float = 0.0) -> bool:
+    def is_disturbed(self, seconds: float, grading: float = 0.0) -> bool:
         """Return whether other processes took more than `MAX_LOST_SHARE` of the time.
 
         Args:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import pandas as pd
 
-from rapid.algorithms import IMITATING, RAPID
+from rapid.algorithms import SFT, RAPID
 from rapid.artifacts.metrics import EVALUATION_DESCRIPTIONS, EVALUATION_METRICS, METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE
@@ -312,7 +312,7 @@ def column_notes(
             facts |= {"seed_count": runs.seed.nunique(), "least_runs": LEAST_RUNS}
             facts["figure"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
-            if IMITATING.name in unranked:
+            if SFT.name in unranked:
                 notes.append("imitation")
                 facts |= imitation_facts(runs)
         sentences += render_notes(notes, facts)

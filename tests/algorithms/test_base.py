@@ -7,7 +7,7 @@ from rapid.algorithms import ALGORITHMS
 from rapid.config.params import load
 from tests.algorithms.test_zero_gradients import SETTINGS
 
-RL_ALGORITHMS = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.imitates]
+RL_ALGORITHMS = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.is_supervised]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_batches_must_divide_among_processes_and_vllm_groups(
     compute = params.compute.model_copy(update={"processes": 2, "sampler": sampler})
     section = getattr(params, name).model_copy(update={key: value})
     params = params.model_copy(update={"compute": compute, name: section})
-    refused = ALGORITHMS[name.replace("_", "-")].config_error(params, 4)
+    refused = ALGORITHMS[name.replace("_", "-")].find_config_error(params, 4)
     assert (refused is None) == allowed
     assert allowed or refused[:2] == (f"{name}.{key}", value)
 
@@ -67,19 +67,19 @@ def test_each_name_belongs_to_one_algorithm():
     for name in ALGORITHMS:
         for variant in (name, f"{name}-H4", f"{name}-H4,epochs=2", f"{name},epochs=2"):
             assert [
-                algorithm.name for algorithm in ALGORITHMS.values() if algorithm.named(variant)
+                algorithm.name for algorithm in ALGORITHMS.values() if algorithm.matches_name(variant)
             ] == [name]
 
 
 def test_looks_for_different_h_differ():
     for algorithm in RL_ALGORITHMS:
-        assert len({algorithm.get_look(H) for H in (1, 2, 4, 8)}) == 4
+        assert len({algorithm.get_plot_style(H) for H in (1, 2, 4, 8)}) == 4
 
 
 def test_only_naive_grpo_uses_a_server_and_only_dapo_resamples():
-    assert [algorithm.name for algorithm in RL_ALGORITHMS if algorithm.samples_from_a_server] == [
+    assert [algorithm.name for algorithm in RL_ALGORITHMS if algorithm.uses_vllm_server] == [
         "naive-grpo"
     ]
     settings = ALGORITHMS["dapo"].parameters(**SETTINGS["dapo"] | {"rounds": 3})
-    rounds = {algorithm.name: algorithm.rounds(settings) for algorithm in RL_ALGORITHMS}
+    rounds = {algorithm.name: algorithm.get_sampling_rounds(settings) for algorithm in RL_ALGORITHMS}
     assert rounds == dict.fromkeys(rounds, 1) | {"dapo": 3}

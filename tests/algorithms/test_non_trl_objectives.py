@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rapid.algorithms import ALGORITHMS, CURRENT
+from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
 from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dppo import DppoParameters
 from rapid.algorithms.m2po import find_outliers as outliers_of
@@ -115,7 +115,7 @@ def test_values_at_a_bound_are_not_clipped():
 
 def test_objective_does_not_depend_on_micro_batches():
     """Means over micro-batches of whole groups, weighted by share, are the mean over the step."""
-    for algorithm in CURRENT:
+    for algorithm in LATER_ALGORITHMS:
         inputs = draw_batch(3)
         settings = algorithm.parameters and algorithm.parameters()
         total = torch.zeros((), dtype=torch.float64)

@@ -14,7 +14,7 @@ from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dro import dro_loss
 from rapid.algorithms.geo_mask import GeoMaskParameters, geo_mask_loss
 from rapid.algorithms.maxrl import maxrl_loss
-from rapid.algorithms.oapl import optimal_advantages
+from rapid.algorithms.oapl import compute_optimal_advantages
 from rapid.algorithms.pg import pg_loss
 from rapid.algorithms.vcpo import vcpo_loss
 from tests.algorithms.batches import GROUP_SIZE, LENGTHS, REWARDS, compute_advantages, draw_batch
@@ -141,12 +141,12 @@ def test_oapl_with_a_large_beta_of_the_value_is_dro():
 def test_optimal_value_is_between_the_mean_and_the_largest_reward(beta):
     """No overflow for small beta, and advantages of exactly 0 for equal rewards."""
     rewards = torch.tensor([0.1, 0.1, 0.1, 0.7, -3.0, 0.2, 0.7, 0.7], dtype=torch.float64)
-    advantages = optimal_advantages(rewards, 4, beta)
+    advantages = compute_optimal_advantages(rewards, 4, beta)
     value = (rewards - advantages).view(2, 4)
     groups = rewards.view(2, 4)
     assert (value <= groups.max(1, keepdim=True).values + 1e-12).all()
     assert (value >= groups.mean(1, keepdim=True) - 1e-6).all()
-    assert not optimal_advantages(torch.full((4,), 0.1), 4, beta).any()
+    assert not compute_optimal_advantages(torch.full((4,), 0.1), 4, beta).any()
 
 
 def test_geometric_mask_does_not_depend_on_length():

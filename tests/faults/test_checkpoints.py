@@ -8,7 +8,7 @@ import pytest
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json
-from rapid.training.resume import checkpoint_dir
+from rapid.training.resume import prepare_checkpoint_dir
 from rapid.training.trl.saving_trainer import DIGESTS, digest_files, newest_checkpoint
 
 FILES = {"model.safetensors": 4000, "optimizer.pt": 9000, "rng_state.pth": 700, "global_step3/a": 9}
@@ -71,7 +71,7 @@ def test_checkpoints_are_used_only_with_the_same_code_inputs_and_libraries(
 
     def find_folder(is_main_process: bool = True):
         data.write_text(state["data"])
-        return checkpoint_dir(
+        return prepare_checkpoint_dir(
             folder, Spec(code=state["code"]), manifests.hash_files(data), is_main_process
         )
 

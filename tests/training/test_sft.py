@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
-from rapid.training.sft import ImitatingTrainer, sft_trainer
+from rapid.training.sft import MicroBatchSFTTrainer, sft_trainer
 from tests.training.loops import COMMON, assert_same_training
 
 
@@ -57,13 +57,13 @@ def test_prompt_and_completion_are_tokenized_separately(toy_model, tmp_path):
 def micro_batch_shapes(monkeypatch):
     """A list that collects the shape of the input of each micro-batch."""
     shapes = []
-    backpropagate = ImitatingTrainer._backpropagate
+    backpropagate = MicroBatchSFTTrainer._backpropagate
 
     def record_shape(self, model, micro_batch, **kwargs):
         shapes.append(tuple(micro_batch["input_ids"].shape))
         return backpropagate(self, model, micro_batch, **kwargs)
 
-    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", record_shape)
+    monkeypatch.setattr(MicroBatchSFTTrainer, "_backpropagate", record_shape)
     return shapes
 
 
@@ -119,7 +119,7 @@ def test_auto_size_tries_longest_demonstrations(
 
 
 def test_out_of_memory_halves_micro_batches(toy_model, tmp_path, monkeypatch, caplog):
-    backpropagate = ImitatingTrainer._backpropagate
+    backpropagate = MicroBatchSFTTrainer._backpropagate
 
     def fail_above_one_row(self, model, micro_batch, **kwargs):
         loss = backpropagate(self, model, micro_batch, **kwargs)
@@ -129,7 +129,7 @@ def test_out_of_memory_halves_micro_batches(toy_model, tmp_path, monkeypatch, ca
 
     unlimited = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
     unlimited.train()
-    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", fail_above_one_row)
+    monkeypatch.setattr(MicroBatchSFTTrainer, "_backpropagate", fail_above_one_row)
     halved = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
     halved.train()
     assert (halved.halvings, len(caplog.messages)) == (1, 1)

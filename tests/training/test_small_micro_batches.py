@@ -9,7 +9,7 @@ from tests.training import loops
 from tests.training.conformance.families import build_untrained
 from tests.training.loops import COMMON, NO_SAVINGS
 
-OBJECTIVES = [name for name, algorithm in ALGORITHMS.items() if not algorithm.imitates] + ["trl"]
+OBJECTIVES = [name for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised] + ["trl"]
 GROUP_SIZE = COMMON["num_generations"]
 STEPS = 3  # on one inference batch: the policy moves between them
 
@@ -18,7 +18,7 @@ def compute_gradients(
     model, folder, objective, trainer_class=loops.RecordingTrainer, **settings
 ) -> tuple[torch.Tensor, list[float]]:
     """Return the gradients of the steps of an inference batch, (steps, parameters), and losses."""
-    h = 1 if objective != "trl" and ALGORITHMS[objective].H == "none" else STEPS
+    h = 1 if objective != "trl" and ALGORITHMS[objective].h_in_name == "none" else STEPS
     sizes = {"H": h, "n_step": 8, "max_steps": STEPS, "learning_rate": 0.5}
     trainer = loops.train_rapid(
         model, folder, objective, trainer_class=trainer_class, **sizes | settings

@@ -116,8 +116,8 @@ def test_gradient_sums_graded_groups_over_whole_mini_batch_size(toy_model, tmp_p
     batches = []
 
     class BatchRecorder(ScriptedTrainer):
-        def _sample(self, inputs):
-            batches.append(super()._sample(inputs))
+        def _sample_batch(self, inputs):
+            batches.append(super()._sample_batch(inputs))
             return batches[-1]
 
     sizes = {"n_step": 32, "max_steps": settings["H"], "learning_rate": RATE}

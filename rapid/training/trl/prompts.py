@@ -7,7 +7,7 @@ from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 from typing_extensions import override
 
-from rapid.training.caches import model_config
+from rapid.training.caches import get_text_config
 from rapid.training.notices import Notices
 from rapid.training.refusals import refuse_prompts
 
