@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from rapid.algorithms import SFT, RAPID
+from rapid.algorithms import RAPID, SFT
 from rapid.algorithms.variant_names import parse
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile

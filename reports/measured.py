@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import ALGORITHMS, SFT, PG, RAPID
+from rapid.algorithms import ALGORITHMS, PG, RAPID, SFT
 from rapid.algorithms.variant_names import parse
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.jobs import build_plan
@@ -26,7 +26,7 @@ from reports import labels
 from reports.collect import collect, problem_sources
 from reports.manifests import JobManifest, read_manifests
 
-# Names of the algorithms that train on demonstrations in place of RL: SFT, which is `SFT`.
+# Names of the algorithms that train on demonstrations in place of RL: SFT.
 IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.is_supervised)
 # Algorithms whose runtime is shown but not ranked: the model before training, which has no training
 # time, and imitation, which does no RL.

@@ -4,7 +4,7 @@ The arena is a preregistered comparison of algorithms on several benchmarks, eac
 tuned learning rate (docs/arena.md). A field of the arena has the algorithms that are compared on
 one benchmark. The end points are the training time until a target accuracy (`reach`), the accuracy
 after equally many completions, and the accuracy after equal training time. The accuracy during
-training is that of snapshots of the model, which the runs save. PG (`PG`) is policy gradient,
+training is that of snapshots of the model, which the runs save. PG is policy gradient,
 the baseline.
 """
 

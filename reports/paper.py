@@ -12,7 +12,10 @@ from rapid.algorithms.variant_names import parse
 from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 
-BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.format_name(4), RAPID.format_name(8)]  # in the paper's Table 1
+BASELINES, RAPIDS = (
+    ["grpo", "pg", "dapo"],
+    [RAPID.format_name(4), RAPID.format_name(8)],
+)  # in the paper's Table 1
 NAIVE = "naive-grpo"  # the baseline of the paper's Figure 1
 FILE = Path(__file__).with_name("paper.yaml")
 

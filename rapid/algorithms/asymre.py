@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
-from rapid.algorithms.base import PlotStyle, Parameters
+from rapid.algorithms.base import Parameters, PlotStyle
 from rapid.algorithms.groups import GroupKind, Tensor, group_mean
 from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.pg import Pg

@@ -6,7 +6,7 @@ without a gradient.
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import token_mean
 from rapid.algorithms.ratios import truncate_ratios

@@ -10,7 +10,7 @@ of the binary distributions "this token, or any other".
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import mean_completion_sum
 from rapid.algorithms.ratios import compute_clip_metrics, truncate_ratios

@@ -7,10 +7,10 @@ GRPO divides by neither, and has no KL term.
 
 from pydantic import Field
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import mean_completion_sum
-from rapid.algorithms.ratios import compute_clip_metrics, clipped_surrogate
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class DrGrpoParameters(Parameters):
@@ -44,7 +44,9 @@ def dr_grpo_loss(
     """
     advantages = rewards - group_mean(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
-    return mean_completion_sum(token_loss, mask) / limit, compute_clip_metrics(is_clipped, advantages, mask)
+    return mean_completion_sum(token_loss, mask) / limit, compute_clip_metrics(
+        is_clipped, advantages, mask
+    )
 
 
 class DrGrpo(GroupRelative):

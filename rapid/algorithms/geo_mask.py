@@ -10,7 +10,7 @@ same parameters. With H > 1 optimizer steps per inference batch the ratios are f
 
 from pydantic import Field
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.ratios import completion_log_weights

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
-from rapid.algorithms.base import Algorithm, PlotStyle, Parameters
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
 from rapid.algorithms.groups import GroupKind, Tensor, standardize
 from rapid.algorithms.means import completion_mean, token_mean
-from rapid.algorithms.ratios import compute_clip_metrics, clipped_surrogate
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class GrpoParameters(Parameters):
@@ -49,7 +49,9 @@ def grpo_loss(
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
     difference = reference_logp - logp
     kl = difference.exp() - difference - 1  # (N, T)
-    metrics = compute_clip_metrics(is_clipped, advantages, mask) | {"kl": token_mean(kl.detach(), mask)}
+    metrics = compute_clip_metrics(is_clipped, advantages, mask) | {
+        "kl": token_mean(kl.detach(), mask)
+    }
     return completion_mean(token_loss + beta * kl, mask), metrics
 
 

@@ -6,10 +6,10 @@ close to 1, so the range of the clip is narrow.
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import completion_mean
-from rapid.algorithms.ratios import compute_clip_metrics, clipped_surrogate
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class GspoParameters(Parameters):

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from rapid.algorithms.base import PlotStyle, Parameters
+from rapid.algorithms.base import Parameters, PlotStyle
 from rapid.algorithms.grpo import Grpo, GrpoParameters
 
 

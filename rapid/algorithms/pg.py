@@ -9,7 +9,7 @@ completions. Then there is a metric, `staleness`: the mean over completions of
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, LossInputs
+from rapid.algorithms.base import GroupRelative, LossInputs, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.ratios import completion_log_weights

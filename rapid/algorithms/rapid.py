@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from rapid.algorithms.base import Algorithm, PlotStyle, Parameters
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
 from rapid.algorithms.groups import (
     GroupKind,
     Tensor,

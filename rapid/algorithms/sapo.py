@@ -6,7 +6,7 @@ ratio moves away from 1, and faster if the advantage is negative.
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import completion_mean
 from rapid.algorithms.ratios import select_by_sign

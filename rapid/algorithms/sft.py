@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on demonstrations: a teacher's correct completions, or generated ones."""
+"""Supervised fine-tuning (SFT) on a teacher's correct completions or on generated completions."""
 
 from functools import partial
 from operator import eq, not_
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from rapid.algorithms.base import Algorithm, PlotStyle, Parameters
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
 from rapid.algorithms.training_parameters import (
     Checkpointing,
     Epochs,

@@ -7,7 +7,7 @@ is truncated importance sampling by completion.
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import mean_completion_sum
 from rapid.algorithms.ratios import truncate_ratios

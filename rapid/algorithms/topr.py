@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import GroupKind, Tensor, group_mean
 from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.ratios import completion_log_weights

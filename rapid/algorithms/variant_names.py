@@ -166,7 +166,9 @@ def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
 def _describe_valid_names() -> str:
     algorithms = ALGORITHMS.values()
     without_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name != "required"]
-    with_h = [algorithm.format_name(4) for algorithm in algorithms if algorithm.h_in_name == "required"]
+    with_h = [
+        algorithm.format_name(4) for algorithm in algorithms if algorithm.h_in_name == "required"
+    ]
     optional = [algorithm.name for algorithm in algorithms if algorithm.h_in_name == "optional"]
     return (
         f"one of {', '.join(without_h)} or {', '.join(with_h)} (any H from 1; "

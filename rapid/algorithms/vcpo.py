@@ -16,7 +16,7 @@ import math
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
 from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.ratios import completion_log_weights
@@ -47,7 +47,9 @@ def vcpo_loss(
     w_n above the cap, and the means of w_n and w_n^2: `weight` and `squared_weight`.
     """
     advantages = rewards - group_mean(rewards, group_size)
-    weight = completion_log_weights(logp, behavior_logp, mask).clamp(max=MAX_LOG_WEIGHT).exp()  # (N,)
+    weight = (
+        completion_log_weights(logp, behavior_logp, mask).clamp(max=MAX_LOG_WEIGHT).exp()
+    )  # (N,)
     loss = reinforce_loss(logp, mask, weight.clamp(max=cap) * advantages)
     metrics = {
         "clip_fraction": (weight > cap).to(weight.dtype).mean(),

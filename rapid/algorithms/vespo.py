@@ -8,10 +8,10 @@ the policy equals the behaviour policy (w = 1), and goes to 0 for small and for 
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, PlotStyle, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import select_by_sign, completion_log_weights
+from rapid.algorithms.ratios import completion_log_weights, select_by_sign
 
 
 class VespoParameters(Parameters):
@@ -58,7 +58,10 @@ def vespo_loss(
     """
     advantages = standardize(rewards, group_size)
     log_weight = completion_log_weights(logp, behavior_logp, mask)
-    power, decay = select_by_sign(advantages, k_pos, k_neg), select_by_sign(advantages, decay_pos, decay_neg)
+    power, decay = (
+        select_by_sign(advantages, k_pos, k_neg),
+        select_by_sign(advantages, decay_pos, decay_neg),
+    )
     # log phi(w) = k log w + decay (1 - w)
     phi = (decay + power * log_weight - decay * log_weight.exp()).exp()  # (N,)
     loss = token_mean(-(phi * advantages)[:, None] * logp, mask)

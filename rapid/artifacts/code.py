@@ -6,7 +6,7 @@ code is run.
 
 1. A change of prose reruns no job. A Python file is hashed as its syntax tree, without docstrings,
    descriptions of fields and labels of metrics; a prompt's template without its comments; any other
-   file as its bytes. The label and the look (plot style) of an algorithm or a benchmark are hashed
+   file as its bytes. The label and the plot style of an algorithm or a benchmark are hashed
    for reports only.
 2. The imports of a registry (`REGISTRIES`) are not followed, because it imports every algorithm or
    benchmark. Such a plug-in is hashed if it is a root, or if a plug-in in the same folder imports
@@ -60,7 +60,7 @@ EXCLUDED = (
 # Folders of which all files are hashed as soon as one is reached (3. above).
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
-REPORT_ATTRIBUTES = ("label", "look")  # of a plug-in's class; only reports use them
+REPORT_ATTRIBUTES = ("label", "plot_style")  # of a plug-in's class; only reports use them
 PROSE_KEYWORDS = (
     "description",
     "label",

@@ -4,7 +4,7 @@ docs/arena.md describes the arena and its report.
 
 N_step is the number of completions of an optimizer step. H is the number of optimizer steps that
 are taken on one inference batch. So an inference batch has H x N_step completions, which are
-sampled at once. PG (`PG`) is policy gradient.
+sampled at once. PG is policy gradient.
 
 fields    for each benchmark: algorithms with the learning rate of each, and claims about them
 maps      for each benchmark: RAPID at several N_step and H (a cell of the map is one such pair)

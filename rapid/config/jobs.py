@@ -240,7 +240,9 @@ class Plan:
 def _list_results(runs: list[specs.Run]) -> list[str]:
     """Return the names of the jobs that runs need: demonstrations, training, evaluations."""
     demonstrations = [
-        DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if is_supervised(run.algorithm)
+        DEMONSTRATIONS.format(benchmark=run.benchmark)
+        for run in runs
+        if is_supervised(run.algorithm)
     ]
     evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
     return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))

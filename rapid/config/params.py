@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from rapid.algorithms import ALGORITHMS, SFT, RAPID
+from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse
 from rapid.benchmarks import BENCHMARKS

@@ -12,7 +12,7 @@ from math import inf
 
 from pydantic import BaseModel
 
-from rapid.algorithms import SFT, RAPID
+from rapid.algorithms import RAPID, SFT
 from rapid.artifacts.files import BadInput
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params

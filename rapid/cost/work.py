@@ -176,7 +176,9 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
        micro-batches.
     """
     training, objective = spec.training, spec.objective
-    depends_on_group_weights = parse(spec.run.algorithm).algorithm.depends_on_group_weights(objective)
+    depends_on_group_weights = parse(spec.run.algorithm).algorithm.depends_on_group_weights(
+        objective
+    )
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = count_batch_steps(spec)
     computes_log_mu = training.precision != "float32" and not training.trust_sampler
@@ -207,7 +209,9 @@ def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     unequal = 1 - (1 - expected.signal) ** algorithm.get_sampling_rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # The first step of an inference batch is on-policy (`fresh`). The other steps are not.
-    first, later = (shares[algorithm.get_gradient_group_kind(objective, fresh)] for fresh in (True, False))
+    first, later = (
+        shares[algorithm.get_gradient_group_kind(objective, fresh)] for fresh in (True, False)
+    )
     steps = count_batch_steps(spec)
     return (first + (steps - 1) * later) / steps
 

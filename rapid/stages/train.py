@@ -90,7 +90,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     recorder = StepRecorder()
     build_trainer = (
-        _build_sft_trainer if parse(spec.run.algorithm).algorithm.is_supervised else _build_rl_trainer
+        _build_sft_trainer
+        if parse(spec.run.algorithm).algorithm.is_supervised
+        else _build_rl_trainer
     )
     checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
@@ -119,15 +121,15 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         written.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
-    used = recorder.used
+    usage = recorder.usage
     if clock:
         # While the job grades, its own graders may have the core. This is no disturbance.
-        used = used._replace(waited=used.waited - clock.waited["grading"])
+        usage = usage._replace(waited=usage.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - entered, **phases),
-        **used._asdict(),
-        disturbed=used.disturbed(total, phases.get("grading", 0.0)),
+        **usage._asdict(),
+        disturbed=usage.is_disturbed(total, phases.get("grading", 0.0)),
         attempt=get_attempt(),
         interrupted=run.attempt.interrupted,
         lost=run.attempt.lost,

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rapid.algorithms import ALGORITHMS, SFT, RAPID
+from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.variant_names import parse
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.params import Params

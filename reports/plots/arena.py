@@ -1,7 +1,7 @@
 """Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
 
 The arena is a preregistered comparison of algorithms with tuned learning rates (docs/arena.md); a
-field of the arena has the algorithms that are compared on one benchmark. PG (`PG`) is policy
+field of the arena has the algorithms that are compared on one benchmark. PG is policy
 gradient. N_step is the number of completions per optimizer step (mini-batch), H the number of
 optimizer steps per inference batch.
 """

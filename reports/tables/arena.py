@@ -2,7 +2,7 @@
 
 The arena compares many algorithms, each with a tuned learning rate (docs/arena.md). A field of the
 arena has the algorithms that are compared on one benchmark. All are compared with policy gradient,
-PG (`PG`). `reports.outcomes` computes the end points that are compared.
+PG (policy gradient). `reports.outcomes` computes the end points that are compared.
 """
 
 from collections import Counter

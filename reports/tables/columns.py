@@ -12,7 +12,7 @@ from typing import Literal
 
 import pandas as pd
 
-from rapid.algorithms import SFT, RAPID
+from rapid.algorithms import RAPID, SFT
 from rapid.artifacts.metrics import EVALUATION_DESCRIPTIONS, EVALUATION_METRICS, METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE

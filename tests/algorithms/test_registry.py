@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
-from rapid.algorithms.base import Algorithm, PlotStyle, Parameters
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
 from rapid.algorithms.variant_names import build_name_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
@@ -95,7 +95,7 @@ def test_registered_algorithm_has_table_rows(values, tmp_path):
 
 
 @pytest.mark.usefixtures("registered_algorithm")
-def test_registered_algorithm_has_label_and_look():
+def test_registered_algorithm_has_label_and_plot_style():
     assert labels.algorithm("mine") == "MINE"
     assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
     assert declared_look("mine") == PlotStyle("#123456", "d")
@@ -103,11 +103,11 @@ def test_registered_algorithm_has_label_and_look():
     assert declared_look("mine-H4") != declared_look("mine-H8")
 
 
-def test_looks_of_algorithms_are_distinguishable():
-    """By marker and line, and by the distance of colours in CIELAB."""
-    looks = [algorithm.plot_style for algorithm in ALGORITHMS.values()]
-    assert len({(look.marker, str(look.line)) for look in looks}) == len(looks)
-    coordinates = [torch.tensor(to_cielab(look.color)) for look in looks]
+def test_plot_styles_of_algorithms_are_distinguishable():
+    """They differ by marker and line, and by the distance of colours in CIELAB."""
+    styles = [algorithm.plot_style for algorithm in ALGORITHMS.values()]
+    assert len({(style.marker, str(style.line)) for style in styles}) == len(styles)
+    coordinates = [torch.tensor(to_cielab(style.color)) for style in styles]
     assert min((a - b).norm() for a, b in combinations(coordinates, 2)) > 18
 
 

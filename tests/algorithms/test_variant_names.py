@@ -30,7 +30,7 @@ def test_variant_is_parsed():
 
 @pytest.mark.parametrize("name", ["rapid-H8", "grpo", "naive-grpo"])
 def test_every_rl_algorithm_can_reuse_completions(values, name):
-    """A run without `reuse` has the spec that it always had."""
+    """The spec of a run without `reuse` does not contain it."""
 
     def build_spec(algorithm, **training):
         params = load(values | {"training": values["training"] | training})

@@ -1,4 +1,4 @@
-"""Groups without a gradient, and advantages, are predicted without computing the gradient."""
+"""`find_groups_with_gradient` and `advantages` agree with the gradient of the loss."""
 
 import pytest
 import torch
@@ -85,7 +85,7 @@ def test_on_policy_gradient_is_proportional_to_advantages(objective, changes):
 def test_no_group_with_a_gradient_is_skipped_with_positive_advantages_only(
     on_policy, baseline, eta
 ):
-    """Off-policy, weights decide whether an advantage is positive: more groups may be run."""
+    """Off-policy, weights decide whether an advantage is positive, so groups without may be run."""
     changes = {"positive_only": True, "baseline": baseline, "eta": eta}
     algorithm, settings, gradient = compute_gradient("rapid", changes, on_policy)
     have_gradient = algorithm.find_groups_with_gradient(REWARDS, 3, settings, on_policy=on_policy)

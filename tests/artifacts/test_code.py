@@ -136,7 +136,16 @@ EDITS = [
     ((algorithm_file("ratios"),), SHARED, ("train",), set()),
     (("reports/plots/__init__.py",), (), (), REPORTS),
     ((algorithm_file("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
-    ((algorithm_file("dapo"), 'plot_style = PlotStyle("#CC79A7"', 'plot_style = PlotStyle("#000000"'), (), (), REPORTS),
+    (
+        (
+            algorithm_file("dapo"),
+            'plot_style = PlotStyle("#CC79A7"',
+            'plot_style = PlotStyle("#000000"',
+        ),
+        (),
+        (),
+        REPORTS,
+    ),
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
 ]
 

@@ -84,4 +84,6 @@ def test_checkpoints_are_used_only_with_the_same_code_inputs_and_libraries(
         assert find_folder(is_main_process=False) != current and current.exists()
         assert not capsys.readouterr().err
         assert find_folder() != current and not current.exists()
-        assert f"{tmp_path}/run: its checkpoints are of other parameters" in capsys.readouterr().err
+        assert (
+            f"{tmp_path}/run: deleting checkpoints of other parameters" in capsys.readouterr().err
+        )

@@ -11,7 +11,7 @@ RL_ALGORITHMS = [name for name, algorithm in ALGORITHMS.items() if not algorithm
 
 @pytest.mark.parametrize("name", RL_ALGORITHMS)
 def test_algorithm_moves_weights(name, toy_model, tmp_path):
-    """Two steps, the second off-policy."""
+    """It takes two steps, of which the second is off-policy."""
     h = 1 if ALGORITHMS[name].h_in_name == "none" else 2
     trainer = loops.build_rapid_trainer(toy_model, tmp_path, name, H=h, max_steps=2)
     before = loops.get_weights(trainer)
@@ -22,7 +22,7 @@ def test_algorithm_moves_weights(name, toy_model, tmp_path):
 
 
 class InfiniteAtPadding(loops.ScriptedTrainer):
-    """Has log mu at padding for which importance weights are infinite."""
+    """Its log mu at padding would make importance weights infinite."""
 
     def _log_pi(self, model, micro_batch):
         logp, entropy = super()._log_pi(model, micro_batch)
@@ -31,7 +31,9 @@ class InfiniteAtPadding(loops.ScriptedTrainer):
         return logp, entropy
 
 
-@pytest.mark.parametrize("name", [name for name in RL_ALGORITHMS if ALGORITHMS[name].h_in_name != "none"])
+@pytest.mark.parametrize(
+    "name", [name for name in RL_ALGORITHMS if ALGORITHMS[name].h_in_name != "none"]
+)
 def test_values_at_padding_do_not_matter(name, toy_model, tmp_path):
     settings = {"H": 2, "max_steps": 2, "reuse_logp": False}
     reference, padded = (
@@ -42,7 +44,7 @@ def test_values_at_padding_do_not_matter(name, toy_model, tmp_path):
 
 
 def test_gradient_of_one_large_step_is_mean_of_h_steps(toy_model, tmp_path):
-    """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step for its four.
+    """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step, not four.
 
     With a learning rate of 0, its gradient is the mean of those of the four steps.
     """

@@ -50,5 +50,5 @@ def test_whole_logits_have_gradient_of_trls_chunks(micro_batch, monkeypatch):
         weights = torch.linspace(-1, 2, logp.numel()).view_as(logp) * micro_batch["completion_mask"]
         (logp * weights).sum().backward()
         gradients[limit] = torch.cat([p.grad.flatten() for p in model.parameters()])
-    chunked, held = gradients.values()
-    assert (chunked - held).norm() <= ROUNDING * chunked.norm() and chunked.norm() > 0
+    chunked, whole = gradients.values()
+    assert (chunked - whole).norm() <= ROUNDING * chunked.norm() and chunked.norm() > 0

@@ -1,7 +1,7 @@
 """Internals of libraries that the trainer relies on; each test names library and behaviour.
 
-If a test fails with a newer version, the code that its docstring names must follow. Until then
-`rapid/training/sampler_check.py` stops training that would learn something else.
+If a test fails with a newer version, adapt the code that uses the behaviour. Until then
+`rapid/training/sampler_check.py` stops training that would have a wrong gradient.
 tests/training/test_trl.py tests TRL's internals.
 """
 
@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
-from rapid.training.caches import CACHE, has_virtual_tokens, get_text_config
+from rapid.training.caches import CACHE, get_text_config, has_virtual_tokens
 from rapid.training.generation import Decoder, LogpRecorder, PreallocatedLayer, use_decoder
 from tests.training.conformance.adapters import build_adapter_config
 from tests.training.conformance.families import build_untrained

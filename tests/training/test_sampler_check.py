@@ -84,7 +84,7 @@ def test_check_does_not_change_the_run(toy_model, tmp_path, monkeypatch, objecti
     checked = train_rapid(toy_model, tmp_path, objective, **settings)
     assert not checked._sampler_check.is_due
     monkeypatch.setattr(sampler_check.SamplerCheck, "run", lambda *_: None)
-    monkeypatch.setattr(sampler_check.SamplerCheck, "collect", lambda *_: None)
+    monkeypatch.setattr(sampler_check.SamplerCheck, "get_recording_list", lambda *_: None)
     unchecked = train_rapid(toy_model, tmp_path, objective, **settings)
     assert torch.equal(get_weights(checked), get_weights(unchecked))
     assert logged_values(checked, "loss") == logged_values(unchecked, "loss")

@@ -9,7 +9,9 @@ from tests.training import loops
 from tests.training.conformance.families import build_untrained
 from tests.training.loops import COMMON, NO_SAVINGS
 
-OBJECTIVES = [name for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised] + ["trl"]
+OBJECTIVES = [name for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised] + [
+    "trl"
+]
 GROUP_SIZE = COMMON["num_generations"]
 STEPS = 3  # on one inference batch: the policy moves between them
 

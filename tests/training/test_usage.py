@@ -15,7 +15,7 @@ SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
 def test_waited_and_stolen_time_are_read_separately(tmp_path):
-    """schedstat's second figure, in nanoseconds; the eighth of this process's cores, in ticks."""
+    """From the second number of schedstat, in nanoseconds, and the eighth of stat, in ticks."""
     process_cores = os.sched_getaffinity(0)
     rows = [
         f"cpu{core} 1 2 3 4 5 6 7 {50 if core in process_cores else 9000} 0 0"
@@ -38,9 +38,9 @@ def test_run_is_disturbed_above_threshold_of_lost_time(name):
     lost = Usage(0, 0, 0)._replace(**{name: 1.0})
     assert lost.is_disturbed(0.9 / MAX_LOST_SHARE) and not lost.is_disturbed(1.1 / MAX_LOST_SHARE)
     waited_and_stolen = Usage(0, 0.6, 0.6)
-    assert waited_and_stolen.is_disturbed(1.1 / MAX_LOST_SHARE) and not waited_and_stolen.disturbed(
-        1.3 / MAX_LOST_SHARE
-    )
+    assert waited_and_stolen.is_disturbed(
+        1.1 / MAX_LOST_SHARE
+    ) and not waited_and_stolen.is_disturbed(1.3 / MAX_LOST_SHARE)
 
 
 def test_waiting_is_compared_with_time_without_grading():

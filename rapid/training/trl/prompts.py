@@ -29,7 +29,7 @@ class CheckedPrompts(GRPOTrainer):
         TRL checks neither.
         """
         tokenized = super()._tokenize_prompts(prompts)
-        refuse_prompts(prompts, tokenized[0], model_config(self.model))
+        refuse_prompts(prompts, tokenized[0], get_text_config(self.model))
         if is_conversational({"prompt": prompts[0]}):
             render = partial(
                 self.processing_class.apply_chat_template,

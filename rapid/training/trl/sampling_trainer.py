@@ -338,7 +338,7 @@ class SamplingTrainer(
             on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)
-        return use_decoder(model, decoder, self._sampler_check.collect(self))
+        return use_decoder(model, decoder, self._sampler_check.get_recording_list(self))
 
     def use_sampler_logps(self) -> bool:
         """Return whether log mu is taken from the sampler: see `reuse_logp`, `trust_sampler`.
