@@ -93,7 +93,7 @@ class Measured:
         tables = self.params.tables
         baselines = [name for name in tables.main.algorithms if not RAPID.matches_name(name)]
         rapids = set(tables.main.algorithms) - set(baselines)
-        rapids |= set(map(RAPID.at, tables.staleness.H))
+        rapids |= set(map(RAPID.format_name, tables.staleness.H))
         return [*baselines, *sorted(rapids, key=lambda name: (parse(name).H, name))]
 
     def rows(self, algorithms: list[str]) -> dict[str, str]:
@@ -117,7 +117,7 @@ class Measured:
     @cached_property
     def sweeps(self) -> dict[str, pd.DataFrame]:
         """The runs of Tables 3 and 4 by benchmark: RAPID at several H."""
-        names = list(map(RAPID.at, self.params.tables.staleness.H))
+        names = list(map(RAPID.format_name, self.params.tables.staleness.H))
         return {
             benchmark: contest.runs[contest.runs.algorithm.isin(names)]
             for benchmark, contest in self.contests.items()

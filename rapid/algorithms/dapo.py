@@ -72,7 +72,7 @@ class Dapo(GroupRelative):
     plot_style = PlotStyle("#CC79A7", "D", (0, (1, 1.2)))
     parameters = DapoParameters
     loss_function = staticmethod(dapo_loss)
-    arguments = {  # noqa: RUF012
+    config_field_names = {  # noqa: RUF012
         "epsilon_low": "epsilon",
         "rounds": "dynamic_sampling_rounds",
         "overlong_filtering": "mask_truncated_completions",

@@ -183,7 +183,7 @@ class Params(General):
     def algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
-        algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
+        algorithms = [*tables.main.algorithms, *map(RAPID.format_name, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
             algorithms.append(self.dvc_algorithm)
         if benchmark == tables.families.benchmark:

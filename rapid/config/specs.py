@@ -189,7 +189,7 @@ class ReportSpec(Spec):
 def table_runs(params: Params) -> list[Run]:
     """List the training runs of the tables; for the default also the runs that DVC compares."""
     main, families = params.tables.main, params.tables.families
-    names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
+    names = [*main.algorithms, *map(RAPID.format_name, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
     model_runs = _build_runs(params, main.model, entries)
     for model in families.models:

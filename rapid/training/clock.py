@@ -56,7 +56,8 @@ class PhaseClock:
 
     def _switch(self) -> None:
         """Add the time since the last switch to the innermost open phase."""
-        times = tuple(read() for read, _ in self._clocks)
+        (read_seconds, _), (read_waited, _) = self._clocks
+        times = read_seconds(), read_waited()
         if self._open_phases:
             phase = self._open_phases[-1]
             changes = zip(self._clocks, times, self._last_times, strict=True)

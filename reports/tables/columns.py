@@ -273,10 +273,10 @@ STALENESS = Column(
     formats.staleness,
     note="{title}: staleness, the absolute value of the log of the clipped importance weight, "
     "averaged over completions and optimizer steps.",
-    applies=RAPID.named,
+    applies=RAPID.matches_name,
 )
 CLIPPED = Column(
-    METRICS["clip_fraction"].label, "clip_fraction", formats.percent, applies=RAPID.named
+    METRICS["clip_fraction"].label, "clip_fraction", formats.percent, applies=RAPID.matches_name
 )
 MEMORY = Column(
     "Memory",

@@ -55,7 +55,7 @@ def rl(measured: Measured) -> Table:
     specific = [
         row
         for algorithm in ALGORITHMS.values()
-        if any(map(algorithm.named, names))
+        if any(map(algorithm.matches_name, names))
         for row in _rows(
             {
                 f"{algorithm.label}: {title}": key

@@ -1,9 +1,11 @@
 """Declarations of algorithm classes: bounds of parameters, names, plot styles, batch sizes."""
 
 import pytest
+import torch
 from pydantic import ValidationError
 
-from rapid.algorithms import ALGORITHMS
+from rapid.algorithms import ALGORITHMS, base
+from rapid.algorithms.base import Algorithm
 from rapid.config.params import load
 from tests.algorithms.test_zero_gradients import SETTINGS
 
@@ -87,3 +89,22 @@ def test_only_naive_grpo_uses_a_vllm_server_and_only_dapo_resamples():
         algorithm.name: algorithm.get_sampling_rounds(settings) for algorithm in RL_ALGORITHMS
     }
     assert rounds == dict.fromkeys(rounds, 1) | {"dapo": 3}
+
+
+def test_former_names_of_members_work_with_a_warning():
+    def select_unequal_groups(self, settings, on_policy):
+        return "unequal"
+
+    members = {"name": "mine", "H": "none", "gradient_groups": select_unequal_groups}
+    with pytest.warns(FutureWarning) as warnings:
+        algorithm = type("Mine", (Algorithm,), members)()
+    assert [str(warning.message) for warning in warnings] == [
+        "Mine.H is now called h_in_name: rename it",
+        "Mine.gradient_groups is now called get_gradient_group_kind: rename it",
+    ]
+    assert algorithm.name_pattern == "mine"
+    rewards = torch.tensor([1.0, 1.0, 0.0, 1.0])
+    has_gradient = algorithm.find_groups_with_gradient(rewards, 2, None, on_policy=True)
+    assert has_gradient.tolist() == [False, True]
+    with pytest.warns(FutureWarning, match="Look is now called PlotStyle"):
+        assert base.Look is base.PlotStyle
