@@ -25,8 +25,8 @@ from rapid.training.caches import (
 from rapid.training.head import patch_head
 
 IGNORED_LABEL = -100  # the label of tokens that are not scored
-# On a CPU, micro-batches of up to so many logits hold all of them in memory. For larger ones, the
-# fused head computes the logits in parts, in the forward and again in the backward pass.
+# On a CPU, all logits of a micro-batch are held in memory up to this number. If there are more, the
+# fused head computes them in parts, in the forward and again in the backward pass.
 MAX_WHOLE_LOGITS = 2**25
 
 

@@ -31,7 +31,7 @@ from rapid.training.caches import (
     prefill_prompts,
 )
 
-SPARE_TOKENS = 64  # a new buffer of a cache has room for at least so many further tokens
+SPARE_TOKENS = 64  # a new buffer of a cache has room for at least 64 further tokens
 # Values of the settings of `generate` that a Decoder supports. With them, a forward pass draws one
 # token per row, which depends on its own row only, and the cache has keys and values only.
 DECODER_SETTINGS = {

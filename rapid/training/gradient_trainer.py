@@ -1,8 +1,8 @@
 """Computes the gradient of a mini-batch in micro-batches that fit in memory.
 
-A mini-batch is the data of one optimizer step, a chunk some of its groups whose loss is computed
-together, and a micro-batch one forward and backward pass. pi is the policy, mu the behaviour policy
-that sampled the completions. See `rapid.training` for more terms.
+A mini-batch is the data of one optimizer step. A chunk is some of its groups, whose loss is
+computed together. A micro-batch is one forward and backward pass. pi is the policy, and mu the
+behaviour policy, which sampled the completions. See `rapid.training` for more terms.
 """
 
 import logging
@@ -45,7 +45,7 @@ class GradientTrainer(SamplingTrainer):
         self.micro_batch_limit: MicroBatchLimit | None = None
         # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
         # for each further pass of `reuse`.
-        self._steps: list[Batch] = []
+        self._pending_steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.
         self._means = WeightedMeans(self._reduce_mean)
@@ -59,10 +59,10 @@ class GradientTrainer(SamplingTrainer):
         return int(self.args.micro_batch_size or 1)
 
     def count_passes(self) -> int:
-        """Return how many forward and backward passes this process needs for a step.
+        """Return how many forward and backward passes a step takes in this process.
 
-        The number is for a step without skipped groups whose prompts and completions are equally
-        long, and for settings without a `token_budget`.
+        It is assumed that no group is skipped, that all prompts and completions are equally long,
+        and that there is no `token_budget`.
         """
         columns = "prompt_ids", "prompt_mask", "completion_ids", "completion_mask"
         mini_batch = dict.fromkeys(columns, torch.ones(self.args.n_step, 1, dtype=torch.long))
@@ -81,11 +81,11 @@ class GradientTrainer(SamplingTrainer):
     def _reduce_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
 
-    def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
+    def _compute_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
         """Add the gradient of a mini-batch's loss to the parameters, and return the loss, 0-d.
 
         Args:
-            step: h, the optimizer steps that the policy has taken since it was mu.
+            step: h, the number of optimizer steps since the policy was mu.
 
         Raises:
             FloatingPointError: the loss is infinite or NaN.
@@ -102,11 +102,11 @@ class GradientTrainer(SamplingTrainer):
         return loss
 
     def _run_micro_batches(self, model, mini_batch: Batch, step: int) -> Tensor:
-        """Do what `_policy_gradient` does, with micro-batches as large as `halvings` allows."""
+        """Do what `_compute_gradient` does, with micro-batches as large as `halvings` allows."""
         loss = torch.zeros((), device=self.accelerator.device)
         chunks = self._make_chunks(mini_batch, step)
         for number, chunk in enumerate(chunks, 1):
-            self._share_logp(chunk, has_moved=not self._is_on_policy(step))
+            self._add_shared_logp(chunk, has_moved=not self._is_on_policy(step))
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
                 loss = loss + self._backpropagate(model, micro_batch, last=last)
@@ -126,7 +126,7 @@ class GradientTrainer(SamplingTrainer):
         """Return whether the policy is still mu after `step` steps on an inference batch."""
         return step == 0 and not self.args.use_rollout_logps
 
-    def _share_logp(self, chunk: Chunk, has_moved: bool) -> None:
+    def _add_shared_logp(self, chunk: Chunk, has_moved: bool) -> None:
         """Add the column `chunk_logp`, (N, T), to the micro-batches of a chunk that is split.
 
         Each micro-batch computes the loss of all rows of its chunk, but has log pi of its own rows
@@ -160,7 +160,7 @@ class GradientTrainer(SamplingTrainer):
         """Return the chunks that this process runs: equally many micro-batches in each process.
 
         Args:
-            step: h, the optimizer steps that the policy has taken since it was mu.
+            step: h, the number of optimizer steps since the policy was mu.
         """
         args = self.args
         # A mini-batch is as wide as the longest prompt and completion of the whole inference batch.
@@ -246,7 +246,9 @@ class GradientTrainer(SamplingTrainer):
             trial |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
             with torch.enable_grad(), self.accelerator.autocast():
                 per_prompt = math.gcd(count, self.num_generations)
-                logp, _ = self._completion_logp(self.model, trial, per_prompt, self._shares_prompts)
+                logp, _ = self._compute_completion_logps(
+                    self.model, trial, per_prompt, self._shares_prompts
+                )
             self._try_backward(logp.sum(), parameters)
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
@@ -280,7 +282,7 @@ class GradientTrainer(SamplingTrainer):
             last_step = step + self.args.H * (self.args.reuse - 1)
             columns = {"reference_logp": self._reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
-                columns["behavior_logp"] = self._behavior_logp
+                columns["behavior_logp"] = self._compute_log_mu
             if columns:
                 self._retry_smaller(partial(self._fill_columns, mini_batch, last_step, columns))
         first, *rest = mini_batches * self.args.reuse
@@ -305,7 +307,7 @@ class GradientTrainer(SamplingTrainer):
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
 
-    def _behavior_logp(self, chunk: Chunk) -> Tensor:
+    def _compute_log_mu(self, chunk: Chunk) -> Tensor:
         """Return log mu of a chunk, (N, T), from the sampler or from the policy's forward pass."""
         sampler_logp = chunk[0].get("sampler_logp")
         if sampler_logp is not None and self.use_sampler_logps() and not sampler_logp.isnan().any():
@@ -317,10 +319,10 @@ class GradientTrainer(SamplingTrainer):
         """Return log pi of each token of a chunk under `model`, (N, T), from its micro-batches."""
         first = chunk[0]
         if "is_last" not in first:
-            return self._join_rows(first, self._log_pi(model, first)[0])
+            return self._join_rows(first, self._compute_log_pi(model, first)[0])
         shared = torch.zeros_like(first["completion_ids"], dtype=self._logp_dtype)
         for micro_batch in chunk:
-            logp, _ = self._log_pi(model, micro_batch)
+            logp, _ = self._compute_log_pi(model, micro_batch)
             self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
         if first["local_weight"] == 1:
             return shared
@@ -343,7 +345,7 @@ class GradientTrainer(SamplingTrainer):
         weighted = logp.detach() + micro_batch["local_weight"] * (logp - logp.detach())
         return micro_batch["chunk_logp"].index_copy(0, rows, weighted)
 
-    def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def _compute_log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi and the entropies of the rows that a micro-batch runs, (n, t) each."""
         local = select_local(micro_batch)
         rows = len(local["completion_ids"])
@@ -354,7 +356,7 @@ class GradientTrainer(SamplingTrainer):
         may_choose = "is_last" not in micro_batch or self.accelerator.num_processes == 1
         shares_prompt = self._shares_prompts and not (may_choose and per_prompt == 1)
         with self.accelerator.autocast():
-            return self._completion_logp(model, local, per_prompt, shares_prompt)
+            return self._compute_completion_logps(model, local, per_prompt, shares_prompt)
 
     @property
     def _shares_prompts(self) -> bool:
@@ -365,7 +367,9 @@ class GradientTrainer(SamplingTrainer):
         """
         return self.args.share_prefill and self.same_prompts and not self.args.cast_lm_head_to_fp32
 
-    def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool):
+    def _compute_completion_logps(
+        self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool
+    ):
         return compute_completion_logps(
             model,
             batch,

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rapid.training.caches import unwrap_model
 
-MAX_TILED_LOGITS = 2**22  # on a CPU, forward passes of up to so many logits use TRL's tiles
+MAX_TILED_LOGITS = 2**22  # on a CPU, TRL's tiles are used for at most this number of logits
 CHUNK_BYTES = 2**27  # bytes of the logits of a chunk
 PART_LOGITS = 2**21  # number of logits of a part, whose probabilities are computed together
 # Rows (words) of the weights' gradient that are added at a time, if they have to be converted to

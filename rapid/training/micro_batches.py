@@ -85,7 +85,7 @@ def make_chunks(
     Args:
         groups: indices of the groups of the mini-batch that are run.
         group_size: completions per group.
-        limit: of a micro-batch.
+        limit: the limit of a micro-batch.
         processes, process: number of processes, and index of this one.
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
@@ -143,7 +143,7 @@ def plan_chunks(
     limit: MicroBatchLimit,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return the groups of each chunk of a process: as many as the limit allows, at least one.
+    """Return the groups of each chunk of a process: as many as the limit allows, but at least one.
 
     Args:
         groups: indices of the groups that the process runs.
@@ -192,7 +192,7 @@ def pack_groups(
     budget: int,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return chunks of groups of similar length: of at most `budget` padded tokens, or one group.
+    """Return chunks of groups of similar length, of at most `budget` padded tokens or of one group.
 
     The width of a chunk is the sum of its longest prompt and its longest completion.
     """

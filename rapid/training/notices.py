@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 # groups in all. In fewer groups, rewards are often equal by chance if the policy seldom solves a
 # problem.
 MIN_BATCHES, MIN_GROUPS = 3, 16
-EXAMINED_PROMPTS = 32  # at most so many prompts are rendered to find keys without effect
+EXAMINED_PROMPTS = 32  # largest number of prompts that are rendered to find unread keys
 EQUAL_REWARDS_ADVICE = (
     "Check the reward function with a completion that deserves a reward. If it is right, "
     "use prompts that the model sometimes solves, or a larger num_generations"

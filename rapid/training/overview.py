@@ -61,9 +61,9 @@ def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch:
 class SteadyProgress(ProgressCallback):
     """transformers' progress bar, with a time left that is estimated from all steps of this run.
 
-    By default tqdm gives more weight to the last steps, so that the estimate jumps, because the
-    first step on an inference batch samples for all steps on it. In a resumed run tqdm also counts
-    the earlier steps as if they had just been done.
+    By default tqdm gives more weight to the last steps. Its estimate then jumps, because the first
+    step on an inference batch includes sampling. In a resumed run tqdm also counts the earlier
+    steps as if they had just been done.
     """
 
     def on_train_begin(self, args, state, control, **_):

@@ -16,7 +16,7 @@ from rapid.processes.lifetimes import is_main_process
 
 TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
-# bfloat16 is chosen if it is at least so many times as fast as float32, which is more exact.
+# bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
 MIN_SPEEDUP = 1.1
 # Other processes look for the choice of the first process every POLL_SECONDS.
 POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0

@@ -33,9 +33,9 @@ class StepRecorder(TrainerCallback, ExportableState):
         self.clock: PhaseClock | None = None
         self._phase_seconds: dict[str, float] = {}  # seconds by phase at the last logged step
         self._paused = 0.0  # seconds of all pauses, minus the run's seconds before a resume
-        self._last_pause = 0.0, self.usage  # its start, and the usage of the run up to then
+        self._last_pause = 0.0, self.usage  # its start, and the run's usage up to its start
         self._ended: float | None = None  # end of training, on the clock of `began`
-        self._outside_usage = self.usage  # usage before the run and in pauses
+        self._outside_usage = self.usage  # the process's usage before the run and in pauses
         self._peak_memory_mb = 0.0  # peak before the run was resumed
         self._progress_file: Path | None = None  # set by `write_progress_to`
 
@@ -76,7 +76,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._write_progress(self.steps, total_steps)
 
     def _write_progress(self, steps: list[StepRecord], total_steps: int) -> None:
-        """Append steps to the progress file, ignoring errors, without counting the time."""
+        """Append steps to the progress file without counting the time; ignore errors."""
         if self._progress_file is None:
             return
         began = time.perf_counter()

@@ -148,7 +148,7 @@ def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
 def refuse_logps(
     prompts: Sequence, ids: Sequence[Sequence[int]], logps: Sequence[Sequence[float]]
 ) -> None:
-    """Refuse log-probs that are not one finite number, of at most 0, for each token.
+    """Refuse log-probs unless they are a finite number of at most 0 for each token.
 
     Raises:
         ValueError: the log-probs of a completion are refused.

@@ -31,8 +31,8 @@ from rapid.training.trl.saving_trainer import TRAINER_STATE, SavingTrainer, newe
 
 ATTEMPT = "attempt.json"
 SIGNALS = signal.SIGTERM, signal.SIGINT
-# A second signal ends the process at once if it comes more than so many seconds after the first. An
-# earlier second signal is ignored, because processes often get the same signal twice.
+# Seconds after the first signal during which further signals are ignored, because processes often
+# get the same signal twice. A later signal ends the process at once.
 REPEATED_AFTER = 10.0
 
 

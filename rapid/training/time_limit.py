@@ -27,8 +27,8 @@ from trl.trainer.utils import is_async_callable
 
 from rapid.training.refusals import describe_sample
 
-# So many consecutive timeouts of a function end the run. If completions are graded one by one, the
-# number is multiplied by that of the completions of a group.
+# Number of consecutive timeouts of a function that end the run. If completions are graded one by
+# one, it is multiplied by the number of completions of a group.
 MAX_CONSECUTIVE_TIMEOUTS = 3
 MAX_LOCATION_LINES = 3  # lines of a call's stack that its warning shows, at each end
 

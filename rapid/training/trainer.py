@@ -132,7 +132,7 @@ class RapidTrainer(GradientTrainer):
         self.begin_step()
         began = time.perf_counter()
         with self._gradient_context(model):
-            if not self._steps:  # no mini-batch is left: sample the next inference batch
+            if not self._pending_steps:  # no mini-batch is left: sample the next inference batch
                 with self.clock.phase("other"):
                     Z = self._sample_batch(inputs)  # N_inference y ~ pi(.|x), with rewards R
                     Z = self._resample_groups(Z)
@@ -141,16 +141,16 @@ class RapidTrainer(GradientTrainer):
                     self._batch_tokens = batches.loss_mask(Z).sum()
                     mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
-                    self._steps = self._prepare_steps(mini_batches)  # mu <- pi
-            h = self.args.steps_per_batch - len(self._steps)  # steps taken since pi was mu
-            Z_h = self._steps.pop(0)
+                    self._pending_steps = self._prepare_steps(mini_batches)  # mu <- pi
+            h = self.args.steps_per_batch - len(self._pending_steps)  # steps taken since pi was mu
+            Z_h = self._pending_steps.pop(0)
             with self.clock.phase("backpropagation"):
-                loss = self._policy_gradient(model, Z_h, h)  # grad J on Z_h
+                loss = self._compute_gradient(model, Z_h, h)  # grad J on Z_h
             self._record_step(Z_h, time.perf_counter() - began)
         return loss
 
     def has_pending_steps(self):
-        return bool(self._steps)
+        return bool(self._pending_steps)
 
     def loop_state(self):
         limit = self.micro_batch_limit
@@ -163,7 +163,7 @@ class RapidTrainer(GradientTrainer):
         }
 
     def load_loop_state(self, state):
-        self._steps = []
+        self._pending_steps = []
         self._resampled_prompts, self.last_pass = state.get("spares", 0), state.get("last_pass")
         limit = state.get("micro_batch_limit")
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
@@ -189,7 +189,7 @@ class RapidTrainer(GradientTrainer):
                 self._means.add({}, micro_batch["sequence_share"])
             self.last_pass = self.state.global_step + 1, micro_batch, self._logp
             return loss
-        local_logp, entropy = self._log_pi(model, micro_batch)
+        local_logp, entropy = self._compute_log_pi(model, micro_batch)
         mask = batches.loss_mask(micro_batch)
         # Log-probabilities of padding are arbitrary, and their ratios may overflow. Set them to 0.
         log_pi = self._join_rows(micro_batch, local_logp).masked_fill(mask == 0, 0)  # (N, T)
@@ -266,7 +266,7 @@ class RapidTrainer(GradientTrainer):
             without_signal = (~has_signal).nonzero().flatten()
             if not len(without_signal):
                 break
-            # A multiple of so many groups can be divided equally among the processes.
+            # The completions of `divisor` groups can be divided equally among the processes.
             divisor = math.lcm(group, processes) // group
             count = divisor * math.ceil(len(without_signal) / divisor)
             self._resampled_prompts += count

@@ -27,7 +27,7 @@ class Usage(NamedTuple):
         return cls(_sum_cpu_seconds(), read_waited_seconds(proc), _read_stolen_seconds(proc))
 
     def since(self, begin: "Usage") -> "Usage":
-        """Return the seconds between an earlier `Usage` and this one."""
+        """Return the differences between an earlier `Usage` and this one."""
         return Usage(*(now - then for now, then in zip(self, begin, strict=True)))
 
     def is_disturbed(self, seconds: float, grading: float = 0.0) -> bool:

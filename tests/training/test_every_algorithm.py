@@ -24,8 +24,8 @@ def test_algorithm_moves_weights(name, toy_model, tmp_path):
 class InfiniteAtPadding(loops.ScriptedTrainer):
     """Its log mu at padding would make importance weights infinite."""
 
-    def _log_pi(self, model, micro_batch):
-        logp, entropy = super()._log_pi(model, micro_batch)
+    def _compute_log_pi(self, model, micro_batch):
+        logp, entropy = super()._compute_log_pi(model, micro_batch)
         if not torch.is_grad_enabled():
             logp = logp.masked_fill(micro_batch["completion_mask"] == 0, -1e4)
         return logp, entropy

@@ -125,10 +125,10 @@ def test_masked_tokens_and_groups_do_not_count_in_small_micro_batches(
 class BatchRecordingTrainer(loops.RecordingTrainer):
     """Records each mini-batch with the weights at that step."""
 
-    def _policy_gradient(self, model, mini_batch, step):
+    def _compute_gradient(self, model, mini_batch, step):
         weights = {name: value.clone() for name, value in self.model.state_dict().items()}
         vars(self).setdefault("batches", []).append((weights, mini_batch))
-        return super()._policy_gradient(model, mini_batch, step)
+        return super()._compute_gradient(model, mini_batch, step)
 
 
 def test_rapid_gradient_matches_closed_form(model, tmp_path):

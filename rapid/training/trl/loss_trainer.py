@@ -30,7 +30,7 @@ class TrlLossTrainer(GRPOTrainer):
     _micro_batch: Batch | None = None  # the micro-batch whose loss is being computed
     _logp: Tensor  # (N, T), log pi of the last micro-batch, without gradient
 
-    def _log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def _compute_log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi of each token of a micro-batch, and the entropies, (N, T) both."""
         raise NotImplementedError
 
@@ -83,9 +83,9 @@ class TrlLossTrainer(GRPOTrainer):
 
         For its loss, which is the only call that asks for entropies, TRL would run each prompt once
         per completion. For models with absolute positions TRL also counts padding as positions, so
-        that log pi would differ from the sampler's. `_log_pi` does neither. TRL's code is kept for
-        all other calls, and for the experts' auxiliary loss: it is a mean over all tokens that the
-        experts see, and would change if a prompt were shared.
+        that log pi would differ from the sampler's. `_compute_log_pi` does neither. TRL's code is
+        kept for all other calls, and for the experts' auxiliary loss: it is a mean over all tokens
+        that the experts see, and would change if a prompt were shared.
         """
         needs_trl_code = not named.get("compute_entropy") or named.get("compute_aux_loss")
         if self._micro_batch is None or needs_trl_code:
@@ -94,7 +94,7 @@ class TrlLossTrainer(GRPOTrainer):
                     model, input_ids, attention_mask, logits_to_keep, **named
                 )
         else:
-            logp, entropy = self._log_pi(model, self._micro_batch)
+            logp, entropy = self._compute_log_pi(model, self._micro_batch)
             scores = logp, None if entropy is None else entropy.float(), None
         self._logp = scores[0].detach()
         return scores
