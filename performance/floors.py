@@ -11,7 +11,7 @@ from statistics import median
 from performance.models import Workload
 from performance.parts import Setting
 from performance.trainers import LEARNING_RATE, VLLM, make_completion
-from rapid.training.clock import now
+from rapid.training.clock import read_seconds
 
 REPEATS = 3  # of each measurement, after one to warm up; the median counts
 
@@ -101,7 +101,7 @@ def _time_repeatedly(work: Callable[[], None]) -> float:
     """Return the median of the seconds that `work` takes."""
     seconds = []
     for _ in range(REPEATS + 1):
-        began = now()
+        began = read_seconds()
         work()
-        seconds.append(now() - began)
+        seconds.append(read_seconds() - began)
     return median(seconds[1:])

@@ -27,7 +27,7 @@ from performance.parts import Setting
 from performance.rewards import Counted
 from performance.utilization import count_operations, measure_peak_rate
 from rapid.artifacts.manifests import peak_memory_mb
-from rapid.training.clock import now
+from rapid.training.clock import read_seconds
 from rapid.training.trl.vllm import prepare_engine
 
 SEED = 1000  # plus the number of the optimizer step, for each inference batch
@@ -58,9 +58,9 @@ class Gate(TrainerCallback):
             torch.manual_seed(SEED + state.global_step)
 
     def _time_log_mu(self, compute: Callable[[], None]) -> None:
-        began = now()
+        began = read_seconds()
         compute()
-        self._log_mu += now() - began
+        self._log_mu += read_seconds() - began
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._optimizer -= time.perf_counter()
@@ -88,7 +88,7 @@ class Gate(TrainerCallback):
         self._reward.clear()
         self._optimizer = self._log_mu = 0.0
         self._phases_before = self._read_phases()
-        self._cpu_before, self._began = time.process_time(), now()
+        self._cpu_before, self._began = time.process_time(), read_seconds()
 
     def _sample(self) -> dict:
         """Return the measurements of the steps. Times are in wall-clock seconds.
@@ -102,7 +102,7 @@ class Gate(TrainerCallback):
         `operations` are counted (`count_operations`), and `peak_rate` is the most operations per
         second that the processor reaches.
         """
-        seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu_before
+        seconds, cpu_seconds = read_seconds() - self._began, time.process_time() - self._cpu_before
         trainer, verdicts, group = self._trainer, self._reward.verdicts, self._setting.group
         groups = [verdicts[start : start + group] for start in range(0, len(verdicts), group)]
         phases, before = self._read_phases(), self._phases_before

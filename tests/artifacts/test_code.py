@@ -182,7 +182,7 @@ def test_new_plug_in_reaches_no_job(code_copy, list_reached_jobs):
 def test_relative_imports_are_followed(code_copy, line):
     rewrite(
         code_copy / "rapid/algorithms/pg.py",
-        "from rapid.algorithms.ratios import log_weights",
+        "from rapid.algorithms.ratios import completion_log_weights",
         line,
     )
     assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")
