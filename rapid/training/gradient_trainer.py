@@ -282,7 +282,7 @@ class GradientTrainer(SamplingTrainer):
             last_step = step + self.args.H * (self.args.reuse - 1)
             columns = {"reference_logp": self._reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
-                columns["behavior_logp"] = self._compute_log_mu
+                columns["behavior_logp"] = self._compute_behavior_logp
             if columns:
                 self._retry_smaller(partial(self._fill_columns, mini_batch, last_step, columns))
         first, *rest = mini_batches * self.args.reuse
@@ -307,7 +307,7 @@ class GradientTrainer(SamplingTrainer):
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
 
-    def _compute_log_mu(self, chunk: Chunk) -> Tensor:
+    def _compute_behavior_logp(self, chunk: Chunk) -> Tensor:
         """Return log mu of a chunk, (N, T), from the sampler or from the policy's forward pass."""
         sampler_logp = chunk[0].get("sampler_logp")
         if sampler_logp is not None and self.use_sampler_logps() and not sampler_logp.isnan().any():
