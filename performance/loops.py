@@ -27,7 +27,7 @@ from performance.parts import Setting
 from performance.rewards import RecordingReward
 from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid.artifacts.manifests import peak_memory_mb
-from rapid.training.clock import now
+from rapid.training.clock import read_seconds
 from rapid.training.trl.vllm import prepare_engine
 
 SEED = 1000  # of the first inference batch; later seeds add the optimizer steps before the batch
@@ -58,9 +58,9 @@ class MeasuringCallback(TrainerCallback):
             torch.manual_seed(SEED + state.global_step)
 
     def _time_log_mu(self, compute: Callable[[], None]) -> None:
-        began = now()
+        began = read_seconds()
         compute()
-        self._log_mu_seconds += now() - began
+        self._log_mu_seconds += read_seconds() - began
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._optimizer_seconds -= time.perf_counter()
@@ -88,7 +88,7 @@ class MeasuringCallback(TrainerCallback):
         self._reward.clear()
         self._optimizer_seconds = self._log_mu_seconds = 0.0
         self._earlier_phases = self._read_phases()
-        self._cpu_before, self._began = time.process_time(), now()
+        self._cpu_before, self._began = time.process_time(), read_seconds()
 
     def _measure_steps(self) -> dict:
         """Return the measurements of the steps since the parent's request.
@@ -103,7 +103,7 @@ class MeasuringCallback(TrainerCallback):
             in 1e6 bytes, on a CPU with memory that it shares with its parent. `flops`
             (`count_flops`), and the processor's `peak_flops_per_second`.
         """
-        seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu_before
+        seconds, cpu_seconds = read_seconds() - self._began, time.process_time() - self._cpu_before
         trainer, rewards, size = self._trainer, self._reward.rewards, self._setting.group
         groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
         phases, earlier = self._read_phases(), self._earlier_phases

@@ -18,7 +18,7 @@ from performance.parts import Setting
 from performance.rewards import RecordingReward
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.clock import PhaseClock
-from rapid.training.sft import ImitatingTrainer
+from rapid.training.sft import MicroBatchSFTTrainer
 from rapid.training.trl.vllm import patch_weight_sync
 
 # Settings of GRPOConfig that are nearest to RAPID. docs/beside-trl.md says what still differs.
@@ -88,7 +88,7 @@ def build_rapid_trainer(
     return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | arguments)
 
 
-def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> ImitatingTrainer:
+def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> MicroBatchSFTTrainer:
     """Build the trainer of supervised fine-tuning, with a completion from `make_completion`."""
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     prompt = tokenizer(workload.prompts[0])["input_ids"]
@@ -96,7 +96,7 @@ def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> I
     mask = [0] * len(prompt) + [1] * len(completion)
     demonstration = {"input_ids": prompt + completion, "completion_mask": mask}
     sizes = {"per_device_train_batch_size": setting.n_step, "max_length": None}
-    return ImitatingTrainer(
+    return MicroBatchSFTTrainer(
         workload.load(),
         SFTConfig(
             **_build_common_arguments(setting) | sizes | {"completion_only_loss": True} | arguments

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from tqdm import tqdm
 
 from rapid import __version__
-from rapid.algorithms import IMITATING
+from rapid.algorithms import SFT
 from rapid.arguments import Parser, build_positive_type
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadInput, read_json
@@ -87,7 +87,7 @@ STAGE_COMMANDS = (
     StageCommand(
         "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
         {"model": "folder of the model to train",
-         "data": f"train.jsonl, or samples.jsonl for {IMITATING.name}"} | OUT,
+         "data": f"train.jsonl, or samples.jsonl for {SFT.name}"} | OUT,
     ),
     StageCommand(
         "evaluate", "evaluate.evaluate", specs.EvaluateSpec,

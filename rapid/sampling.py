@@ -19,7 +19,7 @@ from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
 from rapid.grading.grader import Grader
 from rapid.grading.verdicts import Verdict
-from rapid.training.caches import model_config
+from rapid.training.caches import get_text_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
 
@@ -74,7 +74,7 @@ def sample(
         )
 
     language_model = _load_model(model, precision)
-    refuse_prompts(prompts, prompt_ids, model_config(language_model))
+    refuse_prompts(prompts, prompt_ids, get_text_config(language_model))
     end_ids = language_model.generation_config.eos_token_id or tokenizer.eos_token_id
     end_ids = [end_ids] if isinstance(end_ids, int) else end_ids
     # Otherwise `generate` would take missing settings, such as penalties, from the model's own
@@ -140,7 +140,7 @@ def measure_entropy(
     """
     _, encoded = _encode_prompts(model, prompts, chat)
     loaded = _load_model(model, precision)
-    vocabulary = model_config(loaded).vocab_size
+    vocabulary = get_text_config(loaded).vocab_size
     pairs = sorted(zip(encoded, samples, strict=True), key=lambda pair: -_count_tokens(*pair))
     total, count, start = 0.0, 0, 0
     while start < len(pairs):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from rapid.algorithms import IMITATING, RAPID
+from rapid.algorithms import RAPID, SFT
 from rapid.algorithms.variant_names import parse
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile
@@ -111,7 +111,7 @@ def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource
 def _job_names(needed: Sequence[Run]) -> list[str]:
     """Return the names of the jobs that made these runs, and of the jobs before them."""
     names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
-    names += [f"distilled/{run.benchmark}" for run in needed if IMITATING.named(run.algorithm)]
+    names += [f"distilled/{run.benchmark}" for run in needed if SFT.matches_name(run.algorithm)]
     names += [run.folder for run in needed if run.algorithm != BASE]
     return list(dict.fromkeys([*names, *(run.evaluation for run in needed)]))
 
@@ -162,7 +162,7 @@ def _row(
         **run.model_dump(),
         **folders,
         "table": "",
-        "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
+        "H": float(parse(run.algorithm).H) if RAPID.matches_name(run.algorithm) else math.nan,
         "unwalled": {wall for job in jobs for wall in job.waived},
         "accepted": any(job.accepted for job in jobs),
         "start": next(filter(None, (job.value("training.start") for job in jobs)), BASE),

@@ -7,7 +7,7 @@ none is selected by its quality. Completions are untrusted text: report.html esc
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PG
 from rapid.artifacts.evaluations import PASSED
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import REASONS
@@ -51,7 +51,7 @@ def collect_arena_examples(outcomes: FieldOutcomes) -> list[Example]:
     """Return problems with answers of the base, the start, PG, and RAPID as in the first claim."""
     measured, field = outcomes.measured, outcomes.field
     untrained = dict.fromkeys([BASE, measured.params.training.start])
-    ours = [PLAIN.name, *(claim.ours for claim in field.claims[:1])]
+    ours = [PG.name, *(claim.ours for claim in field.claims[:1])]
     names = {name: name for name in untrained} | {name: field.run_name(name) for name in ours}
     by_label = {labels.algorithm(name): run_name for name, run_name in names.items()}
     return collect_examples(measured, outcomes.benchmark, by_label)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import ALGORITHMS, IMITATING, PLAIN, RAPID
+from rapid.algorithms import ALGORITHMS, PG, RAPID, SFT
 from rapid.algorithms.variant_names import parse
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.jobs import build_plan
@@ -26,12 +26,12 @@ from reports import labels
 from reports.collect import collect, problem_sources
 from reports.manifests import JobManifest, read_manifests
 
-# Names of the algorithms that train on demonstrations in place of RL: SFT, which is `IMITATING`.
-IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.imitates)
+# Names of the algorithms that train on demonstrations in place of RL: SFT.
+IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.is_supervised)
 # Algorithms whose runtime is shown but not ranked: the model before training, which has no training
 # time, and imitation, which does no RL.
 UNRANKED_RUNTIME = (BASE, *IMITATIONS)
-BASELINE = PLAIN.name  # the preregistered baseline of all comparisons: policy gradient
+BASELINE = PG.name  # the preregistered baseline of all comparisons: policy gradient
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Contest:
     @property
     def rapids(self) -> list[str]:
         """The algorithms that are RAPID at some H: rapid-H1, rapid-H4, ..."""
-        return [name for name in self.algorithms if RAPID.named(name)]
+        return [name for name in self.algorithms if RAPID.matches_name(name)]
 
     def of(self, *algorithms: str) -> pd.DataFrame:
         """Return the runs of these algorithms, ordered as the algorithms."""
@@ -91,9 +91,9 @@ class Measured:
     def algorithms(self) -> list[str]:
         """The baselines of Table 1, then RAPID at each H of Tables 1 and 3 (all as names)."""
         tables = self.params.tables
-        baselines = [name for name in tables.main.algorithms if not RAPID.named(name)]
+        baselines = [name for name in tables.main.algorithms if not RAPID.matches_name(name)]
         rapids = set(tables.main.algorithms) - set(baselines)
-        rapids |= set(map(RAPID.at, tables.staleness.H))
+        rapids |= set(map(RAPID.format_name, tables.staleness.H))
         return [*baselines, *sorted(rapids, key=lambda name: (parse(name).H, name))]
 
     def rows(self, algorithms: list[str]) -> dict[str, str]:
@@ -117,7 +117,7 @@ class Measured:
     @cached_property
     def sweeps(self) -> dict[str, pd.DataFrame]:
         """The runs of Tables 3 and 4 by benchmark: RAPID at several H."""
-        names = list(map(RAPID.at, self.params.tables.staleness.H))
+        names = list(map(RAPID.format_name, self.params.tables.staleness.H))
         return {
             benchmark: contest.runs[contest.runs.algorithm.isin(names)]
             for benchmark, contest in self.contests.items()
@@ -162,7 +162,7 @@ class Measured:
     def manifests(self) -> dict[str, JobManifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
-        imitated = set(self.frame[self.frame.algorithm == IMITATING.name].benchmark)
+        imitated = set(self.frame[self.frame.algorithm == SFT.name].benchmark)
         distilled = [
             place(f"distilled/{name}")
             for place in self.places

@@ -4,7 +4,7 @@ The arena is a preregistered comparison of algorithms on several benchmarks, eac
 tuned learning rate (docs/arena.md). A field of the arena has the algorithms that are compared on
 one benchmark. The end points are the training time until a target accuracy (`reach`), the accuracy
 after equally many completions, and the accuracy after equal training time. The accuracy during
-training is that of snapshots of the model, which the runs save. PG (`PLAIN`) is policy gradient,
+training is that of snapshots of the model, which the runs save. PG is policy gradient,
 the baseline.
 """
 
@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PG
 from rapid.artifacts.files import BadFile
 from rapid.config.arena import ArenaField, Claim, Measure
 from reports.measured import Measured
@@ -81,7 +81,7 @@ class FieldOutcomes:
         """The target accuracy that follows from the test problems."""
         field = self.field
         untrained = self.runs(self.measured.params.training.start)
-        plain = self.runs(field.run_name(PLAIN.name))
+        plain = self.runs(field.run_name(PG.name))
         return find_target(untrained, plain, METRIC, field.reach, field.snapshots + 1)
 
     @property
@@ -105,7 +105,7 @@ class FieldOutcomes:
             name: rows_of_name.set_index("seed")
             for name, rows_of_name in rows[rows.benchmark == self.benchmark].groupby("algorithm")
         }
-        needed = sorted({*self.field.rates} - {*measured} | {PLAIN.name})
+        needed = sorted({*self.field.rates} - {*measured} | {PG.name})
         if missing := [name for name in needed if name not in recorded]:
             raise BadFile(f"{file}: no runs of {', '.join(missing)} on {self.benchmark}")
         for name in needed:
@@ -117,9 +117,9 @@ class FieldOutcomes:
                     f"{min(unexpected)} (run, reach), but the parameters have {expected}: "
                     "run the whole arena again, then make arena-record"
                 )
-        runtimes = measured[PLAIN.name].runs.set_index("seed").runtime.dropna()
-        shared = runtimes.index.intersection(recorded[PLAIN.name].index)
-        scale = runtimes[shared].mean() / recorded[PLAIN.name].runtime[shared].mean()
+        runtimes = measured[PG.name].runs.set_index("seed").runtime.dropna()
+        shared = runtimes.index.intersection(recorded[PG.name].index)
+        scale = runtimes[shared].mean() / recorded[PG.name].runtime[shared].mean()
         return {
             name: measured.get(name) or on_record(recorded[name], scale)
             for name in self.field.rates
@@ -128,7 +128,7 @@ class FieldOutcomes:
     def _measure(self) -> dict[str, Outcome]:
         names = self.measured.params.arena.list_algorithms(self.field)
         by_name = {name: self.runs(self.field.run_name(name)) for name in names}
-        before, plain = self.runs(self.measured.params.training.start), by_name[PLAIN.name]
+        before, plain = self.runs(self.measured.params.training.start), by_name[PG.name]
         completions = plain.completions.mean()
         # Seconds are compared on one make of processor only.
         equal_times = {

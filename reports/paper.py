@@ -12,7 +12,10 @@ from rapid.algorithms.variant_names import parse
 from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 
-BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]  # in the paper's Table 1
+BASELINES, RAPIDS = (
+    ["grpo", "pg", "dapo"],
+    [RAPID.format_name(4), RAPID.format_name(8)],
+)  # in the paper's Table 1
 NAIVE = "naive-grpo"  # the baseline of the paper's Figure 1
 FILE = Path(__file__).with_name("paper.yaml")
 
@@ -44,7 +47,7 @@ def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
     """
     document = load()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
-    if entry is None and algorithm and RAPID.named(algorithm):
+    if entry is None and algorithm and RAPID.matches_name(algorithm):
         h = parse(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
     return None if entry is None else number(entry[0])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms import PLAIN, RAPID
+from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import parse
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import Params, load_files
@@ -32,10 +32,10 @@ def find_similar(params: Params, run: Run) -> str:
     """Return the algorithm of the arena whose noise is taken for that of a run of the study."""
     objective = build_train_spec(params, run).objective
     if objective.baseline == "none" or objective.baseline_scale == 0:
-        return f"{RAPID.at(RECORDED_H)},baseline=none"
+        return f"{RAPID.format_name(RECORDED_H)},baseline=none"
     if parse(run.algorithm).H == 1:
-        return PLAIN.name
-    return RAPID.at(RECORDED_H) if objective.weighted else PLAIN.at(RECORDED_H)
+        return PG.name
+    return RAPID.format_name(RECORDED_H) if objective.weighted else PG.format_name(RECORDED_H)
 
 
 def render_power(params: Params, record: pd.DataFrame) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PG
 from rapid.algorithms.variant_names import parse
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
@@ -157,9 +157,9 @@ def select_rate(
 def compute_reach(record: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed") -> float:
     """Return the target accuracy of a benchmark."""
     record = record[record.benchmark == benchmark]
-    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PLAIN.name, {}, rule)
+    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PG.name, {}, rule)
     before = record[record.algorithm == BASE].accuracy.mean()
-    plain = record[(record.algorithm == PLAIN.name) & has_chosen_rate].accuracy.mean()
+    plain = record[(record.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
     return float(before + WAY * (plain - before))
 
 

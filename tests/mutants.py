@@ -59,7 +59,7 @@ SWAPS = {
 }  # fmt: skip
 # Calls that print, draw, parse a command or cache, and change no result.
 CALLS_WITHOUT_EFFECT = {
-    "ArgumentParser", "Look", "add_argument", "getLogger", "info", "lru_cache", "print", "tqdm",
+    "ArgumentParser", "PlotStyle", "add_argument", "getLogger", "info", "lru_cache", "print", "tqdm",
     "warn", "warning",
 }  # fmt: skip
 FUNCTION_SWAPS = {

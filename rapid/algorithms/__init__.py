@@ -1,15 +1,16 @@
 """The algorithms: one file each, and this registry.
 
-To add one, write a file beside this one with a subclass of `base.Algorithm`: its name and label,
-its parameters, its loss as a pure function of tensors, its look in figures, and what it asks of the
-trainer. Then add it to `CURRENT`. Its section in params.yaml, its names (`NAME`, `NAME-H4`,
-`NAME,epochs=2`), its training, its cost estimate and its rows and lines in reports follow from it.
+To add an algorithm, write a file in this folder with a subclass of `base.Algorithm`. It declares
+the algorithm's name, label, parameters and style in figures, its loss as a pure function of
+tensors, and what this loss needs from the trainer. Then add it to `LATER_ALGORITHMS`. The pipeline
+can then train it, estimate its costs and report it, by the names `NAME`, `NAME-H4` and
+`NAME,epochs=2`.
 
-A loss takes log-probabilities of the sampled tokens and returns a pair: the scalar to minimise,
-whose gradient is the negative of the algorithm's estimator, and a dict of metrics (0-d tensors).
+A loss takes log-probabilities of the sampled tokens. It returns the scalar to minimise, whose
+gradient is minus the policy-gradient estimate, and a dict of metrics (0-d tensors).
 Shapes: N completions, T tokens; the completions of a group are contiguous rows.
 
-Importing this package does not import torch: reports and the workflow need no more than names and
+Importing this package does not import torch, because reports and the workflow need only names and
 parameters.
 """
 
@@ -39,22 +40,22 @@ from rapid.algorithms.vespo import Vespo
 
 __all__ = [
     "ALGORITHMS",
-    "IMITATING",
-    "PLAIN",
+    "PG",
     "RAPID",
+    "SFT",
     "dapo_loss",
     "grpo_loss",
     "pg_loss",
     "rapid_loss",
 ]
 
-IMITATING = Sft()  # supervised fine-tuning, which is not RL
-PLAIN = Pg()  # the baseline of cost estimates and of the arena (comparison of all algorithms)
-RAPID = Rapid()  # the paper's algorithm, used in sweeps and claims
+SFT = Sft()  # supervised fine-tuning, which is not RL
+PG = Pg()  # policy gradient, the baseline of cost estimates and of the arena
+RAPID = Rapid()  # the paper's algorithm
 
-# The order of algorithms in tables: the paper's baselines, later algorithms, RAPID.
-BASELINES = (IMITATING, Grpo(), NaiveGrpo(), PLAIN, Dapo())
-CURRENT = (
+# The order of algorithms in tables: the paper's baselines, algorithms of later papers, RAPID.
+PAPER_BASELINES = (SFT, Grpo(), NaiveGrpo(), PG, Dapo())
+LATER_ALGORITHMS = (
     Rloo(),
     MaxRl(),
     Asymre(),
@@ -73,5 +74,5 @@ CURRENT = (
     Oapl(),
 )
 ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm for algorithm in (*BASELINES, *CURRENT, RAPID)
+    algorithm.name: algorithm for algorithm in (*PAPER_BASELINES, *LATER_ALGORITHMS, RAPID)
 }

@@ -1,19 +1,18 @@
 """AsymRE: Arnal et al. 2025 (Asymmetric REINFORCE), arXiv 2506.20520.
 
-REINFORCE without importance weights whose baseline is not the mean reward, but a little less. A
-lower baseline pushes up what is right more strongly than it pushes down what is wrong. Off-policy,
-the paper shows that the policy improves if the baseline is below the mean reward of the behaviour
-policy, and may collapse onto few completions if the baseline is at or above it. A baseline at the
-mean (`shift` = 0) is `pg`. The paper calls the shift delta V.
+REINFORCE without importance weights, with a baseline slightly below the mean reward. A lower
+baseline increases the advantages of all completions. The paper shows that, off-policy, the policy
+improves if the baseline is below the mean reward of the behaviour policy, and may collapse onto few
+completions if it is not. With `shift` = 0 this is `pg`. The paper calls the shift delta V.
 """
 
 from typing import Any
 
 from pydantic import Field
 
-from rapid.algorithms.base import Look, Parameters
-from rapid.algorithms.groups import Groups, Tensor, group_mean
-from rapid.algorithms.means import reinforce
+from rapid.algorithms.base import Parameters, PlotStyle
+from rapid.algorithms.groups import GroupKind, Tensor, group_mean
+from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.pg import Pg
 
 
@@ -25,8 +24,8 @@ class AsymreParameters(Parameters):
     )
 
 
-def shifted_advantages(rewards: Tensor, group_size: int, shift: float) -> Tensor:
-    """Return R - (mean R + shift), the mean being over a completion's group. (N,) -> (N,)"""
+def compute_shifted_advantages(rewards: Tensor, group_size: int, shift: float) -> Tensor:
+    """Return R - (mean R + shift), with the mean over the completion's group. (N,) -> (N,)"""
     return rewards - group_mean(rewards, group_size) - shift
 
 
@@ -43,19 +42,19 @@ def asymre_loss(
 
     Other arguments, result and errors are those of `pg_loss`.
     """
-    return reinforce(logp, mask, shifted_advantages(rewards, group_size, shift)), {}
+    return reinforce_loss(logp, mask, compute_shifted_advantages(rewards, group_size, shift)), {}
 
 
 class Asymre(Pg):
     name = "asymre"
     label = "AsymRE"
-    look = Look("#00C000", "v", (0, (8, 2, 2, 2)))
+    plot_style = PlotStyle("#00C000", "v", (0, (8, 2, 2, 2)))
     parameters = AsymreParameters
     loss_function = staticmethod(asymre_loss)
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
         # With a shift, groups of equal rewards have advantages of -shift.
         return "all" if settings.shift else "unequal"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
-        return shifted_advantages(rewards, group_size, settings.shift)
+        return compute_shifted_advantages(rewards, group_size, settings.shift)

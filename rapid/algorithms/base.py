@@ -1,11 +1,12 @@
-"""Base class of the algorithms. Each other file with an algorithm has a subclass."""
+"""`Algorithm`, the base class of the algorithms, and the types of its members."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from rapid.algorithms.groups import Groups, Tensor, active_groups, group_mean, standardized
+from rapid.algorithms.groups import GroupKind, Tensor, active_groups, group_mean, standardize
 from rapid.settings import Settings
 
 
@@ -14,8 +15,8 @@ class Parameters(Settings):
 
 
 @dataclass(frozen=True)
-class Look:
-    """Colour, marker and line of an algorithm in figures, as matplotlib writes them."""
+class PlotStyle:
+    """Colour, marker and line style of an algorithm in figures, in matplotlib's notation."""
 
     color: str
     marker: str
@@ -23,18 +24,18 @@ class Look:
 
 
 class LossInputs(NamedTuple):
-    """The inputs of a loss. Rows are completions; groups are contiguous rows.
+    """The inputs of a loss. Each row is a completion; groups are contiguous rows.
 
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        behavior_logp: (N, T) log mu of the same tokens; log pi itself on-policy.
+        behavior_logp: (N, T) log mu of the same tokens; on-policy it equals log pi.
         reference_logp: (N, T) log-probabilities of the same tokens under the model before training;
-            log pi itself without a KL term.
+            without a KL term it equals log pi.
         mask: (N, T) 1 where a token belongs to the completion, else 0.
         rewards: (N,).
-        group_size: completions of one prompt.
-        H: optimizer steps on an inference batch, that is on completions sampled at once; with
-            `reuse`, those of all its passes.
+        group_size: number of completions of each prompt.
+        H: number of optimizer steps on an inference batch (the completions that are sampled
+            together), with `reuse` in all its passes.
         limit: maximum number of tokens of a completion.
     """
 
@@ -48,40 +49,70 @@ class LossInputs(NamedTuple):
     limit: int = 1
 
 
+# Former names of members that subclasses define. They still work, with a warning.
+FORMER_NAMES = {
+    "look": "plot_style",
+    "get_look": "get_plot_style",
+    "H": "h_in_name",
+    "arguments": "config_field_names",
+    "imitates": "is_supervised",
+    "weighs_rewards": "has_weighted_baseline",
+    "samples_from_a_server": "uses_vllm_server",
+    "select_objective": "get_loss_parameters",
+    "sampling_batch": "get_sampling_batch_size",
+    "config_error": "find_config_error",
+    "rounds": "get_sampling_rounds",
+    "gradient_groups": "get_gradient_group_kind",
+    "compares_weights": "depends_on_group_weights",
+}
+
+
 class Algorithm:
     """Base class of an algorithm. The registry has an instance of each subclass.
 
-    `settings` has the algorithm's parameters as attributes: an instance of `parameters`.
+    `parameters` is the class of the loss's parameters. In methods, `settings` is an instance of
+    this class, and `params` are all parameters of params.yaml.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
-    look: ClassVar[Look]
+    plot_style: ClassVar[PlotStyle]
     # The loss: a static function. Its arguments are fields of `LossInputs` or of `parameters`, and
     # are passed by name.
     loss_function: ClassVar[Callable]
-    # Parameters of the loss, which a variant of the algorithm may change.
+    # The class of the loss's parameters, which a variant of the algorithm may change.
     parameters: ClassVar[type[Parameters] | None] = None
-    # The class of its section in params.yaml, if that differs from `parameters`.
+    # The class of the algorithm's section in params.yaml, if it is not `parameters`.
     section: ClassVar[type[Parameters] | None] = None
-    # For parameters that have another name in `RapidConfig`: that name.
-    arguments: ClassVar[dict[str, str]] = {}
-    # Published values: the defaults of `RapidConfig`. In params.yaml there are no such defaults.
+    # Fields of `RapidConfig` that set a parameter of another name: the field's name, by parameter.
+    config_field_names: ClassVar[dict[str, str]] = {}
+    # Defaults of parameters in `RapidConfig`: published values. params.yaml has no such defaults.
     defaults: ClassVar[dict[str, Any]] = {}
     # Whether the algorithm's name contains H, the optimizer steps per inference batch: NAME-H4.
-    H: ClassVar[Literal["required", "optional", "none"]] = "optional"
-    imitates: ClassVar[bool] = False  # whether it is supervised learning from a teacher, not RL
+    h_in_name: ClassVar[Literal["required", "optional", "none"]] = "optional"
+    is_supervised: ClassVar[bool] = False  # learns from demonstrations, without RL
     scale_rewards: ClassVar[str] = "none"  # GRPOConfig's field: "group" divides advantages by std
-    weighs_rewards: ClassVar[bool] = False  # advantages depend on the group's importance weights
+    has_weighted_baseline: ClassVar[bool] = False  # the baseline has importance weights
     # Whether the learning rate of a step depends on its metrics (`step_scale`). Then groups without
     # a gradient are run too, because the metrics of a step are means over all of its completions.
     scales_steps: ClassVar[bool] = False
-    # Whether a vLLM server with a GPU of its own samples, if `compute` in params.yaml has
+    # Whether a vLLM server on a separate GPU samples, if `compute` in params.yaml has
     # `sampler: vllm` and `device: gpu`.
-    samples_from_a_server: ClassVar[bool] = False
+    uses_vllm_server: ClassVar[bool] = False
     # Whether the loss and the metrics are means over completions ("sequence") or over tokens.
     mean_over: ClassVar[Literal["sequence", "token"]] = "sequence"
     metrics_over: ClassVar[Literal["sequence", "token"]] = "sequence"
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        for former, name in FORMER_NAMES.items():
+            if former in vars(cls):
+                warnings.warn(
+                    f"{cls.__name__}.{former} is now called {name}: rename it",
+                    FutureWarning,
+                    stacklevel=2,
+                )
+                setattr(cls, name, vars(cls)[former])
 
     # Parameters -----------------------------------------------------------------------------------
 
@@ -90,65 +121,64 @@ class Algorithm:
         """The key of the algorithm's section in params.yaml."""
         return self.name.replace("-", "_")
 
-    def select_objective(self, params: Any) -> Parameters | None:
-        """Return the parameters of the loss, given all of params.yaml."""
+    def get_loss_parameters(self, params: Any) -> Parameters | None:
+        """Return the parameters of the loss that params.yaml sets."""
         return getattr(params, self.key) if self.parameters else None
 
-    def sampling_batch(self, params: Any) -> int | None:
-        """Return how many completions are sampled at a time; None for the whole inference batch."""
+    def get_sampling_batch_size(self, params: Any) -> int | None:
+        """Return how many completions are sampled at a time; None is the whole inference batch."""
         return None
 
-    def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
-        """Return a key of params.yaml, its invalid value and the reason; None if all are valid."""
+    def find_config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+        """Return an invalid key of params.yaml, its value and the reason; None if all are valid."""
         return None
 
     @property
-    def fields(self) -> dict[str, str]:
-        """The parameters of the loss: their names here, by their names in `RapidConfig`."""
+    def parameters_by_config_field(self) -> dict[str, str]:
+        """The names of the loss's parameters, by the names of their fields in `RapidConfig`."""
         names = self.parameters.model_fields if self.parameters else ()
-        return {self.arguments.get(name, name): name for name in names}
+        return {self.config_field_names.get(name, name): name for name in names}
 
-    # Names and looks ------------------------------------------------------------------------------
+    # Names and plot styles ------------------------------------------------------------------------
 
     @property
     def name_pattern(self) -> str:
-        """A regular expression for the algorithm's names: with H, but not as a variant."""
+        """A regular expression for the algorithm's names with H, without changed parameters."""
         h = {"required": "-H[1-9][0-9]*", "optional": "(-H[1-9][0-9]*)?", "none": ""}
-        return self.name + h[self.H]
+        return self.name + h[self.h_in_name]
 
-    def at(self, h: int) -> str:
-        """Return the algorithm's name with this H."""
+    def format_name(self, h: int) -> str:
+        """Return the algorithm's name with this H, such as rapid-H4."""
         return f"{self.name}-H{h}"
 
-    def named(self, name: str) -> bool:
-        """Return whether a name denotes this algorithm, with any H and any changed parameters."""
+    def matches_name(self, name: str) -> bool:
+        """Return whether a name is this algorithm's, with any H and any changed parameters."""
         return name.split(",")[0].partition("-H")[0] == self.name
 
-    def get_look(self, h: int) -> Look:
-        """Return the look for an H: the same colour, and a marker and line by power of 2."""
+    def get_plot_style(self, h: int) -> PlotStyle:
+        """Return the style of a line with this H: marker and dashes depend on log2 of H."""
         if h == 1:
-            return self.look
-        number = h.bit_length()  # 2 for H = 2 and 3, 3 for 4 to 7, ...
-        return Look(self.look.color, "vP*X<>"[number % 6], (0, (5, *(1, 1) * (number % 3), 1)))
+            return self.plot_style
+        number = h.bit_length()  # 2 for H = 2 and 3, 3 for H = 4 to 7, ...
+        dashes = (0, (5, *(1, 1) * (number % 3), 1))
+        return PlotStyle(self.plot_style.color, "vP*X<>"[number % 6], dashes)
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
-        """Rows of the report's table of hyperparameters: the key in a run's spec, by row title."""
+        """Rows of the report's table of hyperparameters: title, and key in a run's spec."""
         fields = self.parameters.model_fields.items() if self.parameters else ()
         return {field.title: f"objective.{name}" for name, field in fields if field.title}
 
     # Training -------------------------------------------------------------------------------------
 
-    def rounds(self, parameters: Any) -> int:
-        """Return the rounds of sampling per inference batch: 1, or more with dynamic sampling.
+    def get_sampling_rounds(self, settings: Any) -> int:
+        """Return the most rounds of sampling per inference batch; above 1 with dynamic sampling.
 
         Each round after the first replaces groups whose rewards are all equal.
         """
         return 1
 
-    def build_reward_functions(
-        self, parameters: Any, limit: int, reward: Callable
-    ) -> list[Callable]:
+    def build_reward_functions(self, settings: Any, limit: int, reward: Callable) -> list[Callable]:
         """Return the reward functions. A completion's reward is the sum of their values.
 
         Args:
@@ -157,27 +187,26 @@ class Algorithm:
         """
         return [reward]
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
         """Return the kind of groups that may have a gradient. Other groups are skipped.
 
         Args:
-            settings: an instance of `parameters`.
-            on_policy: whether the present policy sampled the completions.
+            on_policy: whether the completions were sampled from the present policy.
         """
         return "all"
 
-    def have_gradient(
+    def find_groups_with_gradient(
         self, rewards: Tensor, group_size: int, settings: Any, *, on_policy: bool
     ) -> Tensor:
         """Return for each group whether its gradient may differ from zero. (N,) -> (K,) bool"""
-        return active_groups(self.gradient_groups(settings, on_policy), rewards, group_size)
+        return active_groups(self.get_gradient_group_kind(settings, on_policy), rewards, group_size)
 
-    def compares_weights(self, settings: Any) -> bool:
-        """Return whether a completion's gradient depends on the weights pi / mu of its group."""
+    def depends_on_group_weights(self, settings: Any) -> bool:
+        """Return whether a completion's gradient depends on the weights of others in its group."""
         return False
 
     def step_scale(self, means: dict[str, float]) -> float:
-        """Return the factor of an optimizer step's learning rate, if `scales_steps`.
+        """Return the factor of the learning rate of an optimizer step, if `scales_steps` is True.
 
         Args:
             means: the metrics of `loss`, as means over the completions of the step.
@@ -187,15 +216,15 @@ class Algorithm:
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         """Return the on-policy advantages, for the logged table of completions. (N,) -> (N,)
 
-        By default they are rewards minus the group's mean. If `scale_rewards` is "group" they are
-        divided by the group's standard deviation.
+        By default they are the rewards minus the group's mean, divided by the group's standard
+        deviation if `scale_rewards` is "group".
         """
         if self.scale_rewards == "group":
-            return standardized(rewards, group_size)
+            return standardize(rewards, group_size)
         return rewards - group_mean(rewards, group_size)
 
     def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss and metrics, 0-d: means over `mean_over` and over `metrics_over`."""
+        """Return the loss, a mean over `mean_over`, and metrics, means over `metrics_over`; 0-d."""
         arguments = {
             name: getattr(tensors if name in LossInputs._fields else settings, name)
             for name in signature(self.loss_function).parameters
@@ -204,7 +233,14 @@ class Algorithm:
 
 
 class GroupRelative(Algorithm):
-    """An algorithm whose advantages, and so its gradient, are 0 in groups of equal rewards."""
+    """An algorithm whose advantages and gradient are 0 in groups of equal rewards."""
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
         return "unequal"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Look":
+        warnings.warn("Look is now called PlotStyle", FutureWarning, stacklevel=2)
+        return PlotStyle
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,10 +6,10 @@ without a gradient.
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import truncated
+from rapid.algorithms.ratios import truncate_ratios
 
 
 class CispoParameters(Parameters):
@@ -34,15 +34,15 @@ def cispo_loss(
 
     Other arguments and errors are those of `dapo_loss`. The only metric is `clip_fraction`.
     """
-    advantages = standardized(rewards, group_size)
-    weights, metrics = truncated(logp, behavior_logp, mask, cap)
+    advantages = standardize(rewards, group_size)
+    weights, metrics = truncate_ratios(logp, behavior_logp, mask, cap)
     return token_mean(-weights * advantages[:, None] * logp, mask), metrics
 
 
 class Cispo(GroupRelative):
     name = "cispo"
     label = "CISPO"
-    look = Look("#7A1F2B", "d", (0, (1, 1)))
+    plot_style = PlotStyle("#7A1F2B", "d", (0, (1, 1)))
     parameters = CispoParameters
     loss_function = staticmethod(cispo_loss)
     mean_over = metrics_over = "token"

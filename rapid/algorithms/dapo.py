@@ -7,14 +7,15 @@ the length limit ("overlong"), and no KL term.
 
 import threading
 from collections.abc import Callable
+from operator import not_
 from typing import Any
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import clip_shares, clipped_surrogate
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class DapoParameters(Parameters):
@@ -27,18 +28,18 @@ class DapoParameters(Parameters):
     )
     rounds: PositiveInt = Field(
         title="rounds of sampling",
-        description="most rounds of sampling; after these, groups of equal rewards are kept",
+        description="largest number of sampling rounds; then groups of equal rewards are kept",
     )
     overlong_buffer: float = Field(
         gt=0,
         lt=1,
         title="overlong share",
-        description="last share of the length limit; completions that end in it are penalized",
+        description="share of the length limit, at its end, in which completions are penalized",
     )
     overlong_filtering: bool = Field(
         False,
-        exclude_if=lambda on: not on,  # at its default, not written to a run's spec
-        description="leave completions that hit the length limit out of the loss",
+        exclude_if=not_,  # at its default, it is not written to a run's spec
+        description="leave completions that reach the length limit out of the loss",
     )
 
 
@@ -54,24 +55,24 @@ def dapo_loss(
     """Clipped token ratios, averaged over the tokens of the batch: Yu et al. 2025, eq. 8.
 
     Args:
-        epsilon_low, epsilon_high: token ratios are clipped to [1 - low, 1 + high]. A high of None
-            is equal to the low.
+        epsilon_low, epsilon_high: token ratios are clipped to [1 - epsilon_low, 1 + epsilon_high].
+            If epsilon_high is None, it is epsilon_low.
 
     Other arguments, metrics and errors are those of `grpo_loss`, without a reference or a KL term.
     """
-    advantages = standardized(rewards, group_size)
+    advantages = standardize(rewards, group_size)
     high = epsilon_low if epsilon_high is None else epsilon_high
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon_low, high)
-    return token_mean(token_loss, mask), clip_shares(is_clipped, advantages, mask)
+    return token_mean(token_loss, mask), compute_clip_metrics(is_clipped, advantages, mask)
 
 
 class Dapo(GroupRelative):
     name = "dapo"
     label = "DAPO"
-    look = Look("#CC79A7", "D", (0, (1, 1.2)))
+    plot_style = PlotStyle("#CC79A7", "D", (0, (1, 1.2)))
     parameters = DapoParameters
     loss_function = staticmethod(dapo_loss)
-    arguments = {  # noqa: RUF012
+    config_field_names = {  # noqa: RUF012
         "epsilon_low": "epsilon",
         "rounds": "dynamic_sampling_rounds",
         "overlong_filtering": "mask_truncated_completions",
@@ -80,35 +81,33 @@ class Dapo(GroupRelative):
     mean_over = metrics_over = "token"
     scale_rewards = "group"
 
-    def rounds(self, parameters: Any) -> int:
-        return parameters.rounds
+    def get_sampling_rounds(self, settings: Any) -> int:
+        return settings.rounds
 
-    def build_reward_functions(
-        self, parameters: Any, limit: int, reward: Callable
-    ) -> list[Callable]:
+    def build_reward_functions(self, settings: Any, limit: int, reward: Callable) -> list[Callable]:
         from trl.rewards import get_soft_overlong_punishment
 
-        buffer = max(1, round(parameters.overlong_buffer * limit))
+        buffer = max(1, round(settings.overlong_buffer * limit))
         return build_reward_and_penalty(reward, get_soft_overlong_punishment(limit, buffer))
 
 
 def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callable]:
     """Return two functions: the reward, and the penalty, which is None where the reward is None.
 
-    The penalty function needs the rewards of the same completions. It reads the result of the
-    reward function's last call in the same thread, as the trainer calls both one after the other.
+    The trainer calls both in the same thread, one after the other. So the penalty function reads
+    the rewards of the same completions from the last call of the reward function in its thread.
     """
-    last = threading.local()
+    last_call = threading.local()
 
     def accuracy(**columns) -> list[float | None]:
-        last.rewards = reward(**columns)
-        return last.rewards
+        last_call.rewards = reward(**columns)
+        return last_call.rewards
 
     def overlong(**columns) -> list[float | None]:
-        rewards = getattr(last, "rewards", None)  # None if `accuracy` exceeded its time limit
+        rewards = getattr(last_call, "rewards", None)  # None if `accuracy` exceeded its time limit
         if rewards is None:
             return [None] * len(columns["completions"])
-        penalties = zip(rewards, penalty(**columns), strict=True)
-        return [None if rewarded is None else penalized for rewarded, penalized in penalties]
+        pairs = zip(rewards, penalty(**columns), strict=True)
+        return [None if reward is None else penalty for reward, penalty in pairs]
 
     return [accuracy, overlong]

@@ -3,17 +3,17 @@
 The paper's title is "Rethinking the Trust Region in LLM Reinforcement Learning".
 
 A token is left out of the gradient if its probability has moved too far in the direction of its
-advantage. PPO tests the probability ratio instead, which says little about the distance of two
-policies if the token is rare. The distance here is the paper's Binary-TV: the total variation of
-the two-way distribution "this token or any other".
+advantage. PPO tests the probability ratio instead, which for rare tokens says little about the
+distance of two policies. The distance here is the paper's Binary-TV: the total variation distance
+of the binary distributions "this token, or any other".
 """
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import completion_sum
-from rapid.algorithms.ratios import clip_shares, truncated
+from rapid.algorithms.means import mean_completion_sum
+from rapid.algorithms.ratios import compute_clip_metrics, truncate_ratios
 
 
 class DppoParameters(Parameters):
@@ -47,17 +47,17 @@ def dppo_loss(
     Without M this is `tis_loss`.
     """
     advantages = rewards - group_mean(rewards, group_size)
-    moved = logp.detach().exp() - behavior_logp.exp()  # (N, T)
-    is_left_out = moved * advantages.sign()[:, None] > divergence
-    weights, _ = truncated(logp, behavior_logp, mask, cap)
-    loss = completion_sum(-weights * ~is_left_out * advantages[:, None] * logp, mask)
-    return loss, clip_shares(is_left_out, advantages, mask)
+    probability_change = logp.detach().exp() - behavior_logp.exp()  # (N, T)
+    is_left_out = probability_change * advantages.sign()[:, None] > divergence
+    weights, _ = truncate_ratios(logp, behavior_logp, mask, cap)
+    loss = mean_completion_sum(-weights * ~is_left_out * advantages[:, None] * logp, mask)
+    return loss, compute_clip_metrics(is_left_out, advantages, mask)
 
 
 class Dppo(GroupRelative):
     name = "dppo"
     label = "DPPO"
-    look = Look("#9E9D24", "D", (0, (5, 2, 1, 2)))
+    plot_style = PlotStyle("#9E9D24", "D", (0, (5, 2, 1, 2)))
     parameters = DppoParameters
     loss_function = staticmethod(dppo_loss)
     metrics_over = "token"

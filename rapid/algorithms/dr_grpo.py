@@ -1,16 +1,16 @@
 """Dr. GRPO: Liu et al. 2025 (Understanding R1-Zero-Like Training), arXiv 2503.20783.
 
-GRPO divides by a completion's length and by the standard deviation of a group's rewards. The first
-favours long wrong answers, the second gives more weight to prompts whose rewards differ little. Dr.
-GRPO does neither, and has no KL term.
+GRPO divides by a completion's length, which favours long wrong answers, and by the standard
+deviation of a group's rewards, which gives more weight to prompts whose rewards differ little. Dr.
+GRPO divides by neither, and has no KL term.
 """
 
 from pydantic import Field
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import completion_sum
-from rapid.algorithms.ratios import clip_shares, clipped_surrogate
+from rapid.algorithms.means import mean_completion_sum
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class DrGrpoParameters(Parameters):
@@ -19,7 +19,7 @@ class DrGrpoParameters(Parameters):
         gt=0,
         lt=1,
         title="clip of the ratio",
-        description="token ratios are clipped to 1 - this and 1 + this",
+        description="token ratios are clipped to [1 - epsilon, 1 + epsilon]",
     )
 
 
@@ -44,13 +44,15 @@ def dr_grpo_loss(
     """
     advantages = rewards - group_mean(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
-    return completion_sum(token_loss, mask) / limit, clip_shares(is_clipped, advantages, mask)
+    return mean_completion_sum(token_loss, mask) / limit, compute_clip_metrics(
+        is_clipped, advantages, mask
+    )
 
 
 class DrGrpo(GroupRelative):
     name = "dr-grpo"
     label = "Dr. GRPO"
-    look = Look("#0B2A6F", ">", (0, (6, 1)))
+    plot_style = PlotStyle("#0B2A6F", ">", (0, (6, 1)))
     parameters = DrGrpoParameters
     loss_function = staticmethod(dr_grpo_loss)
     metrics_over = "token"

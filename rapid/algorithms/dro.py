@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Groups, Tensor, group_mean
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import GroupKind, Tensor, group_mean
 
 
 class DroParameters(Parameters):
@@ -49,10 +49,10 @@ def dro_loss(
 class Dro(GroupRelative):
     name = "dro"
     label = "DRO"
-    look = Look("#805000", "D", (0, (3, 3)))
+    plot_style = PlotStyle("#805000", "D", (0, (3, 3)))
     parameters = DroParameters
     loss_function = staticmethod(dro_loss)
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
         # Off-policy the penalty has a gradient in groups of equal rewards too.
         return "unequal" if on_policy else "all"

@@ -1,19 +1,19 @@
 """Geometric sequence mask: Geo-RS of verl, docs/algo/rollout_corr_math.md, section 3.3.3.
 
-A completion is left out if its importance weight per token is too far from 1: the geometric mean of
-its token ratios, which does not depend on its length. A bound on their product would leave out long
-completions first (richardli.xyz/rl-collapse-3). The other completions have no importance weight.
+A completion is left out if the geometric mean of its token ratios is too far from 1. The mean does
+not depend on the completion's length, whereas a bound on the product of the ratios would leave out
+long completions first (richardli.xyz/rl-collapse-3). Other completions have no importance weight.
 
-verl made the mask, and its bounds, for the small difference between a sampler and a trainer with
-the same parameters. With H > 1 optimizer steps per inference batch the ratios differ by more.
+verl made the mask and its bounds for the small difference between a sampler and a trainer with the
+same parameters. With H > 1 optimizer steps per inference batch the ratios are further from 1.
 """
 
 from pydantic import Field
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import reinforce
-from rapid.algorithms.ratios import log_weights
+from rapid.algorithms.means import reinforce_loss
+from rapid.algorithms.ratios import completion_log_weights
 
 
 class GeoMaskParameters(Parameters):
@@ -41,7 +41,7 @@ def geo_mask_loss(
     low: float,
     high: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Policy gradient on the completions whose weight per token is within bounds.
+    """Policy gradient on completions whose geometric mean of token ratios is within bounds.
 
         grad J = 1/N sum_n M_n A_n grad log pi(y_n | x_n),    A_n as in `pg_loss`
         M_n    = 1 if low <= (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|) <= high, else 0
@@ -54,14 +54,14 @@ def geo_mask_loss(
     """
     advantages = rewards - group_mean(rewards, group_size)
     lengths = mask.sum(1).clamp(min=1)
-    ratio = (log_weights(logp, behavior_logp, mask) / lengths).exp()  # (N,)
+    ratio = (completion_log_weights(logp, behavior_logp, mask) / lengths).exp()  # (N,)
     is_kept = ((ratio >= low) & (ratio <= high)).to(advantages.dtype)
-    return reinforce(logp, mask, is_kept * advantages), {"clip_fraction": 1 - is_kept.mean()}
+    return reinforce_loss(logp, mask, is_kept * advantages), {"clip_fraction": 1 - is_kept.mean()}
 
 
 class GeoMask(GroupRelative):
     name = "geo-mask"
     label = "geometric mask"
-    look = Look("#F080F0", "h", (0, (7, 3)))
+    plot_style = PlotStyle("#F080F0", "h", (0, (7, 3)))
     parameters = GeoMaskParameters
     loss_function = staticmethod(geo_mask_loss)

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 else:  # importing torch takes seconds, and is not needed for names and parameters
     Tensor = Any
 
-# Kinds of groups: "unequal" have different rewards, "rewarded" have at least one reward that is not
-# 0, and "all" is every group.
-Groups = Literal["unequal", "rewarded", "all"]
-STD_FLOOR = 1e-4  # TRL's value; avoids division by zero in a group of equal rewards
+# Kinds of groups: an "unequal" group has different rewards, a "rewarded" group has a reward that is
+# not 0, and "all" is every group.
+GroupKind = Literal["unequal", "rewarded", "all"]
+STD_EPSILON = 1e-4  # TRL's value; avoids division by zero in a group of equal rewards
 
 
 def group_mean(values: Tensor, group_size: int) -> Tensor:
-    """Return the mean of each group, at each of its rows. (N,) -> (N,)"""
+    """Return for each row the mean of its group. (N,) -> (N,)"""
     return to_groups(values, group_size).mean(1).repeat_interleave(group_size)
 
 
 def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
-    """Return at each row the mean of the other rows of its group. (N,) -> (N,)
+    """Return for each row the mean of the other rows of its group. (N,) -> (N,)
 
     Raises:
         ValueError: a group has one row only.
@@ -35,23 +35,23 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
         )
     import torch
 
-    # Sum the other rows directly: a row's huge value, subtracted from the sum of all rows, would
-    # cancel the digits of smaller values.
+    # Sum the other rows directly. If a row's huge value were subtracted from the sum of all rows,
+    # the digits of smaller values would be lost.
     other_rows = 1 - torch.eye(group_size, dtype=values.dtype, device=values.device)
     return (to_groups(values, group_size) @ other_rows).flatten() / (group_size - 1)
 
 
-def standardized(rewards: Tensor, group_size: int) -> Tensor:
+def standardize(rewards: Tensor, group_size: int) -> Tensor:
     """Return rewards minus the group mean, over the group's standard deviation. (N,) -> (N,)
 
-    In a group of one the result is 0.
+    In a group of one completion the result is 0.
     """
     groups = to_groups(rewards, group_size)
     std = groups.std(1, keepdim=True) if group_size > 1 else 0
-    return ((groups - groups.mean(1, keepdim=True)) / (std + STD_FLOOR)).flatten()
+    return ((groups - groups.mean(1, keepdim=True)) / (std + STD_EPSILON)).flatten()
 
 
-def active_groups(kind: Groups, rewards: Tensor, group_size: int) -> Tensor:
+def active_groups(kind: GroupKind, rewards: Tensor, group_size: int) -> Tensor:
     """Return for each group whether it is of this kind. (N,) -> (K,) bool"""
     groups = to_groups(rewards, group_size)
     if kind == "rewarded":

@@ -4,16 +4,16 @@ from typing import Any
 
 from pydantic import Field, NonNegativeFloat
 
-from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.groups import Groups, Tensor, standardized
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
+from rapid.algorithms.groups import GroupKind, Tensor, standardize
 from rapid.algorithms.means import completion_mean, token_mean
-from rapid.algorithms.ratios import clip_shares, clipped_surrogate
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class GrpoParameters(Parameters):
     beta: NonNegativeFloat = Field(title="KL coefficient", description="factor of the KL term")
     epsilon: float = Field(
-        gt=0, lt=1, title="clip of the ratio", description="token ratios are clipped to 1 +- this"
+        gt=0, lt=1, title="clip of the ratio", description="ratios are clipped to 1 +- epsilon"
     )
 
 
@@ -45,23 +45,25 @@ def grpo_loss(
     Raises:
         ValueError: N is not a whole number of groups.
     """
-    advantages = standardized(rewards, group_size)
+    advantages = standardize(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
     difference = reference_logp - logp
     kl = difference.exp() - difference - 1  # (N, T)
-    metrics = clip_shares(is_clipped, advantages, mask) | {"kl": token_mean(kl.detach(), mask)}
+    metrics = compute_clip_metrics(is_clipped, advantages, mask) | {
+        "kl": token_mean(kl.detach(), mask)
+    }
     return completion_mean(token_loss + beta * kl, mask), metrics
 
 
 class Grpo(Algorithm):
     name = "grpo"
     label = "GRPO"
-    look = Look("#0072B2", "o", (0, (9, 2)))
+    plot_style = PlotStyle("#0072B2", "o", (0, (9, 2)))
     parameters = GrpoParameters
     loss_function = staticmethod(grpo_loss)
     scale_rewards = "group"
     metrics_over = "token"
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
         # With a KL term every group has a gradient.
         return "all" if settings.beta else "unequal"

@@ -1,15 +1,15 @@
 """GSPO: Zheng et al. 2025 (Group Sequence Policy Optimization), arXiv 2507.18071.
 
-Each completion has one ratio, the geometric mean of its token ratios, which is clipped. Such means
-are close to 1, so that the range of the clip is narrow.
+The clipped ratio is that of a completion: the geometric mean of its token ratios. Such means are
+close to 1, so the range of the clip is narrow.
 """
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import completion_mean
-from rapid.algorithms.ratios import clip_shares, clipped_surrogate
+from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 
 
 class GspoParameters(Parameters):
@@ -18,10 +18,12 @@ class GspoParameters(Parameters):
         gt=0,
         lt=1,
         title="clip below",
-        description="completions' ratios are clipped below 1 - this",
+        description="completions' ratios are clipped below 1 - clip_low",
     )
     clip_high: PositiveFloat = Field(
-        4e-4, title="clip above", description="completions' ratios are clipped above 1 + this"
+        4e-4,
+        title="clip above",
+        description="completions' ratios are clipped above 1 + clip_high",
     )
 
 
@@ -42,20 +44,20 @@ def gspo_loss(
     A_n is the standardized reward. Arguments, result and errors are those of `dapo_loss`, but the
     metrics are shares of completions, not of tokens.
     """
-    advantages = standardized(rewards, group_size)
+    advantages = standardize(rewards, group_size)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)
     log_ratio = ((logp - behavior_logp) * mask).sum(1, keepdim=True) / lengths  # (N, 1)
     losses, is_clipped = clipped_surrogate(log_ratio, advantages, clip_low, clip_high)  # (N, 1)
-    shares = clip_shares(is_clipped, advantages, mask.new_ones(is_clipped.shape))
-    # `completion_mean` gives each token the loss of its completion and takes the mean of these: the
-    # loss itself, or 0 for a completion without tokens.
+    shares = compute_clip_metrics(is_clipped, advantages, mask.new_ones(is_clipped.shape))
+    # Each token has the loss of its completion, so the mean over tokens is this loss, or 0 for a
+    # completion without tokens.
     return completion_mean(losses, mask), shares
 
 
 class Gspo(GroupRelative):
     name = "gspo"
     label = "GSPO"
-    look = Look("#00B8D4", "p", (0, (3, 1)))
+    plot_style = PlotStyle("#00B8D4", "p", (0, (3, 1)))
     parameters = GspoParameters
     loss_function = staticmethod(gspo_loss)
     scale_rewards = "group"

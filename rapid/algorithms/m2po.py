@@ -1,12 +1,12 @@
 """M2PO: Zheng et al. 2025 (Prosperity before Collapse), arXiv 2510.01161.
 
-M2PO bounds the second moment of log ratios, not each ratio: the most extreme tokens are left out
-until the mean square of the log ratios of the others is at most tau. As in PPO's clip, this
+M2PO bounds the second moment of log ratios, not each ratio: the tokens with the largest squared log
+ratios are left out until the mean square of the others is at most tau. As in PPO's clip, this
 concerns only tokens whose probability has moved in the direction of their advantage.
 
-The paper bounds the mean over a batch. Here the mean over each group is bounded, which implies the
-paper's bound, because the gradient must not depend on how a batch is split into forward and
-backward passes. If a batch is one group, both are the same.
+The paper bounds the mean over a batch. Here the mean over each group is bounded, so that the
+gradient does not depend on how a batch is split into forward and backward passes. The bound on each
+group implies the paper's bound.
 """
 
 import math
@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import clip_shares
+from rapid.algorithms.ratios import compute_clip_metrics
 
 
 class M2poParameters(Parameters):
@@ -26,24 +26,25 @@ class M2poParameters(Parameters):
     )
 
 
-def find_outliers(log_ratio: Tensor, counts: Tensor, group_size: int, tau: float) -> Tensor:
+def find_outliers(log_ratio: Tensor, is_candidate: Tensor, group_size: int, tau: float) -> Tensor:
     """Return the tokens to leave out so that the mean square of the others is at most tau.
 
     In each group these are the tokens with the largest squares, and as few as possible.
 
     Args:
         log_ratio: (N, T).
-        counts: (N, T) bool, whether a token counts: the mean is taken over these tokens only.
+        is_candidate: (N, T) bool. Only these tokens are in the mean, and may be left out.
 
     Returns:
-        (N, T) bool, a subset of `counts`.
+        (N, T) bool, a subset of `is_candidate`.
     """
-    # Tokens that do not count come last: infinity does not change the means of smaller squares.
-    squares = log_ratio.square().masked_fill(~counts, math.inf)
+    # Other tokens are sorted to the end as infinite, so that they do not change the means.
+    squares = log_ratio.square().masked_fill(~is_candidate, math.inf)
     ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
-    # For each n, whether the mean of the n smallest squares is at most tau: then these n are kept.
-    within = ascending.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= tau
-    return counts & ~within.scatter(1, order, within).view(counts.shape)  # in the original order
+    # The n smallest squares are kept if their mean is at most tau.
+    is_kept = ascending.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= tau
+    in_original_order = is_kept.scatter(1, order, is_kept).view(is_candidate.shape)
+    return is_candidate & ~in_original_order
 
 
 def m2po_loss(
@@ -61,22 +62,22 @@ def m2po_loss(
 
     Other arguments, result and errors are those of `dapo_loss`.
     """
-    advantages = standardized(rewards, group_size)
+    advantages = standardize(rewards, group_size)
     log_ratio = (logp - behavior_logp).detach()
-    counts = (log_ratio * advantages[:, None] > 0) & mask.bool()
-    is_left_out = find_outliers(log_ratio, counts, group_size, tau)
+    is_candidate = (log_ratio * advantages[:, None] > 0) & mask.bool()
+    is_left_out = find_outliers(log_ratio, is_candidate, group_size, tau)
     loss = token_mean(-(log_ratio.exp() * ~is_left_out) * advantages[:, None] * logp, mask)
-    return loss, clip_shares(is_left_out, advantages, mask)
+    return loss, compute_clip_metrics(is_left_out, advantages, mask)
 
 
 class M2po(GroupRelative):
     name = "m2po"
     label = "M2PO"
-    look = Look("#FF7F6E", "s", (0, (6, 2)))
+    plot_style = PlotStyle("#FF7F6E", "s", (0, (6, 2)))
     parameters = M2poParameters
     loss_function = staticmethod(m2po_loss)
     mean_over = metrics_over = "token"
     scale_rewards = "group"
 
-    def compares_weights(self, settings: Any) -> bool:
+    def depends_on_group_weights(self, settings: Any) -> bool:
         return True

@@ -1,21 +1,21 @@
 """MaxRL: Tajwar et al. 2026 (Maximum Likelihood Reinforcement Learning), arXiv 2602.02710.
 
-Advantages are divided by the group's mean reward, so that rarely solved prompts count more, as they
-do in the gradient of log p, where p is the probability of a solution. With rewards of 0 and 1, the
-gradient is an unbiased estimate of that of the first N_k - 1 terms of the series
+Advantages are divided by the group's mean reward, so that rarely solved prompts count more. They do
+so too in the gradient of log p, where p is the probability of a solution. With rewards of 0 and 1,
+the loss has an unbiased estimate of the gradient of the first N_k - 1 terms of the series
 
     log p = -sum over k = 1, 2, ... of (1 - p)^k / k
 """
 
 from typing import Any
 
-from rapid.algorithms.base import Look
+from rapid.algorithms.base import PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import reinforce
+from rapid.algorithms.means import reinforce_loss
 from rapid.algorithms.pg import Pg
 
 
-def relative_advantages(rewards: Tensor, group_size: int) -> Tensor:
+def compute_relative_advantages(rewards: Tensor, group_size: int) -> Tensor:
     """Return (R - mean R) / mean R of each group, or R - mean R if mean R is 0. (N,) -> (N,)"""
     mean = group_mean(rewards, group_size)
     return (rewards - mean) / mean.masked_fill(mean == 0, 1)
@@ -27,18 +27,18 @@ def maxrl_loss(
     """Policy gradient with relative advantages.
 
         grad J = 1/N sum_n A_n grad log pi(y_n | x_n)
-        A_n    = (R_n - mean R) / mean R, the means being over n's group; 0 if all rewards are 0
+        A_n    = (R_n - mean R) / mean R, with means over n's group; 0 if all rewards are 0
 
     Arguments, result and errors are those of `pg_loss`.
     """
-    return reinforce(logp, mask, relative_advantages(rewards, group_size)), {}
+    return reinforce_loss(logp, mask, compute_relative_advantages(rewards, group_size)), {}
 
 
 class MaxRl(Pg):
     name = "maxrl"
     label = "MaxRL"
-    look = Look("#1A10FF", "^", (0, (2, 2)))
+    plot_style = PlotStyle("#1A10FF", "^", (0, (2, 2)))
     loss_function = staticmethod(maxrl_loss)
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
-        return relative_advantages(rewards, group_size)
+        return compute_relative_advantages(rewards, group_size)

@@ -9,18 +9,18 @@ def token_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def completion_mean(values: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean over completions of their token means; completions have the same weight.
+    """Return the mean over completions of their token means; each completion has the same weight.
 
     A completion without tokens has the mean 0.
     """
     return ((values * mask).sum(1) / mask.sum(1).clamp(min=1)).mean()
 
 
-def completion_sum(values: Tensor, mask: Tensor) -> Tensor:
+def mean_completion_sum(values: Tensor, mask: Tensor) -> Tensor:
     """Return the mean over completions of the sum over their tokens, as in a policy gradient."""
     return (values * mask).sum(1).mean()
 
 
-def reinforce(logp: Tensor, mask: Tensor, advantages: Tensor) -> Tensor:
+def reinforce_loss(logp: Tensor, mask: Tensor, advantages: Tensor) -> Tensor:
     """Return REINFORCE's loss: minus the mean of advantages, (N,), times log pi(y | x), (N,)."""
     return -(advantages * (logp * mask).sum(1)).mean()

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, PositiveInt
 
-from rapid.algorithms.base import Look, Parameters
+from rapid.algorithms.base import Parameters, PlotStyle
 from rapid.algorithms.grpo import Grpo, GrpoParameters
 
 
@@ -13,35 +13,34 @@ class NaiveGrpoSection(Parameters):
 
 
 class NaiveGrpo(Grpo):
-    """Naive GRPO: the loss and its parameters are GRPO's, only the sampling differs.
+    """GRPO that samples `sampling_batch` completions at a time, not a whole inference batch.
 
-    It samples `sampling_batch` completions at a time, where GRPO samples the whole inference batch
-    at once.
+    Its loss and the parameters of the loss are GRPO's.
     """
 
     name = "naive-grpo"
     label = "naive GRPO"
-    look = Look("#56B4E9", "s", (0, (4, 2)))
+    plot_style = PlotStyle("#56B4E9", "s", (0, (4, 2)))
     section = NaiveGrpoSection
-    H = "none"
-    samples_from_a_server = True
+    h_in_name = "none"
+    uses_vllm_server = True
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
         return {"completions sampled at a time": "sampling_batch"}
 
-    def select_objective(self, params: Any) -> GrpoParameters:
+    def get_loss_parameters(self, params: Any) -> GrpoParameters:
         return params.grpo
 
-    def sampling_batch(self, params: Any) -> int:
+    def get_sampling_batch_size(self, params: Any) -> int:
         return params.naive_grpo.sampling_batch
 
-    def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
-        sampled = self.sampling_batch(params)
-        if params.compute.sampler == "vllm" and sampled % group_size:
+    def find_config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+        batch_size = self.get_sampling_batch_size(params)
+        if params.compute.sampler == "vllm" and batch_size % group_size:
             reason = (
                 f"must be a multiple of {group_size}, the group size, because vLLM samples whole "
                 "groups"
             )
-            return "naive_grpo.sampling_batch", sampled, reason
+            return "naive_grpo.sampling_batch", batch_size, reason
         return None

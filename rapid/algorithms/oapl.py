@@ -3,9 +3,9 @@
 OAPL stands for Optimal Advantage-based Policy Optimization with Lagged inference policy. The policy
 that maximizes E[R] - beta KL(pi | mu) satisfies beta log(pi / mu) = R - V*, where V* is beta times
 the logarithm of the mean of exp(R / beta). OAPL estimates V* from the group, and minimizes the
-squared difference of both sides. mu stays the same for many steps: here for H.
+squared difference of both sides. mu stays the same for many steps, here for H.
 
-Both uses of beta have a value of their own, as in KARL (arXiv 2603.05218), which trains with OAPL.
+The two uses of beta have separate values, as in KARL (arXiv 2603.05218), which trains with OAPL.
 With a large `beta_value` V* is the group's mean reward, and the gradient is that of `dro`.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Groups, Tensor, to_groups
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import GroupKind, Tensor, to_groups
 
 
 class OaplParameters(Parameters):
@@ -31,13 +31,13 @@ class OaplParameters(Parameters):
     )
 
 
-def optimal_advantages(rewards: Tensor, group_size: int, beta: float) -> Tensor:
+def compute_optimal_advantages(rewards: Tensor, group_size: int, beta: float) -> Tensor:
     """Return R - V*, V* = beta log(mean of exp(R / beta) over the group). (N,) -> (N,)
 
     In groups of equal rewards the result is exactly 0.
     """
     groups = to_groups(rewards, group_size)
-    # Relative to the largest reward, which keeps exp in range and equal rewards exact.
+    # Relative to the largest reward, exp does not overflow, and is exactly 1 for equal rewards.
     largest = groups.max(1, keepdim=True).values
     mean_exp = ((groups - largest) / beta).exp().mean(1, keepdim=True)
     return (groups - largest - beta * mean_exp.log()).flatten()
@@ -64,7 +64,7 @@ def oapl_loss(
     |log(pi / mu)|.
     """
     log_ratio = ((logp - behavior_logp) * mask).sum(1)  # (N,), carries the gradient
-    advantages = optimal_advantages(rewards, group_size, beta_value)
+    advantages = compute_optimal_advantages(rewards, group_size, beta_value)
     loss = (beta_policy * log_ratio - advantages).square().mean()
     return loss, {"staleness": log_ratio.detach().abs().mean()}
 
@@ -72,13 +72,13 @@ def oapl_loss(
 class Oapl(GroupRelative):
     name = "oapl"
     label = "OAPL"
-    look = Look("#F000E0", "o", (0, (1, 3, 4, 3)))
+    plot_style = PlotStyle("#F000E0", "o", (0, (1, 3, 4, 3)))
     parameters = OaplParameters
     loss_function = staticmethod(oapl_loss)
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
         # Off-policy the log ratio has a gradient in groups of equal rewards too.
         return "unequal" if on_policy else "all"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
-        return optimal_advantages(rewards, group_size, settings.beta_value)
+        return compute_optimal_advantages(rewards, group_size, settings.beta_value)

@@ -1,10 +1,10 @@
 """RAPID's importance-weighted group-relative policy gradient: paper, section 3.4.
 
-Two departures from the paper's text, both forced:
+It departs from the paper's text in two points:
 1. The clipped weight of eq. 5 is min{w, eta}. The paper prints max, which would raise every small
-   weight to eta; its own account (clipping prevents blow-up, about 5 % are clipped) says min.
+   weight to eta. But it also says that clipping prevents large weights, and affects about 5 %.
 2. The leave-one-out baseline divides by N_k - 1, which makes it an unbiased estimate of V. The
-   paper prints N_k, which shrinks V by (N_k - 1) / N_k; the gradient is unbiased with either.
+   paper prints N_k, which shrinks V by (N_k - 1) / N_k. The gradient is unbiased with either.
 """
 
 import math
@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
-from rapid.algorithms.base import Algorithm, Look, Parameters
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
 from rapid.algorithms.groups import (
-    Groups,
+    GroupKind,
     Tensor,
     active_groups,
     group_mean,
@@ -30,7 +30,7 @@ EqualGroups = Literal["kept", "reinforced", "skipped"]
 # Upper bound of log w, for a weight w of 1e26. Without it a weight could overflow to infinity, and
 # infinity times a reward of 0 is NaN.
 MAX_LOG_WEIGHT = 60.0
-# For each `baseline`, the function from weighted rewards, (N,), to the paper's V of each, (N,).
+# For each `baseline`, the function that computes the paper's V, (N,), of weighted rewards, (N,).
 BASELINES = {
     "group": group_mean,
     "others": group_mean_of_others,
@@ -46,14 +46,14 @@ class RapidParameters(Parameters):
     )
     clip: Clip = Field(
         title="weights clipped in",
-        description='Where importance weights are clipped: "advantage" is in the advantage only '
-        '(Algorithm 1 to the letter); "both" is also the weight in front of it; '
-        '"nowhere" is not at all.',
+        description='Where importance weights are clipped: "advantage" clips them in the advantage '
+        'only, as in Algorithm 1; "both" also clips the weight that multiplies the advantage; '
+        '"nowhere" does not clip.',
     )
     baseline: Baseline = Field(
         "group",
         description='"group" is the weighted mean reward of the completion\'s group (Algorithm '
-        '1); "others" leaves the completion itself out, which is unbiased; "none" is '
+        '1); "others" is that of the other completions, which is unbiased; "none" is '
         "no baseline.",
     )
     weighted: bool = Field(
@@ -84,7 +84,7 @@ class RapidParameters(Parameters):
 
 
 class RapidSection(RapidParameters):
-    """The parameters of the loss, and the H of the run that `dvc exp show` compares."""
+    """The parameters of the loss, and the H of the run that `dvc exp show` shows."""
 
     H: PositiveInt = Field(
         description="optimizer steps per inference batch, of the run that `dvc exp show` compares"
@@ -141,8 +141,8 @@ def rapid_loss(
         w_n    = pi(y_n | x_n) / mu(y_n | x_n), the product of the token ratios
         A_n    = R_n - 1/N_k sum over n's group of min{w_n', eta} R_n'
 
-    Weights and advantages are constants of the gradient. With pi = mu this is `pg_loss`. The
-    defaults are Algorithm 1; the other parameters switch its parts off or change them, one by one.
+    Weights and advantages have no gradient. With pi = mu this is `pg_loss`. The defaults are those
+    of Algorithm 1; each other parameter changes one part of it.
 
     Args:
         logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
@@ -151,13 +151,12 @@ def rapid_loss(
         rewards: (N,) R_n.
         group_size: N_k, completions of one prompt; groups are contiguous rows.
         eta, clip, baseline, weighted, baseline_scale, positive_only, equal_groups: see
-            `RapidParameters`. An eta of `inf` clips nothing.
+            `RapidParameters`. With an eta of `inf` no weight is clipped.
 
     Returns:
-        The loss (0-d), a mean over the N completions, and
-        metrics, each 0-d: `staleness` (mean |log min(w, eta)|, nats), `clip_fraction` (share of w
-        above eta) and `weight` (mean w). They are computed from pi / mu also if `weighted` is
-        False.
+        The loss (0-d), a mean over the N completions, and metrics, 0-d each: `staleness` (mean
+        |log min(w, eta)|, nats), `clip_fraction` (share of w above eta) and `weight` (mean w). The
+        metrics use w = pi / mu also if `weighted` is False.
 
     Raises:
         ValueError: N is not a whole number of groups, or `baseline` is "others" with groups of one.
@@ -192,55 +191,54 @@ def rapid_loss(
 class Rapid(Algorithm):
     name = "rapid"
     label = "RAPID"
-    look = Look("#D55E00", "v", "-")
+    plot_style = PlotStyle("#D55E00", "v", "-")
     parameters = RapidParameters
     section = RapidSection
     loss_function = staticmethod(rapid_loss)
     defaults = {"eta": 2.0, "clip": "advantage"}  # noqa: RUF012
-    H = "required"
-    weighs_rewards = True
+    h_in_name = "required"
+    has_weighted_baseline = True
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
         return super().hyperparameter_rows | {"H": "H"}
 
-    def get_look(self, h: int) -> Look:
-        """Return the look for an H: colours, markers and lines repeat after four powers of 2."""
-        looks = [
-            self.look,
-            Look("#E69F00", "P", (0, (5, 1))),
-            Look("#8A3B00", "*", (0, (2, 1))),
-            Look("#B8860B", "X", (0, (3, 1, 1, 1))),
+    def get_plot_style(self, h: int) -> PlotStyle:
+        """Return the style of a line with this H; styles repeat after four powers of 2."""
+        plot_styles = [
+            self.plot_style,
+            PlotStyle("#E69F00", "P", (0, (5, 1))),
+            PlotStyle("#8A3B00", "*", (0, (2, 1))),
+            PlotStyle("#B8860B", "X", (0, (3, 1, 1, 1))),
         ]
-        return looks[h.bit_length() % len(looks)]
+        return plot_styles[h.bit_length() % len(plot_styles)]
 
-    def select_objective(self, params: Any) -> RapidParameters:
+    def get_loss_parameters(self, params: Any) -> RapidParameters:
         return RapidParameters(**params.rapid.model_dump(exclude={"H"}))  # H is in a run's name
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        """Return which groups may have a gradient.
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
+        """Return the kind of groups that may have a gradient.
 
-        Equal rewards have advantages of 0 if the baseline is the mean of their group, and all
-        weights are equal too: on-policy (w = 1, not clipped if eta >= 1), or with `weighted=False`.
-        Otherwise the baseline differs from the rewards, and the gradient is 0 only in groups whose
-        rewards are all 0.
+        A group of equal rewards has advantages of 0 if its baseline is the mean reward, and if its
+        weights are all 1: on-policy with eta >= 1, or with `weighted=False`. Otherwise the baseline
+        differs from the rewards, and only groups whose rewards are all 0 have no gradient.
         """
         if settings.equal_groups == "skipped":
             return "unequal"
-        weights_are_equal = (on_policy and settings.eta >= 1) or not settings.weighted
-        cancels = (
-            weights_are_equal
+        weights_are_one = (on_policy and settings.eta >= 1) or not settings.weighted
+        baseline_equals_rewards = (
+            weights_are_one
             and settings.baseline != "none"
             and settings.baseline_scale == 1
             and settings.equal_groups == "kept"
         )
-        return "unequal" if cancels else "rewarded"
+        return "unequal" if baseline_equals_rewards else "rewarded"
 
-    def compares_weights(self, settings: Any) -> bool:
+    def depends_on_group_weights(self, settings: Any) -> bool:
         return settings.weighted and settings.baseline != "none" and settings.baseline_scale > 0
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
-        # On-policy all weights are 1 before they are clipped to eta.
+        # On-policy all weights are 1, and then clipped to eta.
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
         return compute_advantages(
             rewards,

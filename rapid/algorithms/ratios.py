@@ -1,7 +1,7 @@
-"""Probability ratios pi / mu of the policy and the behaviour policy, clipped or as weights.
+"""Probability ratios pi / mu of tokens and completions: PPO's clip, and importance weights.
 
-The behaviour policy mu is the one that sampled the completions. Shapes: N completions, T tokens.
-Advantages are (N,), masks (N, T), log-probabilities (N, T) in nats.
+pi is the policy, and mu the behaviour policy, which sampled the completions. Shapes: N completions,
+T tokens. Advantages are (N,), masks (N, T), log-probabilities (N, T) in nats.
 """
 
 from rapid.algorithms.groups import Tensor
@@ -14,7 +14,7 @@ def clipped_surrogate(
     """Return PPO's -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(log_ratio).
 
     Args:
-        log_ratio: (N, T), or (N, 1) where a completion has one ratio.
+        log_ratio: (N, T) for ratios of tokens, (N, 1) for ratios of completions.
 
     Returns:
         The losses, and whether each is clipped (its gradient is zero); both shaped like log_ratio.
@@ -26,16 +26,16 @@ def clipped_surrogate(
     return -unclipped.minimum(clipped), clipped < unclipped
 
 
-def clip_shares(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Return two metrics, 0-d each: shares of tokens clipped, and clipped at the lower end.
+def compute_clip_metrics(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Return two metrics, 0-d each: the shares of tokens clipped, and clipped at the lower bound.
 
-    PPO's objective is clipped at the lower end only if the advantage is negative.
+    PPO's objective is clipped at the lower bound only if the advantage is negative.
     """
     is_low = is_clipped * (advantages < 0)[:, None]
     return {"clip_fraction": token_mean(is_clipped, mask), "clip_low": token_mean(is_low, mask)}
 
 
-def truncated(
+def truncate_ratios(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return min(pi / mu, cap) of each token, without gradient, and a metric, `clip_fraction`.
@@ -46,11 +46,11 @@ def truncated(
     return ratios.clamp(max=cap), {"clip_fraction": token_mean(ratios > cap, mask)}
 
 
-def log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) -> Tensor:
+def completion_log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) -> Tensor:
     """Return log(pi / mu) of each completion, without gradient. (N,)"""
     return ((logp - behavior_logp).detach() * mask).sum(1)
 
 
-def by_sign(advantages: Tensor, positive: float, negative: float) -> Tensor:
-    """Return `positive` where an advantage is positive, else `negative`. Shaped like advantages."""
+def select_by_sign(advantages: Tensor, positive: float, negative: float) -> Tensor:
+    """Return `positive` where an advantage is positive, else `negative`, in advantages' shape."""
     return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)

@@ -6,22 +6,22 @@ ratio moves away from 1, and faster if the advantage is negative.
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import completion_mean
-from rapid.algorithms.ratios import by_sign
+from rapid.algorithms.ratios import select_by_sign
 
 
 class SapoParameters(Parameters):
     temperature_pos: PositiveFloat = Field(
         1.0,
         title="temperature above",
-        description="how fast the gradient fades with the ratio, where the advantage is positive",
+        description="how fast the gradient decays with the ratio, where the advantage is positive",
     )
     temperature_neg: PositiveFloat = Field(
         1.05,
         title="temperature below",
-        description="how fast the gradient fades where the advantage is negative",
+        description="how fast the gradient decays, where the advantage is negative",
     )
 
 
@@ -42,8 +42,8 @@ def sapo_loss(
     A_n is positive, else `temperature_neg`. Other arguments and errors are those of `dapo_loss`.
     There are no metrics, since nothing is clipped.
     """
-    advantages = standardized(rewards, group_size)[:, None]
-    tau = by_sign(advantages, temperature_pos, temperature_neg)
+    advantages = standardize(rewards, group_size)[:, None]
+    tau = select_by_sign(advantages, temperature_pos, temperature_neg)
     gate = (tau * ((logp - behavior_logp).exp() - 1)).sigmoid() * 4 / tau
     return completion_mean(-gate * advantages, mask), {}
 
@@ -51,7 +51,7 @@ def sapo_loss(
 class Sapo(GroupRelative):
     name = "sapo"
     label = "SAPO"
-    look = Look("#C2185B", "p", (0, (4, 2)))
+    plot_style = PlotStyle("#C2185B", "p", (0, (4, 2)))
     parameters = SapoParameters
     loss_function = staticmethod(sapo_loss)
     scale_rewards = "group"

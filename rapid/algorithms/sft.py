@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on demonstrations: a teacher's correct completions, or generated ones."""
+"""Supervised fine-tuning (SFT) on a teacher's correct completions or on generated completions."""
 
 from functools import partial
 from operator import eq, not_
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
-from rapid.algorithms.base import Algorithm, Look, Parameters
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
 from rapid.algorithms.training_parameters import (
     Checkpointing,
     Epochs,
@@ -23,7 +23,7 @@ class SftParameters(Parameters):
     epochs: Epochs
     batch: PositiveInt = Field(description="demonstrations per optimizer step")
     micro_batch: MicroBatch = Field(
-        description="demonstrations per forward and backward pass; auto is as many as memory allows"
+        description="demonstrations per forward and backward pass; auto is as many as fit in memory"
     )
     temperature: PositiveFloat = Field(description="sampling temperature of the teacher")
     top_p: Annotated[float, Field(gt=0, le=1, description="nucleus sampling of the teacher")]
@@ -34,7 +34,7 @@ class SftParameters(Parameters):
     demonstrations: NonNegativeInt = Field(
         0,
         exclude_if=not_,
-        description="number of generated demonstrations to imitate; 0 is to imitate the teacher",
+        description="number of generated demonstrations; 0 trains on the teacher's completions",
     )
     error_rate: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0,
@@ -50,12 +50,12 @@ class SftParameters(Parameters):
 class Sft(Algorithm):
     name = "sft"
     label = "SFT"
-    look = Look("#8C8C8C", "h", (0, (1, 3)))
+    plot_style = PlotStyle("#8C8C8C", "h", (0, (1, 3)))
     parameters = SftParameters
-    H = "none"
-    imitates = True
+    h_in_name = "none"
+    is_supervised = True
 
-    def config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+    def find_config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
         batch, processes = params.sft.batch, params.compute.processes
         if batch % processes:
             reason = f"must be a multiple of {processes}, which is compute.processes"

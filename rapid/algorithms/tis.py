@@ -1,16 +1,16 @@
 """Truncated importance sampling by token (TIS): Yao et al. 2025; PG-TIS in arXiv 2602.04879.
 
-Policy gradient in which each token has its own importance weight. The weight ignores that the
-preceding tokens were sampled from another policy, and in return there is no product over a
-completion. RAPID with `clip=both` is truncated importance sampling by completion.
+Policy gradient in which each token has its own importance weight. It is not multiplied by the
+weights of the preceding tokens, which were sampled from another policy too. RAPID with `clip=both`
+is truncated importance sampling by completion.
 """
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import completion_sum
-from rapid.algorithms.ratios import truncated
+from rapid.algorithms.means import mean_completion_sum
+from rapid.algorithms.ratios import truncate_ratios
 
 
 class TisParameters(Parameters):
@@ -29,16 +29,16 @@ def tis_loss(
     r is the ratio pi / mu of a token. Arguments, result and errors are those of `cispo_loss`. With
     pi = mu this is `pg_loss`.
     """
-    weights, metrics = truncated(logp, behavior_logp, mask, cap)
+    weights, metrics = truncate_ratios(logp, behavior_logp, mask, cap)
     advantages = rewards - group_mean(rewards, group_size)
-    loss = completion_sum(-weights * advantages[:, None] * logp, mask)
+    loss = mean_completion_sum(-weights * advantages[:, None] * logp, mask)
     return loss, metrics
 
 
 class Tis(GroupRelative):
     name = "tis"
     label = "token TIS"
-    look = Look("#4D7A1F", "X", (0, (2, 1)))
+    plot_style = PlotStyle("#4D7A1F", "X", (0, (2, 1)))
     parameters = TisParameters
     loss_function = staticmethod(tis_loss)
     metrics_over = "token"

@@ -1,21 +1,21 @@
 """TOPR: Le Roux et al. 2025 (Tapered Off-Policy REINFORCE), arXiv 2503.14286.
 
-Completions with a positive advantage have the weight 1, whatever policy sampled them. Completions
-with a negative advantage have their importance weight pi / mu, but at most 1: as the policy makes
-such a completion unlikely, its weight goes to 0.
+Completions with a positive advantage have the weight 1. Completions with a negative advantage have
+the importance weight pi / mu, but at most 1. When the policy makes such a completion unlikely, its
+weight goes to 0.
 
-In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0, and a value is
-subtracted to get advantages of both signs: `offset`, or else the mean of the group.
+In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0, and `offset`
+or else the group's mean is subtracted to get advantages of both signs.
 """
 
 from typing import Any
 
 from pydantic import Field
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Groups, Tensor, group_mean
-from rapid.algorithms.means import reinforce
-from rapid.algorithms.ratios import log_weights
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import GroupKind, Tensor, group_mean
+from rapid.algorithms.means import reinforce_loss
+from rapid.algorithms.ratios import completion_log_weights
 
 
 class ToprParameters(Parameters):
@@ -23,7 +23,7 @@ class ToprParameters(Parameters):
         None,
         title="offset",
         description="Subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 "
-        "and 1 are half of the paper's -1 and 1.",
+        "and 1 become -0.5 and 0.5, half of the paper's.",
     )
 
 
@@ -47,22 +47,22 @@ def topr_loss(
     completions whose weight is cut to 1, and `weight`, the mean of c.
     """
     advantages = rewards - (group_mean(rewards, group_size) if offset is None else offset)
-    log_weight = log_weights(logp, behavior_logp, mask)
+    log_weight = completion_log_weights(logp, behavior_logp, mask)
     is_cut = (advantages < 0) & (log_weight > 0)
     taper = log_weight.clamp(max=0).masked_fill(advantages >= 0, 0).exp()  # (N,)
-    loss = reinforce(logp, mask, taper * advantages)
+    loss = reinforce_loss(logp, mask, taper * advantages)
     return loss, {"clip_fraction": is_cut.to(taper.dtype).mean(), "weight": taper.mean()}
 
 
 class Topr(GroupRelative):
     name = "topr"
     label = "TOPR"
-    look = Look("#004D40", "*", (0, (3, 1, 1, 1)))
+    plot_style = PlotStyle("#004D40", "*", (0, (3, 1, 1, 1)))
     parameters = ToprParameters
     loss_function = staticmethod(topr_loss)
 
-    def gradient_groups(self, settings: Any, on_policy: bool) -> Groups:
-        # With the group mean, equal rewards have advantages of 0. With an offset they need not.
+    def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
+        # With the group mean, equal rewards have advantages of 0; with an offset they may not.
         return "unequal" if settings.offset is None else "all"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Declares the training parameters that algorithms share, with bounds and descriptions.
 
-They are set in the section `training` of params.yaml. The names of variants may change some of
-them. RapidConfig takes its bounds and help texts from here.
+They are set in the section `training` of params.yaml. A variant's name can change some of them.
+RapidConfig takes its bounds and help texts from here.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 from rapid.algorithms.base import Parameters
 
 
-def _count_or_auto(value: Any) -> Any:
+def _validate_count_or_auto(value: Any) -> Any:
     if value == "auto" or (type(value) is int and value > 0):
         return value
     raise ValueError("must be greater than 0, or auto")
@@ -33,24 +33,24 @@ Reuse = Annotated[
     Field(
         gt=0,
         description="How often each completion is used. The H mini-batches of an inference batch "
-        "are run in order, then all again in the same order, in H * reuse optimizer steps.",
+        "are run in order, and this is repeated: H * reuse optimizer steps.",
     ),
 ]
-# Largest number of completions in one forward and backward pass; "auto" finds it by trial.
-MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_count_or_auto)]
+# Largest number of completions in a forward and backward pass; "auto" is found by trial passes.
+MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_validate_count_or_auto)]
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="The precision of weights in computation.")
 ]
 PrecisionOrAuto = Annotated[
     Literal["float32", "bfloat16", "auto"],
     Field(
-        description="The precision of forward and backward passes. auto measures when a run begins "
-        "which is faster: bfloat16 has to be faster than float32 by a tenth."
+        description="The precision of forward and backward passes. auto measures both when a run "
+        "begins, and chooses bfloat16 if it is at least 1.1 times as fast as float32."
     ),
 ]
 Checkpointing = Annotated[
     bool,
-    Field(description="Compute activations again in the backward pass: less memory, more time."),
+    Field(description="Recompute activations in the backward pass: less memory, more time."),
 ]
 
 
@@ -64,7 +64,7 @@ class TrainingParameters(Parameters):
     reuse: Reuse = Field(1, exclude_if=partial(eq, 1))
     micro_batch: MicroBatch = Field(
         description="Largest number of completions in a forward and backward pass: whole groups, "
-        'or a part of a group that has more. "auto" is as many as memory allows.'
+        'or a part of a larger group. "auto" is as many as fit in memory.'
     )
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: PrecisionOrAuto = "float32"
@@ -72,10 +72,10 @@ class TrainingParameters(Parameters):
     trust_sampler: bool | None = Field(
         None,
         exclude_if=partial(eq, None),
-        description="Whether reuse_logp also uses log mu of a sampler in bfloat16 or float16, or "
-        "of vLLM's server. It belongs to the tokens that were sampled, but differs from the "
-        "policy's by rounding: some thousandths of a nat per token, which add up over a "
-        "completion. None (null) measures the difference on the first inference batch, and uses "
-        "the sampler's log mu if importance weights are off by a tenth at most (root mean square).",
+        description="Whether reuse_logp also uses the log-probs of a sampler in bfloat16 or "
+        "float16, or of vLLM's server. They differ from the policy's by rounding: some thousandths "
+        "of a nat per token, which add up over a completion. None (null) measures the difference "
+        "on the first inference batch, and uses the sampler's log-probs if the error of log "
+        "importance weights is at most 0.1 (root mean square).",
     )
     schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))

@@ -1,9 +1,9 @@
 """Parses names of algorithms and of their variants.
 
-    sft, grpo, pg, cispo         an algorithm with its parameters in params.yaml
-    rapid-H4, grpo-H4            with H = 4 optimizer steps per inference batch (sampled at once)
+    sft, grpo, pg, cispo         an algorithm, whose parameters are in params.yaml
+    rapid-H4, grpo-H4            an algorithm with H = 4 optimizer steps per inference batch
     rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
-    rapid-H4,reuse=2             a variant that takes H steps twice on each inference batch
+    rapid-H4,reuse=2             a variant that takes the H steps twice on each inference batch
 
 Studies compare variants that differ in one parameter. The folder of a run has the variant's name.
 """
@@ -43,10 +43,10 @@ class Changes(Settings):
         None, description="largest norm of the gradient; by default 1, as in TRL"
     )
     problems: PositiveInt | None = Field(
-        None, description="train on the first so many training problems"
+        None, description="number of training problems to use, from the first"
     )
     snapshots: PositiveInt | None = Field(
-        None, description="models saved and evaluated during training"
+        None, description="number of models saved during training and evaluated"
     )
     skip_zero_groups: bool | None = Field(
         None,
@@ -54,7 +54,7 @@ class Changes(Settings):
     )
 
     def subset(self, names) -> dict:
-        """Return the changed parameters that have one of these names, with their values."""
+        """Return the values of the changed parameters among `names`."""
         changes = self.model_dump(exclude_none=True)
         return {name: changes[name] for name in names if name in changes}
 
@@ -69,17 +69,17 @@ class ParsedName:
     changes: Changes
 
     @property
-    def plain(self) -> str:
-        """The name without changes."""
+    def base_name(self) -> str:
+        """The name without the changes: rapid-H4."""
         return self.name.split(",")[0]
 
     @property
     def label(self) -> str:
-        """The name in reports, without changes: RAPID (H=8)."""
-        return self.algorithm.label + (f" (H={self.H})" if "-H" in self.plain else "")
+        """The name in reports, without the changes: RAPID (H=8)."""
+        return self.algorithm.label + (f" (H={self.H})" if "-H" in self.base_name else "")
 
 
-def build_pattern() -> str:
+def build_name_pattern() -> str:
     """Return a regular expression that matches all valid names, and some that `parse` refuses."""
     names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
     return f"({names}){CHANGES_PATTERN}"
@@ -96,35 +96,35 @@ def parse(name: str) -> ParsedName:
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
         decimal = _format_decimal(float(exponent[1]))
         raise ValueError(f"numbers have no exponent; write {name.replace(exponent[1], decimal)}")
-    if not re.fullmatch(build_pattern(), name):
+    if not re.fullmatch(build_name_pattern(), name):
         raise ValueError(f"must be {_describe_valid_names()}{_suggest_name(name)}")
     base_name, *pairs = name.split(",")
     algorithm_name, _, h = base_name.partition("-H")
     algorithm = ALGORITHMS[algorithm_name]
     keys = [pair.partition("=")[0] for pair in pairs]
     if repeated := [key for key in dict.fromkeys(keys) if keys.count(key) > 1]:
-        raise ValueError(f"change given twice: {', '.join(repeated)}")
-    if algorithm.imitates and keys:
+        raise ValueError(f"changed twice: {', '.join(repeated)}")
+    if algorithm.is_supervised and keys:
         raise ValueError(f"{algorithm_name} has no variants")
     changes_class = _build_changes_class(algorithm)
-    valid_keys = dict.fromkeys([*_own_fields(algorithm), *Changes.model_fields])
+    valid_keys = dict.fromkeys([*_get_variant_fields(algorithm), *Changes.model_fields])
     for key in keys:
         if key not in valid_keys:
             raise ValueError(_explain_unknown_change(key, base_name, [*valid_keys]))
     try:
         changes = changes_class.model_validate(dict(pair.split("=") for pair in pairs))
     except ValidationError as error:
-        first = error.errors()[0]
-        requirement = first["msg"].removeprefix("Input should ")
-        raise ValueError(f"{first['loc'][0]} must {requirement}") from None
+        first_error = error.errors()[0]
+        requirement = first_error["msg"].removeprefix("Input should ")
+        raise ValueError(f"{first_error['loc'][0]} must {requirement}") from None
     return ParsedName(name, algorithm, int(h or 1), changes)
 
 
 def _explain_unknown_change(key: str, base_name: str, valid_keys: list[str]) -> str:
     """Return why a variant of the algorithm `base_name` cannot change the parameter `key`."""
-    owners = [algorithm.label for algorithm in ALGORITHMS.values() if key in _own_fields(algorithm)]
-    if owners:
-        return f"{key} is a parameter of {join_words(owners)} only"
+    algorithms = [a.label for a in ALGORITHMS.values() if key in _get_variant_fields(a)]
+    if algorithms:
+        return f"{key} is a parameter of {join_words(algorithms)} only"
     return (
         f"{base_name} has no parameter {key}; variants of it may change {', '.join(valid_keys)}"
         f"{suggest_name(key, valid_keys)}"
@@ -140,14 +140,14 @@ def _format_decimal(value: float) -> str:
     return f"{value:.12f}".rstrip("0").rstrip(".")
 
 
-def imitates(name: str) -> bool:
-    """Return whether the algorithm is supervised learning from a teacher, not RL."""
-    return parse(name).algorithm.imitates
+def is_supervised(name: str) -> bool:
+    """Return whether a name's algorithm learns from demonstrations, without RL."""
+    return parse(name).algorithm.is_supervised
 
 
-def _own_fields(algorithm: Algorithm) -> dict:
+def _get_variant_fields(algorithm: Algorithm) -> dict:
     """Return the fields, by name, of an algorithm's own parameters that a variant may change."""
-    if algorithm.imitates or not algorithm.parameters:
+    if algorithm.is_supervised or not algorithm.parameters:
         return {}
     return algorithm.parameters.model_fields
 
@@ -157,19 +157,23 @@ def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
     """Return a subclass of `Changes` that also has the algorithm's own parameters."""
     definitions: dict[str, Any] = {
         name: (field.rebuild_annotation() | None, None)
-        for name, field in _own_fields(algorithm).items()
+        for name, field in _get_variant_fields(algorithm).items()
     }
     definitions |= {name: (field.annotation, field) for name, field in Changes.model_fields.items()}
     return create_model("Changes", __base__=Changes, **definitions)
 
 
 def _describe_valid_names() -> str:
-    without_h = [name for name, algorithm in ALGORITHMS.items() if algorithm.H != "required"]
-    with_h = [algorithm.at(4) for algorithm in ALGORITHMS.values() if algorithm.H == "required"]
-    optional = [name for name, algorithm in ALGORITHMS.items() if algorithm.H == "optional"]
+    algorithms = ALGORITHMS.values()
+    without_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name != "required"]
+    with_h = [
+        algorithm.format_name(4) for algorithm in algorithms if algorithm.h_in_name == "required"
+    ]
+    optional = [algorithm.name for algorithm in algorithms if algorithm.h_in_name == "optional"]
     return (
         f"one of {', '.join(without_h)} or {', '.join(with_h)} (any H from 1; "
-        f"{', '.join(optional)} take one too); a variant adds ',name=value', where name is one of "
+        f"{', '.join(optional)} can have an H too); a variant adds ',name=value', where name is "
+        "one of "
         f"{', '.join(Changes.model_fields)}, or a parameter of the algorithm"
     )
 
@@ -180,8 +184,8 @@ def _suggest_name(name: str) -> str:
     digits = re.search(r"-[hH]([1-9]\d*)$", base_name)
     h = int(digits[1]) if digits else 4
     algorithms = ALGORITHMS.values()
-    without_h = [algorithm.name for algorithm in algorithms if algorithm.H != "required"]
-    with_h = [algorithm.at(h) for algorithm in algorithms if algorithm.H != "none"]
+    without_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name != "required"]
+    with_h = [algorithm.format_name(h) for algorithm in algorithms if algorithm.h_in_name != "none"]
     return suggest_name(base_name, [*without_h, *with_h])
 
 

@@ -1,26 +1,25 @@
-"""VCPO's step: Huang et al. 2026 (Stable Asynchrony), arXiv 2602.17616.
+"""VCPO's learning rate: Huang et al. 2026 (Stable Asynchrony), arXiv 2602.17616.
 
 The paper's title is "Stable Asynchrony: Variance-Controlled Off-Policy RL for LLMs".
 
-The fewer completions carry the importance weights of a step, the larger is the variance of its
-gradient. The *effective sample size* (ESS) counts them: with N equal weights it is N, and if one
-weight is much larger than all others it is 1. VCPO multiplies the learning rate of the step by the
-square root of ESS / N, the rule for optimizers such as Adam, whose steps do not depend on the size
-of the gradient.
+If few completions of a step have large importance weights, its gradient has a large variance. The
+*effective sample size* (ESS) measures this: with N equal weights it is N, and if one weight is much
+larger than all others it is 1. VCPO multiplies the learning rate of the step by the square root of
+ESS / N. This is the rule for optimizers such as Adam, whose steps do not depend on the size of the
+gradient.
 
-VCPO's other half, a baseline that minimizes the variance, needs the gradient norm of each
-completion, and so a backward pass for each. It is not implemented: the baseline is the group's mean
-reward.
+VCPO's other part, a baseline that minimizes the variance, is not implemented, because it needs a
+backward pass for each completion. Here the baseline is the group's mean reward.
 """
 
 import math
 
 from pydantic import Field, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
 from rapid.algorithms.groups import Tensor, group_mean
-from rapid.algorithms.means import reinforce
-from rapid.algorithms.ratios import log_weights
+from rapid.algorithms.means import reinforce_loss
+from rapid.algorithms.ratios import completion_log_weights
 
 # Upper bound of log w: float32 holds the square of such a weight, and the sum of many squares.
 MAX_LOG_WEIGHT = 40.0
@@ -36,20 +35,22 @@ class VcpoParameters(Parameters):
 def vcpo_loss(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Policy gradient with truncated weights of completions, and what `Vcpo.step_scale` needs.
+    """Policy gradient with truncated weights of completions, and metrics for `Vcpo.step_scale`.
 
         grad J = 1/N sum_n min(w_n, cap) A_n grad log pi(y_n | x_n),    A_n as in `pg_loss`
         w_n    = pi(y_n | x_n) / mu(y_n | x_n)
 
     Args:
-        cap: upper bound of weights in the gradient. The effective sample size is that of w_n.
+        cap: upper bound of weights in the gradient. The metrics use w_n without this bound.
 
     Other arguments and errors are those of `rapid_loss`. Metrics are `clip_fraction`, the share of
     w_n above the cap, and the means of w_n and w_n^2: `weight` and `squared_weight`.
     """
     advantages = rewards - group_mean(rewards, group_size)
-    weight = log_weights(logp, behavior_logp, mask).clamp(max=MAX_LOG_WEIGHT).exp()  # (N,)
-    loss = reinforce(logp, mask, weight.clamp(max=cap) * advantages)
+    weight = (
+        completion_log_weights(logp, behavior_logp, mask).clamp(max=MAX_LOG_WEIGHT).exp()
+    )  # (N,)
+    loss = reinforce_loss(logp, mask, weight.clamp(max=cap) * advantages)
     metrics = {
         "clip_fraction": (weight > cap).to(weight.dtype).mean(),
         "weight": weight.mean(),
@@ -61,7 +62,7 @@ def vcpo_loss(
 class Vcpo(GroupRelative):
     name = "vcpo"
     label = "VCPO step"
-    look = Look("#F00030", "X", (0, (5, 1, 1, 1)))
+    plot_style = PlotStyle("#F00030", "X", (0, (5, 1, 1, 1)))
     parameters = VcpoParameters
     loss_function = staticmethod(vcpo_loss)
     scales_steps = True

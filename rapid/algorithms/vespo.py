@@ -2,16 +2,16 @@
 
 The paper's title is "Variational Sequence-level Soft Policy Optimization".
 
-A gamma kernel reshapes the importance weight of a completion. The reshaped weight is 1 while the
-policy equals the behaviour policy, and goes to 0 for small and for large importance weights.
+The importance weight w of a completion is replaced by a gamma kernel of it, phi(w). phi is 1 where
+the policy equals the behaviour policy (w = 1), and goes to 0 for small and for large w.
 """
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from rapid.algorithms.base import GroupRelative, Look, Parameters
-from rapid.algorithms.groups import Tensor, standardized
+from rapid.algorithms.base import GroupRelative, Parameters, PlotStyle
+from rapid.algorithms.groups import Tensor, standardize
 from rapid.algorithms.means import token_mean
-from rapid.algorithms.ratios import by_sign, log_weights
+from rapid.algorithms.ratios import completion_log_weights, select_by_sign
 
 
 class VespoParameters(Parameters):
@@ -44,7 +44,7 @@ def vespo_loss(
     k_neg: float,
     decay_neg: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """REINFORCE with reshaped weights, averaged over all tokens.
+    """REINFORCE with phi as the weights of completions, averaged over all tokens.
 
         grad J = 1 / sum_n |y_n| sum_n phi(w_n) A_n grad log pi(y_n | x_n)
         phi(w) = w^k exp(decay (1 - w)),    w_n = pi(y_n | x_n) / mu(y_n | x_n)
@@ -56,9 +56,12 @@ def vespo_loss(
     A_n is the standardized reward. Other arguments and errors are those of `dapo_loss`. The metric
     `weight` is the mean of phi.
     """
-    advantages = standardized(rewards, group_size)
-    log_weight = log_weights(logp, behavior_logp, mask)
-    power, decay = by_sign(advantages, k_pos, k_neg), by_sign(advantages, decay_pos, decay_neg)
+    advantages = standardize(rewards, group_size)
+    log_weight = completion_log_weights(logp, behavior_logp, mask)
+    power, decay = (
+        select_by_sign(advantages, k_pos, k_neg),
+        select_by_sign(advantages, decay_pos, decay_neg),
+    )
     # log phi(w) = k log w + decay (1 - w)
     phi = (decay + power * log_weight - decay * log_weight.exp()).exp()  # (N,)
     loss = token_mean(-(phi * advantages)[:, None] * logp, mask)
@@ -68,7 +71,7 @@ def vespo_loss(
 class Vespo(GroupRelative):
     name = "vespo"
     label = "VESPO"
-    look = Look("#5D4037", "P", (0, (1, 2)))
+    plot_style = PlotStyle("#5D4037", "P", (0, (1, 2)))
     parameters = VespoParameters
     loss_function = staticmethod(vespo_loss)
     mean_over = "token"

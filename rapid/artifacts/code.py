@@ -6,7 +6,7 @@ run.
 
 1. A change of prose makes no job stale. A Python file is hashed as its syntax tree, without
    docstrings, descriptions of fields and labels of metrics; a prompt's template without its
-   comments; any other file as its bytes. The label and the look (plot style) of an algorithm or a
+   comments; any other file as its bytes. The label and the plot style of an algorithm or a
    benchmark are hashed for reports only.
 2. The imports of a registry (`REGISTRIES`) are not followed, because it imports all algorithms or
    benchmarks (plug-ins). A plug-in is hashed if it is a root, or if another plug-in in its folder
@@ -60,7 +60,7 @@ EXCLUDED = (
 # Folders whose files are all hashed if one is reached (3. above).
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
-REPORT_ATTRIBUTES = ("label", "look")  # of a plug-in's class; only reports use them
+REPORT_ATTRIBUTES = ("label", "plot_style")  # of a plug-in's class; only reports use them
 PROSE_KEYWORDS = (
     "description",
     "label",

@@ -3,7 +3,7 @@
 docs/arena.md describes the arena and its report.
 
 N_step is the number of completions of an optimizer step, and H the number of optimizer steps on one
-inference batch, which has H x N_step completions. PG (`PLAIN`) is policy gradient.
+inference batch, which has H x N_step completions. PG is policy gradient.
 
 fields    for each benchmark: the algorithms with their learning rates, and claims about them
 maps      for each benchmark: RAPID at several N_step and H; a cell of the map is one such pair
@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from rapid.algorithms import PLAIN, RAPID
+from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
 from rapid.settings import describe_invalid
@@ -82,7 +82,7 @@ class ArenaField(Section):
     @model_validator(mode="after")
     def _check_rates(self):
         claimed = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
-        for name in [PLAIN.name, *claimed, *self.more_seeds]:
+        for name in [PG.name, *claimed, *self.more_seeds]:
             if name not in self.rates:
                 raise ValueError(f"rates: no learning rate for {name}")
         return self
@@ -123,7 +123,7 @@ class ArenaMap(Section):
         """
         rate = float(f"{self.rate * (n_step / self.n_step[0]) ** 0.5:.3g}")
         return format_variant(
-            RAPID.at(h), n_step=n_step, problems=self.problems, learning_rate=rate
+            RAPID.format_name(h), n_step=n_step, problems=self.problems, learning_rate=rate
         )
 
 
@@ -162,8 +162,8 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _check_record_and_tuning(self):
-        if self.only and PLAIN.name not in self.only:
-            reason = f"must include {PLAIN.name}, which the others are compared with"
+        if self.only and PG.name not in self.only:
+            reason = f"must include {PG.name}, which the others are compared with"
             raise ValueError(describe_invalid("only", self.only, reason))
         if self.only and not self.record:
             raise ValueError(
@@ -185,7 +185,7 @@ class Arena(Section):
                         f"maps.{name}.rate: is missing; name a learning rate, or add {name} to "
                         "arena.fields"
                     )
-                rate = self.fields[name].rates[PLAIN.name]
+                rate = self.fields[name].rates[PG.name]
                 self.maps[name] = cells.model_copy(update={"rate": rate})
         return self
 

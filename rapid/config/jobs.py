@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from rapid.algorithms.variant_names import imitates
+from rapid.algorithms.variant_names import is_supervised
 from rapid.artifacts.layout import (
     ARENA,
     DEMONSTRATIONS,
@@ -203,7 +203,7 @@ class Plan:
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._get_trained_model(self.params.get_start_run(run))
-        if imitates(run.algorithm):
+        if is_supervised(run.algorithm):
             template, file = DEMONSTRATIONS, "samples.jsonl"
         else:
             template, file = PROBLEMS, "train.jsonl"
@@ -246,7 +246,9 @@ class Plan:
 def _list_results(runs: list[specs.Run]) -> list[str]:
     """Return the names of the jobs of these runs: demonstrations, training, evaluations."""
     demonstrations = [
-        DEMONSTRATIONS.format(benchmark=run.benchmark) for run in runs if imitates(run.algorithm)
+        DEMONSTRATIONS.format(benchmark=run.benchmark)
+        for run in runs
+        if is_supervised(run.algorithm)
     ]
     evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
     return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, create_model, model_validator
 
-from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
+from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.base import Parameters
-from rapid.algorithms.variant_names import AlgorithmName, imitates, parse
+from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -170,10 +170,10 @@ class Params(General):
                     describe_invalid(f"benchmarks.{name}.pass_at", benchmark.pass_at, reason)
                 )
             algorithms, start = self.list_algorithms(name), self.training.start
-            if start in algorithms and not imitates(start):
+            if start in algorithms and not is_supervised(start):
                 reason = (
                     f"{start} is one of the algorithms that are compared on {name}; must be "
-                    f"{BASE}, {IMITATING.name} or an algorithm that is not compared"
+                    f"{BASE}, {SFT.name} or an algorithm that is not compared"
                 )
                 raise ValueError(describe_invalid("training.start", start, reason))
             for algorithm in algorithms if start == BASE else [start, *algorithms]:
@@ -183,7 +183,7 @@ class Params(General):
     def list_algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
-        algorithms = [*tables.main.algorithms, *map(RAPID.at, tables.staleness.H)]
+        algorithms = [*tables.main.algorithms, *map(RAPID.format_name, tables.staleness.H)]
         if benchmark == self.experiment.benchmark:
             algorithms.append(self.dvc_algorithm)
         if benchmark == tables.families.benchmark:
@@ -201,7 +201,7 @@ class Params(General):
         that the others start from.
         """
         start = self.training.start
-        return BASE if imitates(algorithm) or algorithm == start else start
+        return BASE if is_supervised(algorithm) or algorithm == start else start
 
     def get_start_settings(self, algorithm: AlgorithmName) -> dict[str, Any]:
         """Return `start` and `start_seed` of an algorithm's runs, see `Training`."""
@@ -217,23 +217,23 @@ class Params(General):
     @property
     def dvc_algorithm(self) -> AlgorithmName:
         """Return the algorithm whose runs `dvc exp show` compares."""
-        return RAPID.at(getattr(self, RAPID.key).H)
+        return RAPID.format_name(getattr(self, RAPID.key).H)
 
     @property
     def imitation(self) -> Parameters:
         """Return the parameters of SFT and of sampling the teacher."""
-        return getattr(self, IMITATING.key)
+        return getattr(self, SFT.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
         """Check that an algorithm's batches are whole groups, and that there are enough prompts."""
         sizes, algorithm = self.benchmarks[benchmark], parse(name)
         group = algorithm.changes.group_size or self.training.group_size
-        error = algorithm.algorithm.config_error(self, group)
-        if algorithm.algorithm.imitates:
+        error = algorithm.algorithm.find_config_error(self, group)
+        if algorithm.algorithm.is_supervised:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
                 reason = f"must be 0, because no problems can be generated for {benchmark}"
-                error = f"{IMITATING.key}.demonstrations", count, reason
+                error = f"{SFT.key}.demonstrations", count, reason
             if error:
                 raise ValueError(describe_invalid(*error))
             return
@@ -292,7 +292,7 @@ def _build_params_class(*algorithms: str) -> type[Params]:
     When parameters are written to a file, a section that has only default values is left out.
     """
     sections: dict[str, Any] = {}
-    for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("imitates")):
+    for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("is_supervised")):
         if section := algorithm.section or algorithm.parameters:
             required = any(field.is_required() for field in section.model_fields.values())
             default = ... if required else section()

@@ -267,7 +267,7 @@ class Compute(Section):
 
     def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:
         """Return whether an algorithm samples from a vLLM server with a GPU of its own."""
-        needs_server = parse(algorithm).algorithm.samples_from_a_server
+        needs_server = parse(algorithm).algorithm.uses_vllm_server
         return needs_server and self.sampler == "vllm" and self.device == "gpu"
 
 

@@ -14,7 +14,7 @@ from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.training_parameters import Precision
-from rapid.algorithms.variant_names import imitates, parse
+from rapid.algorithms.variant_names import is_supervised, parse
 from rapid.artifacts.code import Spec, hash_dependencies
 from rapid.artifacts.manifests import list_hashed_files
 from rapid.benchmarks import BENCHMARKS
@@ -190,7 +190,7 @@ class ReportSpec(Spec):
 def list_table_runs(params: Params) -> list[Run]:
     """List the training runs of the tables; without a `name` also those that DVC compares."""
     main, families = params.tables.main, params.tables.families
-    names = [*main.algorithms, *map(RAPID.at, params.tables.staleness.H)]
+    names = [*main.algorithms, *map(RAPID.format_name, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
     model_runs = _build_runs(params, main.model, entries)
     for model in families.models:
@@ -264,7 +264,7 @@ def list_needed_models(params: Params) -> list[ModelName]:
     """List the base models of all runs (tables, studies, arena), and the teacher if needed."""
     trained = [*list_table_runs(params), *list_study_runs(params), *list_arena_runs(params)]
     distilled = [] if params.imitation.demonstrations else trained
-    teachers = [params.teacher for run in distilled if imitates(run.algorithm)]
+    teachers = [params.teacher for run in distilled if is_supervised(run.algorithm)]
     return list(dict.fromkeys([*(run.model for run in trained), *teachers]))
 
 
@@ -333,14 +333,14 @@ def uses_vllm_server(spec: Spec) -> bool:
 def build_train_spec(params: Params, run: Run) -> TrainSpec:
     name = parse(run.algorithm)
     algorithm, changes = name.algorithm, name.changes
-    objective = algorithm.select_objective(params)
+    objective = algorithm.get_loss_parameters(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
     updates = changes.subset(Training.model_fields) | params.get_start_settings(run.algorithm)
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
     n_step, limits = changes.n_step or sizes.n_step, _select_limits(params, run.benchmark)
-    if algorithm.imitates:  # SFT samples and grades nothing
+    if algorithm.is_supervised:  # SFT samples and grades nothing
         n_step, limits = 0, limits | {"timeout": 0.0, "grading": NO_PERMISSIONS}
     spec = TrainSpec(
         run=run,
@@ -348,9 +348,9 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
         chat=_is_chat_model(params, run.model),
         n_step=n_step,
         H=name.H,
-        training=None if algorithm.imitates else training,
+        training=None if algorithm.is_supervised else training,
         objective=objective,
-        sampling_batch=algorithm.sampling_batch(params),
+        sampling_batch=algorithm.get_sampling_batch_size(params),
         snapshots=changes.snapshots or 0,
         problems=changes.problems,
         **limits,

@@ -12,7 +12,7 @@ from math import inf
 
 from pydantic import BaseModel
 
-from rapid.algorithms import IMITATING, RAPID
+from rapid.algorithms import RAPID, SFT
 from rapid.artifacts.files import BadInput
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
@@ -28,7 +28,7 @@ from rapid.config.specs import (
 )
 from rapid.cost.expected import Expected, expect
 from rapid.cost.memory import (
-    USABLE,
+    USABLE_SHARE,
     ProcessMemory,
     estimate_job_memory,
     max_micro_batch,
@@ -75,7 +75,7 @@ class Estimator:
     @property
     def available_bytes(self) -> float:
         """The bytes that a job's model may take, beyond those of the process's libraries."""
-        return USABLE * self.memory - self.machine.base_memory
+        return USABLE_SHARE * self.memory - self.machine.base_memory
 
     def expect(self, benchmark: str, model: str) -> Expected:
         """Return the expectations about a model's completions on a benchmark."""
@@ -117,10 +117,10 @@ class Estimator:
         if memory.total <= self.available_bytes:
             return ""
         needed = f"{(self.machine.base_memory + memory.total) / 1e9:.0f} GB"
-        problem = f"{needed} needed, more than {USABLE:.0%} of {self.memory / 1e9:.0f} GB"
+        problem = f"{needed} needed, more than {USABLE_SHARE:.0%} of {self.memory / 1e9:.0f} GB"
         if not isinstance(spec, TrainSpec):
             return f"{problem}: raise the model's tensor_parallel, or use larger GPUs"
-        section = "training" if spec.training else IMITATING.key
+        section = "training" if spec.training else SFT.key
         if memory.completions > 1:
             return f"{problem}: lower {section}.micro_batch, or set it to auto"
         remedy = "use more or larger GPUs"
@@ -258,7 +258,7 @@ def advise(estimator: Estimator) -> Iterator[str]:
     pairs = dict.fromkeys(
         (run.benchmark, run.model)
         for run in list_table_runs(estimator.params)
-        if RAPID.named(run.algorithm)
+        if RAPID.matches_name(run.algorithm)
     )
     for benchmark, model in pairs:
         runtimes = estimate_rapid_runtimes(estimator, benchmark, model)
@@ -268,7 +268,7 @@ def advise(estimator: Estimator) -> Iterator[str]:
 
 
 def _build_rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
-    run = Run(benchmark=benchmark, model=model, algorithm=RAPID.at(h), seed=0)
+    run = Run(benchmark=benchmark, model=model, algorithm=RAPID.format_name(h), seed=0)
     return build_train_spec(params, run)
 
 

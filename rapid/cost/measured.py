@@ -90,18 +90,18 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     algorithm = parse(summary.algorithm).algorithm
     # Dynamic sampling (DAPO) replaces groups without a signal. So the share of groups with a signal
     # in its steps is not that of all sampled groups.
-    kept_share, resamples = nan, algorithm.rounds(spec.objective) > 1
+    kept_share, resamples = nan, algorithm.get_sampling_rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
     # For SFT, the number of optimizer steps shows which share of the teacher's completions was kept
     # as demonstrations: if all were kept, there would be `max_work.steps`.
-    if algorithm.imitates:
+    if algorithm.is_supervised:
         max_work = count_job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / max_work.steps)
     return {
         **summary.model_dump(exclude={"runtime"}),
         **summary.runtime.model_dump(),
         "spec": spec,
-        "imitates": algorithm.imitates,
+        "is_supervised": algorithm.is_supervised,
         "length": summary.completion_length or nan,
         "signal": nan if resamples else pd.Series(signals, dtype=float).mean(),
         "kept": kept_share,
@@ -121,7 +121,7 @@ def fit_rates(
     Raises:
         BadInput: there is no RL run.
     """
-    if runs.imitates.all():
+    if runs.is_supervised.all():
         raise BadInput(
             "--calibrate: the folder has no RL run, so the speed of sampling is unknown. "
             "Add one, or name a GPU, such as --gpu a6000"
@@ -172,7 +172,7 @@ def _count_work(
 
 def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
     """Return the ratio of measured to computed seconds of each phase, by model and whether SFT."""
-    keys = [runs.model, runs.imitates]
+    keys = [runs.model, runs.is_supervised]
     computed = pd.DataFrame(map(machine.estimate_seconds, runs.work))[SCALED_PHASES]
     factors = runs[SCALED_PHASES].groupby(keys).sum() / computed.groupby(keys).sum()
     return {key: row.fillna(1.0).to_dict() for key, row in factors.iterrows()}
@@ -184,7 +184,7 @@ def _measure_verdict_seconds(runs: pd.DataFrame) -> dict[str, float]:
     Runs that grade while they sample are left out, because they record only the time of waiting for
     verdicts after sampling.
     """
-    runs = runs[[not (work.grades_while_sampling or work.imitates) for work in runs.work]]
+    runs = runs[[not (work.grades_while_sampling or work.is_supervised) for work in runs.work]]
     graded = (runs.completions / runs.spec.map(count_processes)).groupby(runs.benchmark).sum()
     return (runs.grading.groupby(runs.benchmark).sum() / graded).to_dict()
 

@@ -146,7 +146,7 @@ class Machine:
         }
         # The factors of this model, else of all models (for SFT or RL, as this run), else of all
         # models for RL.
-        keys = (model, work.imitates), ("", work.imitates), ("", False)
+        keys = (model, work.is_supervised), ("", work.is_supervised), ("", False)
         factors = next((self.factors[key] for key in keys if key in self.factors), {})
         seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}
         grading = self.verdict_seconds[benchmark] * work.completions

@@ -44,7 +44,7 @@ class Work:
     tokens: float = 0.0  # tokens in all passes, with prompts and padding
 
     @property
-    def imitates(self) -> bool:
+    def is_supervised(self) -> bool:
         """Return whether the job trains on demonstrations, in a different loop than RL."""
         return self.steps > 0 and not self.completions
 
@@ -173,17 +173,19 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
        policy. They are computed once, unless the sampler's values are used, which is certain in
        float32 or with `trust_sampler`. The first step needs them too if completions are used again.
     3. All but the first step need the importance weights of a whole group before its backward
-       pass, if the algorithm compares them (`compares_weights`) and the group takes several
+       pass, if the algorithm compares them (`depends_on_group_weights`) and the group takes several
        micro-batches.
     """
     training, objective = spec.training, spec.objective
-    compares_weights = parse(spec.run.algorithm).algorithm.compares_weights(objective)
+    depends_on_group_weights = parse(spec.run.algorithm).algorithm.depends_on_group_weights(
+        objective
+    )
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = count_batch_steps(spec)
     computes_log_mu = training.precision != "float32" and not training.trust_sampler
     forward_steps = (getattr(objective, "beta", 0) > 0) * spec.H
     forward_steps += computes_log_mu * (spec.H if training.reuse > 1 else spec.H - 1)
-    return (forward_steps + (compares_weights and is_split) * (steps - 1)) / steps
+    return (forward_steps + (depends_on_group_weights and is_split) * (steps - 1)) / steps
 
 
 def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float, float]:
@@ -193,7 +195,7 @@ def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float
     without a signal (all rewards are equal), until all groups have a signal or the rounds are used
     up.
     """
-    rounds = range(parse(spec.run.algorithm).algorithm.rounds(spec.objective))
+    rounds = range(parse(spec.run.algorithm).algorithm.get_sampling_rounds(spec.objective))
     groups = spec.H * spec.n_step / spec.training.group_size
     # Share of groups that a round has to draw: all groups in the first round, later those that
     # still have no signal.
@@ -205,11 +207,11 @@ def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float
 def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     """Estimate the share of groups that are trained on; groups without a gradient are skipped."""
     algorithm, objective = parse(spec.run.algorithm).algorithm, spec.objective
-    unequal = 1 - (1 - expected.signal) ** algorithm.rounds(objective)
+    unequal = 1 - (1 - expected.signal) ** algorithm.get_sampling_rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # Only the first step of an inference batch is on-policy.
     first, later = (
-        shares[algorithm.gradient_groups(objective, is_on_policy)] for is_on_policy in (True, False)
+        shares[algorithm.get_gradient_group_kind(objective, is_on_policy)] for is_on_policy in (True, False)
     )
     steps = count_batch_steps(spec)
     return (first + (steps - 1) * later) / steps

@@ -87,13 +87,15 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         prevent_vllm_import()
     from rapid.stages.reporting import build_report_callbacks
     from rapid.training.recorder import Snapshots, StepRecorder
-    from rapid.training.resume import ResumableRun, checkpoint_dir
+    from rapid.training.resume import ResumableRun, prepare_checkpoint_dir
 
     recorder = StepRecorder()
     build_trainer = (
-        _build_sft_trainer if parse(spec.run.algorithm).algorithm.imitates else _build_rl_trainer
+        _build_sft_trainer
+        if parse(spec.run.algorithm).algorithm.is_supervised
+        else _build_rl_trainer
     )
-    checkpoints = checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
+    checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
     problems = find_source_of_file(task.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
@@ -120,7 +122,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         more_outputs.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
-    usage = recorder.used
+    usage = recorder.usage
     if clock:
         # While the job waits for verdicts, its own graders may use the core.
         usage = usage._replace(waited=usage.waited - clock.waited["grading"])
@@ -128,7 +130,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         **identity,
         runtime=Runtime(total=total, startup=recorder.began - started, **phases),
         **usage._asdict(),
-        disturbed=usage.disturbed(total, phases.get("grading", 0.0)),
+        disturbed=usage.is_disturbed(total, phases.get("grading", 0.0)),
         attempt=get_attempt(),
         interrupted=run.attempt.interrupted,
         lost=run.attempt.lost,
@@ -149,7 +151,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
 def _explain_missing_demonstrations(spec: TrainSpec, data: Path) -> str:
     """Return why SFT has no demonstrations; "" if it has some, or for RL."""
-    is_empty = parse(spec.run.algorithm).algorithm.imitates and not data.stat().st_size
+    is_empty = parse(spec.run.algorithm).algorithm.is_supervised and not data.stat().st_size
     return "the teacher solved none of the training problems" if is_empty else ""
 
 
@@ -271,11 +273,11 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
 
 def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
     """Return a trainer for SFT, and `dict`, which returns no counts for the summary."""
-    from rapid.training.sft import sft_trainer
+    from rapid.training.sft import build_sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
     arguments = build_trainer_arguments(spec, checkpoints)
-    trainer = sft_trainer(model, demonstrations, spec.objective, arguments, spec.chat)
+    trainer = build_sft_trainer(model, demonstrations, spec.objective, arguments, spec.chat)
     return trainer, dict
 
 

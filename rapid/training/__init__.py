@@ -1,6 +1,6 @@
 """RapidTrainer and its parts.
 
-`trainer` is Algorithm 1 of the paper, with the settings of `config`. `generation` samples,
+`trainer` is Algorithm 1 of the paper, and `config` has its settings. `generation` samples,
 `rewards` grades, `micro_batches` splits mini-batches, and `forward` computes log-probabilities.
 `trl` has all changes to TRL's behaviour.
 
@@ -17,6 +17,6 @@ mu, log mu       the behaviour policy, which sampled the completions, and the lo
                  under it; pi is mu until the first optimizer step on the inference batch
 reference        the policy before training, to which the KL term with coefficient beta refers
 w, eta           a completion's importance weight pi / mu, and the value to which it is clipped
-engine           the vLLM instance that samples where `use_vllm` is set
+engine           the vLLM instance that samples if `use_vllm` is set
 objective        the algorithm whose loss is trained, by its name in `rapid.algorithms`, or "trl"
 """

@@ -28,16 +28,16 @@ class WeightedMeans:
         self._sums: list[Tensor] = []  # a row per micro-batch: weighted metrics, and the weight
 
     def add(self, metrics: dict[str, Tensor], weight: Tensor) -> None:
-        """Add the metrics of a micro-batch, 0-d each; all micro-batches of a step have the same."""
+        """Add the metrics of a micro-batch, 0-d each; their names are the same in a whole step."""
         self._names = list(metrics)
         weighted = [value * weight for value in metrics.values()]
         self._sums.append(torch.stack([*weighted, weight]).float())
 
     def discard(self) -> None:
-        """Drop what was added since the last call of `take`."""
+        """Drop the metrics that were added since the last call of `pop_means`."""
         self._sums = []
 
-    def take(self) -> tuple[dict[str, float], float]:
+    def pop_means(self) -> tuple[dict[str, float], float]:
         """Return the means since the last call, and the sum of weights, averaged over processes.
 
         The result is ({}, 0) if no micro-batch was added, or if all weights are 0.
@@ -52,7 +52,7 @@ class WeightedMeans:
 
 
 def to_trl_metrics(means: dict[str, float]) -> dict[str, float]:
-    """Return the metrics that TRL logs as well, by TRL's names.
+    """Return those of the metrics that TRL logs too, by TRL's names.
 
     TRL's clip_ratio is the share of tokens whose probability ratio is clipped. RAPID clips the
     importance weight of a whole completion to eta, so that its clip_ratio is a share of
@@ -74,9 +74,9 @@ def compute_mini_batch_metrics(
 ) -> dict[str, float]:
     """Return the metrics of a mini-batch that need no forward pass.
 
-    `length` is the mean number of sampled tokens, `graded` the share of completions in groups that
-    were graded. `accuracy` and `signal`, the share of groups with different values in
-    `signal_column`, are over graded groups, and missing if there are none.
+    `length` is the mean number of sampled tokens of a completion, and `graded` the share of
+    completions in graded groups. The other metrics are over graded groups, and missing if there are
+    none: `accuracy`, and `signal`, the share of groups with different values in `signal_column`.
 
     Args:
         signal_column: "rewards" or "accuracy".

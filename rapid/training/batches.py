@@ -1,4 +1,4 @@
-"""Operations on batches: dicts of tensors, with a row per completion.
+"""Functions for batches. A batch is a dict of tensors with a row per completion.
 
 group            completions of one prompt, in contiguous rows
 inference batch  completions that are sampled at once, the data of H optimizer steps
@@ -18,9 +18,9 @@ from rapid.algorithms.groups import active_groups
 Batch = dict[str, Tensor]
 # Columns that a model's forward pass reads.
 FORWARD_COLUMNS = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
-# TRL's column of importance weights that correct vLLM's log-probabilities: (N, T) or (N, 1), 1 at
-# padding.
-RATIO = "importance_sampling_ratio"
+# TRL's column of the importance weights that correct vLLM's log-probabilities: (N, T) or (N, 1). At
+# padding it is 1.
+VLLM_RATIO_COLUMN = "importance_sampling_ratio"
 
 
 class RecentRows(torch.utils.data.Dataset):
@@ -45,7 +45,7 @@ class RecentRows(torch.utils.data.Dataset):
 
 
 def shuffle_endlessly(dataset, seed: int) -> Iterator[int]:
-    """Yield a dataset's indices in random order, endlessly, each pass in a new order.
+    """Yield a dataset's indices endlessly, in a new random order for each pass over the dataset.
 
     The order follows from the seed, and is the same in all processes.
     """
@@ -57,7 +57,7 @@ def shuffle_endlessly(dataset, seed: int) -> Iterator[int]:
 def loss_mask(batch: Batch) -> Tensor:
     """Return the loss mask, (N, T): 1 for tokens that the policy sampled, else 0.
 
-    Padding and the answers of tools have 0.
+    It is 0 for padding and for the outputs of tools.
     """
     mask = batch["completion_mask"]
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
@@ -71,7 +71,7 @@ def select_rows(batch: Batch, index: slice | Tensor) -> Batch:
 def split_mini_batches(batch: Batch, steps: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches of consecutive rows.
 
-    A mini-batch is a random sample (paper, Algorithm 1), as prompts are in random order already.
+    As in Algorithm 1 of the paper, a mini-batch is a random sample: prompts are in random order.
     Its column `row`, (N_step,), numbers its rows: 0, ..., N_step - 1.
     """
     size = len(batch["completion_ids"]) // steps
@@ -101,8 +101,8 @@ def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
     return list(zip(*longest, strict=True))
 
 
-def group_rows(groups: Tensor, group_size: int) -> Tensor:
-    """Return the row indices of the groups with these indices. (K,) -> (K * group_size,)"""
+def get_group_rows(groups: Tensor, group_size: int) -> Tensor:
+    """Return the row indices of groups, given the groups' indices. (K,) -> (K * group_size,)"""
     return (groups[:, None] * group_size + torch.arange(group_size).to(groups)).flatten()
 
 
@@ -113,16 +113,16 @@ def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bo
         trim: remove the columns that are padding in all of these rows.
     """
     index = torch.tensor(groups, device=batch["completion_ids"].device)
-    selected = select_rows(batch, group_rows(index, group_size))
+    selected = select_rows(batch, get_group_rows(index, group_size))
     return trim_padding(selected) if trim else selected
 
 
 def trim_padding(batch: Batch) -> Batch:
     """Return a batch without the columns that are padding in all of its rows.
 
-    At least two columns of completions stay, also if all completions have one token. If a prompt is
-    computed once for its group, such completions need one call of the model and longer ones need
-    two, and with DDP all processes have to make equally many calls.
+    At least two columns of completions remain. If a prompt is computed once for its group, the
+    model is called once for completions of one column, and twice for wider ones. But with DDP all
+    processes have to make equally many calls.
     """
     prompt = int(batch["prompt_mask"].sum(1).max())
     completion = max(2, int(batch["completion_mask"].sum(1).max()))
@@ -137,31 +137,29 @@ def trim_padding(batch: Batch) -> Batch:
 
 
 def replace_groups(
-    batch: Batch, groups: Tensor, fresh: Batch, group_size: int, pad_id: int, signal: str
+    batch: Batch, groups: Tensor, new_batch: Batch, group_size: int, pad_id: int, signal_column: str
 ) -> Batch:
-    """Replace groups of `batch` by the groups of `fresh` that have signal.
+    """Replace groups of `batch` by the groups of `new_batch` that have signal.
 
-    If `fresh` has fewer of these, only the first of `groups` are replaced. The narrower of the two
-    batches is padded to the width of the other.
+    If `new_batch` has fewer groups with signal, only the first of `groups` are replaced. The
+    narrower of the two batches is padded to the width of the other.
 
     Args:
         groups: indices of the groups of `batch` to be replaced.
-        fresh: further sampled groups.
-        signal: the column, rewards or accuracy, whose values differ in a group with signal.
+        new_batch: groups of other prompts.
+        signal_column: "rewards" or "accuracy", whose values differ in a group with signal.
     """
-    replacements = (
-        active_groups("unequal", fresh[signal], group_size).nonzero().flatten()[: len(groups)]
-    )
-    old_rows, new_rows = (
-        group_rows(groups[: len(replacements)], group_size),
-        group_rows(replacements, group_size),
-    )
+    has_signal = active_groups("unequal", new_batch[signal_column], group_size)
+    replacements = has_signal.nonzero().flatten()[: len(groups)]
+    old_rows = get_group_rows(groups[: len(replacements)], group_size)
+    new_rows = get_group_rows(replacements, group_size)
     columns = {}
     for name, value in batch.items():
-        new_value = fresh[name][new_rows]
+        new_value = new_batch[name][new_rows]
         if value.dim() == 2:
             width = max(value.size(1), new_value.size(1))
-            value, new_value = (pad_width(side, width, name, pad_id) for side in (value, new_value))
+            value = pad_width(value, width, name, pad_id)
+            new_value = pad_width(new_value, width, name, pad_id)
         columns[name] = value.index_copy(0, old_rows, new_value)
     return columns
 
@@ -170,9 +168,9 @@ def pad_width(values: Tensor, width: int, name: str, pad_id: int) -> Tensor:
     """Pad (N, T) to (N, width): prompts on the left, completions on the right."""
     missing = width - values.size(1)
     sides = (missing, 0) if name.startswith("prompt") else (0, missing)
-    return torch.nn.functional.pad(values, sides, value=padding_value(name, pad_id))
+    return torch.nn.functional.pad(values, sides, value=get_padding_value(name, pad_id))
 
 
-def padding_value(name: str, pad_id: int) -> int:
-    """Return the padding value of a column: `pad_id` for token ids, 1 for `RATIO`, otherwise 0."""
-    return pad_id if name.endswith("_ids") else int(name == RATIO)
+def get_padding_value(name: str, pad_id: int) -> int:
+    """Return a column's padding: `pad_id` for token ids, 1 for `VLLM_RATIO_COLUMN`, else 0."""
+    return pad_id if name.endswith("_ids") else int(name == VLLM_RATIO_COLUMN)

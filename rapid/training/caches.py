@@ -1,4 +1,4 @@
-"""Key-value caches of prompts, and tests which models can share one between completions."""
+"""Computes key-value caches of prompts, and decides which models can share them in a group."""
 
 from dataclasses import fields
 from inspect import signature
@@ -9,26 +9,26 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-# The name of the argument and the output of a model that is its cache. It is "cache" since
-# transformers 5.24, in which "past_key_values" is deprecated.
+# The name of a model's cache, as argument and as output. It is "cache" since transformers 5.24,
+# which deprecates "past_key_values".
 (CACHE,) = {"cache", "past_key_values"} & {field.name for field in fields(CausalLMOutputWithPast)}
 
-# Layers of a cache that hold only keys and values, with a row per prompt, which can be repeated for
-# each completion. Other layers may also hold states, which are not repeated, or which later tokens
+# Layers of a cache that hold only keys and values. Their rows, one per prompt, can be repeated for
+# each completion. Other layers may also hold states that are not repeated, or that later tokens
 # overwrite although a gradient needs them.
-KEYS_AND_VALUES = (DynamicLayer, DynamicSlidingWindowLayer)
+KEY_VALUE_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)
 
 
 def prefill_prompts(
     model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
 ) -> tuple[Any, DynamicCache]:
-    """Run prompts, (K, P); return the output at their last tokens, and the cache of all tokens.
+    """Run prompts, (K, P); return the output for their last tokens, and the cache of all tokens.
 
     Args:
         mask: (K, P), 0 at padding on the left.
         cache: an empty cache to use.
     """
-    cache = cache or DynamicCache(config=model_config(model))
+    cache = cache or DynamicCache(config=get_text_config(model))
     output = model(
         input_ids=ids,
         attention_mask=mask,
@@ -41,55 +41,58 @@ def prefill_prompts(
 
 
 def can_share_prompts(model) -> bool:
-    """Return whether the completions of a group can continue from one cache of their prompt.
+    """Return whether the completions of a group can share one cache of their prompt.
 
     They cannot if
 
     - the cache holds a state besides keys and values (state-space models, linear attention);
     - gradient checkpointing is on, with which models return no cache;
-    - a loss balances the model's experts over all tokens of a batch (`output_router_logits`), so
-      that a prompt counts once for each completion;
+    - a loss balances the model's experts over all tokens of a batch (`output_router_logits`), in
+      which a prompt has to count once for each completion;
     - PEFT puts virtual tokens before the prompt (prefix and prompt tuning), searches the prompt for
       tokens that activate an adapter (aLoRA), or adds a model with its own cache (Shadow).
     """
     model = unwrap_model(model)
-    is_triggered = _adapter_setting(model, "alora_invocation_tokens")
-    checkpointed = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
-    if checkpointed or is_triggered or has_own_cache(model) or sees_padding(model):
+    if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
         return False
-    if getattr(model_config(model), "output_router_logits", False):
+    has_invocation_tokens = _get_adapter_setting(model, "alora_invocation_tokens")
+    if has_invocation_tokens or has_own_cache(model) or depends_on_padding(model):
         return False
-    layers = DynamicCache(config=model_config(model)).layers
-    return all(type(layer) in KEYS_AND_VALUES for layer in layers)
+    if getattr(get_text_config(model), "output_router_logits", False):
+        return False
+    layers = DynamicCache(config=get_text_config(model)).layers
+    return all(type(layer) in KEY_VALUE_LAYERS for layer in layers)
 
 
 def has_own_cache(model) -> bool:
     """Return whether PEFT adds a second model, which has its own cache (Shadow)."""
-    return _adapter_setting(model, "peft_type") == "SHADOW"
+    return _get_adapter_setting(model, "peft_type") == "SHADOW"
 
 
-def sees_padding(model) -> bool:
+def depends_on_padding(model) -> bool:
     """Return whether log-probabilities depend on the padding before a prompt.
 
-    This is so if an adapter adds virtual tokens: PEFT places them before the padding, and ignores
-    `position_ids`.
+    They do if an adapter adds virtual tokens, because PEFT places these before the padding and
+    ignores `position_ids`.
     """
-    return has_virtual_tokens(model) or _adapter_setting(model, "peft_type") == "ADAPTION_PROMPT"
+    return (
+        has_virtual_tokens(model) or _get_adapter_setting(model, "peft_type") == "ADAPTION_PROMPT"
+    )
 
 
 def has_virtual_tokens(model) -> bool:
     """Return whether PEFT puts virtual tokens before a prompt (prompt, prefix and p-tuning)."""
-    return bool(_adapter_setting(model, "is_prompt_learning"))
+    return bool(_get_adapter_setting(model, "is_prompt_learning"))
 
 
-def _adapter_setting(model, name: str) -> Any:
+def _get_adapter_setting(model, name: str) -> Any:
     """Return a setting of the active PEFT adapter; None where there is none."""
     adapter = getattr(unwrap_model(model), "active_peft_config", None)
     return getattr(adapter, name, None)
 
 
 def has_absolute_positions(model) -> bool:
-    """Return whether a model needs `position_ids`, as it would count padding itself (GPT-2).
+    """Return whether a model without `position_ids` would count padding as positions (GPT-2).
 
     Rotary embeddings depend on differences of positions, which padding on the left does not change.
     """
@@ -100,16 +103,16 @@ def has_absolute_positions(model) -> bool:
 
 def is_rotary(model) -> bool:
     """Return whether a model has rotary position embeddings (RoPE)."""
-    return hasattr(model_config(model), "rope_parameters")
+    return hasattr(get_text_config(model), "rope_parameters")
 
 
 def count_positions(mask: Tensor) -> Tensor:
-    """Return the positions of tokens, from 0, given a mask, (N, T); padding on the left has 0."""
+    """Return the positions of tokens for a mask, (N, T); 0 for left padding and the first token."""
     return (mask.cumsum(1) - 1).clamp(min=0)
 
 
-def model_config(model):
-    """Return the configuration of the text model, also if DDP or DeepSpeed wraps the model."""
+def get_text_config(model):
+    """Return the configuration of a text model, which DDP or DeepSpeed may wrap."""
     return unwrap_model(model).config.get_text_config()
 
 

@@ -8,63 +8,69 @@ from contextlib import contextmanager
 import torch
 from transformers import TrainerCallback
 
-from rapid.training.usage import waited
+from rapid.training.usage import read_waited_seconds
 
 
-def now() -> float:
-    """Return the time of a monotonic clock, seconds, after all kernels on the GPU have ended."""
+def read_seconds() -> float:
+    """Wait until all kernels on the GPU have ended; return the seconds of a monotonic clock."""
     if torch.cuda.is_available():
-        torch.cuda.synchronize()  # count a kernel's time to the phase that launched it
+        torch.cuda.synchronize()  # so that a kernel's time counts to the phase that launched it
     return time.perf_counter()
 
 
 class PhaseClock:
     """Measures the time that a training loop spends in each phase.
 
-    A phase that is entered within another one pauses the outer phase.
+    A phase that begins within another phase pauses the outer one.
 
     Attributes:
         seconds: wall-clock seconds by phase.
-        waited: the part of `seconds` in which other processes used the core, by phase: see
-            `rapid.training.usage.waited`.
+        waited: seconds by phase in which other processes used the core: see
+            `rapid.training.usage.read_waited_seconds`.
 
     Args:
-        now, waited: clocks that return seconds.
+        read_seconds, read_waited: return the present values of the two clocks.
     """
 
-    def __init__(self, now: Callable[[], float] = now, waited: Callable[[], float] = waited):
+    def __init__(
+        self,
+        read_seconds: Callable[[], float] = read_seconds,
+        read_waited: Callable[[], float] = read_waited_seconds,
+    ):
         self.seconds: dict[str, float] = defaultdict(float)
         self.waited: dict[str, float] = defaultdict(float)
-        self._clocks = (now, self.seconds), (waited, self.waited)
-        self._running: list[str] = []  # the phases that are open, the innermost last
-        self._since = now(), waited()  # times of both clocks when a phase last began or ended
+        self._clocks = (read_seconds, self.seconds), (read_waited, self.waited)
+        self._open_phases: list[str] = []  # the innermost is the last
+        self._last_times = read_seconds(), read_waited()  # when a phase last began or ended
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time within the context as phase `name`."""
         self._switch()
-        self._running.append(name)
+        self._open_phases.append(name)
         try:
             yield
         finally:
             self._switch()
-            self._running.pop()
+            self._open_phases.pop()
 
     def _switch(self) -> None:
         """Add the time since the last switch to the innermost open phase."""
-        (now, _), (waited, _) = self._clocks
-        times = now(), waited()
-        if self._running:
-            for (_, by_phase), end, begin in zip(self._clocks, times, self._since, strict=True):
-                by_phase[self._running[-1]] += end - begin
-        self._since = times
+        (read_seconds, _), (read_waited, _) = self._clocks
+        times = read_seconds(), read_waited()
+        if self._open_phases:
+            phase = self._open_phases[-1]
+            changes = zip(self._clocks, times, self._last_times, strict=True)
+            for (_, by_phase), end, begin in changes:
+                by_phase[phase] += end - begin
+        self._last_times = times
 
 
-class AfterOptimizer(TrainerCallback):
-    """Callback that calls `then` after each step of the optimizer."""
+class OptimizerStepCallback(TrainerCallback):
+    """Callback that calls a function after each step of the optimizer."""
 
-    def __init__(self, then: Callable[[], None]):
-        self._then = then
+    def __init__(self, function: Callable[[], None]):
+        self._function = function
 
     def on_optimizer_step(self, args, state, control, **_):
-        self._then()
+        self._function()

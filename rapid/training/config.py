@@ -13,9 +13,9 @@ from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training_parameters import TrainingParameters
-from rapid.training.contradictions import SignalColumn, contradictions
+from rapid.training.contradictions import SignalColumn, find_contradictions
 from rapid.training.memory import AUTO
-from rapid.training.precision import agree_on_rates
+from rapid.training.precision import measure_shared_rates
 from rapid.training.trl.objective import (
     TRL,
     TRL_LOSS_FIELDS,
@@ -26,22 +26,22 @@ from rapid.training.trl.objective import (
 from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
 
 
-def option(default: Any, help: str) -> Any:
+def define_field(default: Any, help: str) -> Any:
     """Return a field of RapidConfig with a text for its docstring and for command lines."""
     return field(default=default, metadata={"help": help})
 
 
-def parameter(section: type[Parameters], name: str, *default: Any, note: str = "") -> Any:
+def define_parameter(section: type[Parameters], name: str, *default: Any, note: str = "") -> Any:
     """Return a field of RapidConfig that is also a parameter of params.yaml, with its description.
 
     Args:
         section: the class that declares the parameter.
-        default: the default here, if it differs from the parameter's.
+        default: the field's default, if it is not that of the parameter.
         note: text to add to the description.
     """
-    declared = section.model_fields[name]
-    (value,) = default or (declared.default,)
-    return option(value, f"{declared.description} {note}".strip())
+    declaration = section.model_fields[name]
+    (value,) = default or (declaration.default,)
+    return define_field(value, f"{declaration.description} {note}".strip())
 
 
 @dataclass
@@ -56,111 +56,111 @@ class RapidConfig(GRPOConfig):
     divide the groups of each step. If there are fewer groups than processes, they divide the
     completions.
 
-    A field whose type does not include None but whose default is None gets a value when the
+    If a field's default is None but its type does not include None, the field gets a value when the
     configuration is created.
 
-    If n_step and H are not given, they follow from TRL's batch sizes as in GRPOTrainer:
+    If n_step and H are not set, they follow from TRL's batch sizes as in GRPOTrainer:
 
         n_step = per_device_train_batch_size * gradient_accumulation_steps * processes
         H = steps_per_generation * num_iterations / gradient_accumulation_steps,
             or generation_batch_size * num_iterations / n_step
 
-    With other batch sizes of TRL but none of steps_per_generation, num_iterations and
-    generation_batch_size, H is 1, as GRPOTrainer then samples for each step. Unlike in GRPOTrainer,
-    num_iterations makes the inference batch larger; `reuse` does what num_iterations does there.
-    Afterwards TRL's fields have the values that follow from n_step and H.
+    If only other batch sizes of TRL are set (none of steps_per_generation, num_iterations and
+    generation_batch_size), H is 1, because GRPOTrainer then samples for each step. Unlike in
+    GRPOTrainer, num_iterations makes the inference batch larger. What num_iterations does there,
+    `reuse` does here. Afterwards TRL's fields have the values that follow from n_step and H.
 
     skip_zero_groups, pack, reuse_logp and share_prefill save time and do not change the gradient.
-    Each can be switched off to measure what it saves.
+    They can be switched off to measure how much time each saves.
 
     Raises:
         ValueError: settings contradict each other. The message says what to change.
     """
 
-    objective: str = option(
+    objective: str = define_field(
         None,
-        "Name of an RL algorithm in `rapid.algorithms`, all of which share one loop, or "
-        '"trl" for GRPOTrainer\'s own loss with all its settings. None is rapid, unless a '
-        "setting of GRPOTrainer's loss is passed, even with TRL's default: then it is "
-        "trl, with a warning.",
+        "Name of an RL algorithm in `rapid.algorithms`, or "
+        '"trl" for GRPOTrainer\'s own loss with all its settings. None is rapid. But if a '
+        "setting of GRPOTrainer's loss is passed, even with TRL's default value, None is trl, "
+        "and a warning is logged.",
     )
     parameters: dict = field(
         default_factory=dict,
         metadata={
-            "help": "Parameters of the objective, by name; those that are fields of this class "
-            "set the field."
+            "help": "Parameters of the objective, by name. A parameter that is also a field of "
+            "this class sets the field."
         },
     )
-    H: int = option(
+    H: int = define_field(
         None,
         "Optimizer steps per inference batch, N_inference / N_step. None follows from "
         "TRL's batch sizes if they are set, else it is 4.",
     )
-    n_step: int = option(
+    n_step: int = define_field(
         None,
         "N_step, completions per optimizer step, over all processes. None follows from "
         "TRL's batch sizes if they are set, else it is 32.",
     )
-    reuse: int = parameter(TrainingParameters, "reuse")
-    eta: float = parameter(RapidParameters, "eta", RAPID.defaults["eta"])
-    clip: Clip = parameter(RapidParameters, "clip", RAPID.defaults["clip"])  # noqa: RUF009 - a field
-    baseline: Baseline = parameter(RapidParameters, "baseline")  # noqa: RUF009 - a field
-    weighted: bool = parameter(RapidParameters, "weighted")
-    micro_batch_size: int | str | None = parameter(
+    reuse: int = define_parameter(TrainingParameters, "reuse")
+    eta: float = define_parameter(RapidParameters, "eta", RAPID.defaults["eta"])
+    clip: Clip = define_parameter(RapidParameters, "clip", RAPID.defaults["clip"])  # noqa: RUF009 - a field
+    baseline: Baseline = define_parameter(RapidParameters, "baseline")  # noqa: RUF009 - a field
+    weighted: bool = define_parameter(RapidParameters, "weighted")
+    micro_batch_size: int | str | None = define_parameter(
         TrainingParameters,
         "micro_batch",
         None,
         note='None is per_device_train_batch_size (8), "auto" means the same as '
         'token_budget="auto".',
     )
-    dynamic_sampling_rounds: int = option(
+    dynamic_sampling_rounds: int = define_field(
         1,
-        "With 1, the sampled groups are used as they are. With more, groups whose "
-        "rewards are all equal are sampled again with other prompts, in up to that many "
-        "rounds (DAPO). See dynamic_sampling_by.",
+        "Largest number of sampling rounds for an inference batch. Each round after the first "
+        "replaces groups whose rewards are all equal by groups of other prompts (DAPO). See "
+        "dynamic_sampling_by.",
     )
-    dynamic_sampling_by: SignalColumn = option(  # noqa: RUF009 - a field
+    dynamic_sampling_by: SignalColumn = define_field(  # noqa: RUF009 - a field
         "rewards",
-        "What has to differ within a group for it to be kept and to count as signal in "
-        'the metrics: "rewards", the weighted sum of all reward functions, or '
-        '"accuracy", the first reward function alone (a penalty on length, as in DAPO, '
-        "is then no signal).",
+        "Which values have to differ within a group, so that it is kept and counts as signal "
+        'in the metrics: "rewards", the weighted sum of all reward functions, or '
+        '"accuracy", the first reward function alone (so that DAPO\'s penalty on length '
+        "is not a signal).",
     )
-    sampling_batch_size: int | None = parameter(
+    sampling_batch_size: int | None = define_parameter(
         NaiveGrpoSection,
         "sampling_batch",
         None,
-        note="It is a number per process; None samples the whole inference batch at once. "
+        note="The number is per process; None samples the whole inference batch at once. "
         "With vLLM it is a multiple of num_generations.",
     )
-    grading_workers: int = option(
+    grading_workers: int = define_field(
         0,
         "Threads that call the reward functions for one completion at a time, while other "
         "completions are still being sampled; 0 calls them with the whole batch after "
-        "sampling. For reward functions that wait for something (a sandbox, a prover, a "
+        "sampling. Use it for reward functions that wait for something (a sandbox, a prover, a "
         "server) and do not compare completions.",
     )
-    reward_timeout: float | None = option(
+    reward_timeout: float | None = define_field(
         None,
-        "Time limit in seconds for a call of a reward function: with grading_workers for one "
-        "completion, otherwise for the whole batch. If a call takes longer, its completions "
+        "Time limit in seconds for a call of a reward function, which grades one completion with "
+        "grading_workers, and otherwise the whole batch. If a call takes longer, its completions "
         "are not graded, their groups are skipped, and training goes on. Their share is "
         "logged as rewards/NAME/timed_out. Three consecutive timeouts (with grading_workers, "
         "three times num_generations) end the run with an error that names the function. The "
         "call itself is not killed: see docs/rewards.md. None means no limit.",
     )
-    skip_zero_groups: bool = option(
+    skip_zero_groups: bool = define_field(
         True,
         "Skip groups whose contribution to the gradient is exactly zero. The loss is "
-        "still divided by N_step, and the number of optimizer steps stays.",
+        "still divided by N_step, and the number of optimizer steps does not change.",
     )
-    pack: bool = option(
+    pack: bool = define_field(
         True,
         "Fill a micro-batch with completions of similar length, up to token_budget, and "
         "pad them to the longest of them only. False takes micro_batch_size completions "
         "in order, padded to the longest completion of the inference batch.",
     )
-    token_budget: int | str | None = option(
+    token_budget: int | str | None = define_field(
         None,
         "Largest number of tokens in a micro-batch, with prompts and padding; a single "
         "completion may have more. None is micro_batch_size times the tokens of the "
@@ -168,70 +168,71 @@ class RapidConfig(GRPOConfig):
         '"auto" is as many as memory allows: micro-batches of the longest possible '
         "completions are tried before the first step.",
     )
-    reuse_logp: bool = option(
+    reuse_logp: bool = define_field(
         True,
-        "Reuse log mu where it is known: in the first step on an inference batch from "
-        "the policy's own forward pass, in later steps from the sampler, if it computes "
-        "in float32 like the policy and can share prompts. Otherwise another forward "
-        "pass computes it.",
+        "Do not compute log mu in an extra forward pass if it is known already. In the first step "
+        "on an inference batch it is log pi from the policy's own forward pass. In later steps it "
+        "is the sampler's, if sampler and policy compute in float32 and prompts can be shared.",
     )
-    trust_sampler: bool | None = parameter(TrainingParameters, "trust_sampler")
-    precision: str | None = option(
+    trust_sampler: bool | None = define_parameter(TrainingParameters, "trust_sampler")
+    precision: str | None = define_field(
         None,
         'Sets bf16: "float32", "bfloat16" or "auto". '
-        f"{TrainingParameters.model_fields['precision'].description} None leaves it to bf16.",
+        f"{TrainingParameters.model_fields['precision'].description} None keeps bf16 as it is.",
     )
-    use_rollout_logps: bool = option(
+    use_rollout_logps: bool = define_field(
         False,
         "Use the `logprobs` that rollout_func returns as log mu in all steps. Set it for "
-        "completions that were sampled earlier, or by another policy; they are the log-probs "
+        "completions that were sampled earlier, or by another policy; they have to be log-probs "
         "at the temperature of sampling. False computes log mu from the policy, as if it had "
         "just sampled the completions.",
     )
-    max_sampler_mismatch: float | None = option(
+    max_sampler_mismatch: float | None = define_field(
         None,
         "Largest mean difference, in nats per token, between log pi in sampling and in "
         "the policy's forward pass. If it is exceeded, training stops after its first "
-        "inference batch. None is what rounding explains, with a margin: 0.01 in "
+        "inference batch. None is the difference that rounding may cause, with a margin: 0.01 in "
         "float32, else 0.2, divided by the temperature if that is below 1.",
     )
-    share_prefill: bool = option(
+    share_prefill: bool = define_field(
         True,
-        "Compute a group's prompt once, in sampling and in training. Not done if the "
-        "model caches more than keys and values or has virtual tokens, or with gradient "
+        "Compute a group's prompt once, in sampling and in training. This is not done if the "
+        "model caches more than keys and values or has virtual tokens, nor with gradient "
         "checkpointing, with which models return no cache.",
     )
-    # Fields of GRPOConfig with another default here: TRL's would change the paper's algorithms.
-    scale_rewards: str = option(
+    # Fields of GRPOConfig with another default, because TRL's would change the paper's algorithms.
+    scale_rewards: str = define_field(
         None,
         '"group" divides advantages by the group\'s standard deviation, "none" does not. '
-        'None is what the objective does; with trl it is "group".',
+        'None is the value that the objective uses; with trl it is "group".',
     )
-    router_aux_loss_coef: float | None = option(
-        None, "Weight of the loss that balances experts. None is the model's with trl, else 0."
+    router_aux_loss_coef: float | None = define_field(
+        None,
+        "Weight of the loss that balances experts. None is the model's own with trl, else 0.",
     )
-    beta: float = option(0.0, "KL coefficient, for objectives with a KL term.")
-    disable_dropout: bool = option(
+    beta: float = define_field(0.0, "KL coefficient, for objectives with a KL term.")
+    disable_dropout: bool = define_field(
         None,
         "Disable dropout, also LoRA's. With dropout, log pi and log mu come from "
-        "different networks, and importance weights are noise. None is True, except with "
+        "different networks, so that importance weights are noise. None is True, except with "
         "trl and H = 1.",
     )
-    vllm_importance_sampling_correction: bool = option(
-        None, "None is True with trl, else False: importance weights would count twice."
+    vllm_importance_sampling_correction: bool = define_field(
+        None,
+        "None is True with trl, else False, because importance weights would be applied twice.",
     )
-    per_device_train_batch_size: int = option(
+    per_device_train_batch_size: int = define_field(
         None,
         "Completions per forward and backward pass of each process, used to set "
         "n_step; afterwards each process's share of n_step.",
     )
 
     def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":
-        """Record in `explicit` which fields the caller passed, also those with a default value.
+        """Record in `explicit` the names of the fields that the caller passes.
 
-        If all fields of TRL's loss are passed, as `dataclasses.replace` and parsers of command
-        lines do, none of them is taken as a choice, and `explicit` is empty. `origins` says where
-        values come from that are not passed.
+        `dataclasses.replace` and parsers of command lines pass all fields. So if all fields of
+        TRL's loss are passed, `explicit` is empty. `origins` says for other fields where their
+        values come from.
         """
         config = super().__new__(cls)
         vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}
@@ -243,12 +244,12 @@ class RapidConfig(GRPOConfig):
         if self.objective not in (names := get_objectives()):
             raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
         self._move_parameters_to_fields()
-        _ = self.device  # sets up the processes, so that `world_size` is known
+        _ = self.device  # sets up the processes, after which `world_size` is known
         processes = self.world_size
         resolve_sizes(self, processes)
         resolve_defaults(self)
-        if wrong := [*contradictions(self, processes)]:
-            raise ValueError("\n".join(wrong))
+        if messages := [*find_contradictions(self, processes)]:
+            raise ValueError("\n".join(messages))
         if self.precision is not None:
             self._set_precision()
         # TRL's default is bf16 everywhere. Here it is bf16 only on GPUs that support it.
@@ -258,13 +259,13 @@ class RapidConfig(GRPOConfig):
 
     @classmethod
     def of(cls, config: GRPOConfig | None) -> "RapidConfig":
-        """Return a RapidConfig: the given one, or one made from a GRPOConfig.
+        """Return `config`, converted to a RapidConfig if it is a GRPOConfig; None has all defaults.
 
-        Settings of a GRPOConfig that differ from TRL's defaults are taken over. All other fields
-        have the defaults of this class.
+        Settings of a GRPOConfig that differ from TRL's defaults are kept. All other fields have the
+        defaults of this class.
 
         Raises:
-            TypeError: `config` is neither.
+            TypeError: `config` is of another type.
             ValueError: the GRPOConfig has a setting that RapidConfig refuses.
         """
         if config is None:
@@ -298,36 +299,36 @@ class RapidConfig(GRPOConfig):
 
     @property
     def settings(self) -> Parameters | None:
-        """The parameters of the objective, from the fields here and from `parameters`."""
-        if not (kind := self.algorithm.parameters):
+        """The parameters of the objective, from the fields of this class and from `parameters`."""
+        if not (parameters_class := self.algorithm.parameters):
             return None
         values = {
             name: getattr(self, field_name)
-            for field_name, name in self.algorithm.fields.items()
+            for field_name, name in self.algorithm.parameters_by_config_field.items()
             if field_name in vars(self)
         }
-        return kind(**self.algorithm.defaults | values | self.parameters)
+        return parameters_class(**self.algorithm.defaults | values | self.parameters)
 
     def _set_precision(self) -> None:
-        """Set `bf16` by `precision`, and `precision` to what was chosen."""
+        """Set `bf16` by `precision`; if that is "auto", replace it by the faster precision."""
         if self.precision == AUTO:
-            rates = agree_on_rates(self.device)
-            self.precision = rates.fastest
+            rates = measure_shared_rates(self.device)
+            self.precision = rates.preferred
             vars(self)["origins"]["precision"] = str(rates)
         self.bf16 = self.precision == "bfloat16"
 
     def _move_parameters_to_fields(self) -> None:
-        """Move entries of `parameters` that have a field here into that field."""
+        """Move each entry of `parameters` for which this class has a field into that field."""
         field_names = {setting.name for setting in fields(self)}
         without_field: dict[str, Any] = {}
         for name, value in self.parameters.items():
-            argument = self.algorithm.arguments.get(name, name)
-            (vars(self) if argument in field_names else without_field)[argument] = value
+            field_name = self.algorithm.config_field_names.get(name, name)
+            (vars(self) if field_name in field_names else without_field)[field_name] = value
         self.parameters = without_field
 
 
 def _build_args_section() -> str:
-    """Return the section Args of RapidConfig's docstring, from the help text of each field."""
+    """Return the section Args of RapidConfig's docstring, from the help texts of its fields."""
     wrapper = TextWrapper(100, initial_indent=" " * 4, subsequent_indent=" " * 8)
     return "\n".join(
         wrapper.fill(f"{setting.name}: {setting.metadata['help']}")

@@ -1,7 +1,7 @@
-"""Checks a RapidConfig: bounds, settings that contradict each other, and settings without effect.
+"""Checks a RapidConfig for values out of bounds, contradictions, and settings without effect.
 
-A message says which setting is wrong and what to change. The objective is the algorithm whose loss
-is trained, by name. For n_step, H and num_generations see RapidConfig.
+A message says which setting is wrong and what to change. The objective is the name of the algorithm
+whose loss is trained. RapidConfig explains n_step, H and num_generations.
 """
 
 import json
@@ -24,18 +24,23 @@ from rapid.training.trl import TRL_LOSS_ONLY_FIELDS
 from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, get_objectives
 from rapid.training.trl.sizes import find_size_contradictions
 
-# Fields of sampling, with the values at which completions are sampled from the policy itself.
-NEUTRAL = {"top_p": (1,), "top_k": (0, -1), "min_p": (None, 0), "repetition_penalty": (1,)}
-NEUTRAL |= {"vllm_structured_outputs_regex": (None,)}
+# Values of sampling settings with which completions are sampled from the policy itself.
+NEUTRAL_SAMPLING = {
+    "top_p": (1,),
+    "top_k": (0, -1),
+    "min_p": (None, 0),
+    "repetition_penalty": (1,),
+    "vllm_structured_outputs_regex": (None,),
+}
 # Keys of generation_kwargs that do not change the distribution of a token, whatever their value.
-HARMLESS = {"max_new_tokens", "max_tokens", "stop", "stop_strings", "stop_token_ids", "seed"}
-HARMLESS |= {"use_cache", "cache_implementation"}
+HARMLESS_GENERATION_KEYS = {"max_new_tokens", "max_tokens", "stop", "stop_strings"}
+HARMLESS_GENERATION_KEYS |= {"stop_token_ids", "seed", "use_cache", "cache_implementation"}
 BF16 = "bfloat16"  # value of `precision`
 SignalColumn = Literal["rewards", "accuracy"]  # columns of a batch for dynamic_sampling_by
 Bound = tuple[Literal[">=", ">"], float]
 
 
-def lower_bound(section: type[Parameters], name: str) -> Bound:
+def get_lower_bound(section: type[Parameters], name: str) -> Bound:
     """Return the lower bound that a parameter of params.yaml declares.
 
     The bound "> n" of an integer is returned as ">= n + 1".
@@ -43,27 +48,27 @@ def lower_bound(section: type[Parameters], name: str) -> Bound:
     Raises:
         LookupError: the parameter has no lower bound.
     """
-    declared = section.model_fields[name]
-    constraints: list[Any] = [*declared.metadata]
-    for alternative in get_args(declared.annotation):  # of a union such as PositiveInt | "auto"
+    field = section.model_fields[name]
+    constraints: list[Any] = [*field.metadata]
+    for alternative in get_args(field.annotation):  # of a union such as PositiveInt | "auto"
         constraints += getattr(alternative, "__metadata__", ())
     for constraint in constraints:
-        if (least := getattr(constraint, "ge", None)) is not None:
-            return ">=", least
-        if (least := getattr(constraint, "gt", None)) is not None:
-            return (">", least) if declared.annotation is float else (">=", least + 1)
+        if (bound := getattr(constraint, "ge", None)) is not None:
+            return ">=", bound
+        if (bound := getattr(constraint, "gt", None)) is not None:
+            return (">", bound) if field.annotation is float else (">=", bound + 1)
     raise LookupError(f"{section.__name__}.{name} has no lower bound")
 
 
 # Lower bounds of fields, by name.
 BOUNDS: dict[str, Bound] = {
-    "H": lower_bound(RapidSection, "H"),
-    "reuse": lower_bound(TrainingParameters, "reuse"),
-    "sampling_batch_size": lower_bound(NaiveGrpoSection, "sampling_batch"),
-    "num_generations": lower_bound(TrainingParameters, "group_size"),
-    "micro_batch_size": lower_bound(TrainingParameters, "micro_batch"),
-    "temperature": lower_bound(TrainingParameters, "temperature"),
-    "learning_rate": (">=", 0.0),  # TRL takes 0, to measure a policy as it is
+    "H": get_lower_bound(RapidSection, "H"),
+    "reuse": get_lower_bound(TrainingParameters, "reuse"),
+    "sampling_batch_size": get_lower_bound(NaiveGrpoSection, "sampling_batch"),
+    "num_generations": get_lower_bound(TrainingParameters, "group_size"),
+    "micro_batch_size": get_lower_bound(TrainingParameters, "micro_batch"),
+    "temperature": get_lower_bound(TrainingParameters, "temperature"),
+    "learning_rate": (">=", 0.0),  # as in TRL; with 0 the policy stays as it is
     "grading_workers": (">=", 0),
     "reward_timeout": (">", 0.0),
     "token_budget": (">=", 1),
@@ -71,15 +76,15 @@ BOUNDS: dict[str, Bound] = {
 }
 
 
-def contradictions(config, processes: int) -> Iterator[str]:
+def find_contradictions(config, processes: int) -> Iterator[str]:
     """Yield a message for each wrong setting.
 
     Args:
         config: a RapidConfig.
         processes: number of processes of the run.
     """
-    yield from _wrong_parameters(config)
-    yield from _values_out_of_bounds(config)
+    yield from _find_parameter_errors(config)
+    yield from _find_values_out_of_bounds(config)
     if (column := config.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
         yield f"dynamic_sampling_by={column!r}: set it to {' or '.join(columns)}"
     if config.auto_find_batch_size:
@@ -88,7 +93,7 @@ def contradictions(config, processes: int) -> Iterator[str]:
             "split groups; leave it unset, and lower micro_batch_size (completions per "
             "forward and backward pass) or set it to 'auto'"
         )
-    yield from _other_precisions(config)
+    yield from _find_precision_errors(config)
     group = config.num_generations or 1
     for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
         if (value := getattr(config, name)) is not None and (value < group or value % group):
@@ -98,11 +103,11 @@ def contradictions(config, processes: int) -> Iterator[str]:
                 + (", directly or by TRL's batch sizes" if name == "n_step" else "")
             )
     if config.steps_per_batch > 1:
-        yield from _other_distributions(config)
+        yield from _find_distribution_changes(config)
     if (
         config.steps_per_batch > 1
         and config.mask_truncated_completions
-        and config.algorithm.weighs_rewards
+        and config.algorithm.has_weighted_baseline
     ):
         yield (
             "mask_truncated_completions=True: masked completions have no importance "
@@ -112,7 +117,7 @@ def contradictions(config, processes: int) -> Iterator[str]:
     loss = getattr(config.algorithm, "loss_function", None)
     if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
         yield f"max_completion_length=None: {config.objective} divides by it; set a number"
-    yield from _settings_of_other_objectives(config)
+    yield from _find_settings_of_other_objectives(config)
     if config.H * config.n_step % processes:
         yield (
             f"n_step={config.n_step}, H={config.H}: {processes} process(es) cannot share "
@@ -121,7 +126,7 @@ def contradictions(config, processes: int) -> Iterator[str]:
     yield from find_size_contradictions(config, processes)
 
 
-def _other_precisions(config) -> Iterator[str]:
+def _find_precision_errors(config) -> Iterator[str]:
     """Yield a message if `precision` is unknown, or contradicts bf16 or fp16."""
     allowed = get_args(get_args(PrecisionOrAuto)[0])
     precision = config.precision
@@ -134,38 +139,38 @@ def _other_precisions(config) -> Iterator[str]:
         )
 
 
-def _wrong_parameters(config) -> Iterator[str]:
-    """Yield the errors of the objective's parameters."""
+def _find_parameter_errors(config) -> Iterator[str]:
+    """Yield a message for each wrong parameter of the objective."""
     try:
         settings = config.settings
         if config.num_generations_eval == 1 and not config.uses_trl_loss:
-            # Raises ValueError if the advantages need groups of two completions or more.
+            # This raises ValueError if advantages need groups of two or more completions.
             config.algorithm.advantages(settings, torch.zeros(1), 1)
     except ValidationError as errors:
         for error in errors.errors():
-            # The message of a check of several parameters has no key, and a prefix before ", ".
+            # An error about several parameters has no key, and its message a prefix before ", ".
             key, message = ".".join(map(str, error["loc"])), error["msg"]
             yield f"{key}={error['input']!r}: {message}" if key else message.partition(", ")[2]
     except ValueError as error:
         yield f"num_generations_eval=1: {error}"
 
 
-def _values_out_of_bounds(config) -> Iterator[str]:
+def _find_values_out_of_bounds(config) -> Iterator[str]:
     """Yield a message for each field that is below its bound, or not finite."""
-    for name, (sign, least) in BOUNDS.items():
+    for name, (sign, bound) in BOUNDS.items():
         value = getattr(config, name)
         if value is None or value == AUTO:
             continue
         is_above = gt if sign == ">" else ge
-        if isinstance(value, str) or not (is_above(value, least) and value < math.inf):
-            yield f"{name}={value}: set {name} {sign} {least}, and finite"
+        if isinstance(value, str) or not (is_above(value, bound) and value < math.inf):
+            yield f"{name}={value}: set {name} {sign} {bound}, and finite"
 
 
-def _other_distributions(config) -> Iterator[str]:
-    """Yield a message for each setting with which completions are not sampled from the policy.
+def _find_distribution_changes(config) -> Iterator[str]:
+    """Yield a message for each setting with which completions are not samples of the policy.
 
     With several optimizer steps on an inference batch, the importance weights pi / mu assume that
-    mu, the behaviour policy that sampled the completions, is an earlier state of the policy pi.
+    the behaviour policy mu, which sampled the completions, is an earlier state of the policy pi.
     """
     single_step = _describe_single_step(config)
     if not config.disable_dropout:
@@ -178,7 +183,7 @@ def _other_distributions(config) -> Iterator[str]:
             f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise "
             f"that log mu does not have; leave it unset, or set {single_step}"
         )
-    if changed := shaped_sampling(config):
+    if changed := find_sampling_changes(config):
         yield (
             "importance weights need samples of the policy itself, but "
             f"{', '.join(changed)} changes what is sampled; set top_p=1, top_k=0, "
@@ -192,22 +197,23 @@ def _describe_single_step(config) -> str:
     return "H=1" if config.reuse == 1 else "H=1 and reuse=1"
 
 
-def shaped_sampling(config) -> list[str]:
+def find_sampling_changes(config) -> list[str]:
     """Return the settings that change the distribution of sampling, as NAME=VALUE."""
     extra = config.generation_kwargs or {}
     extra = json.loads(extra) if isinstance(extra, str) else extra  # a command line gives JSON
-    values = {name: getattr(config, name) for name in NEUTRAL} | {"top_k": config.top_k or 0}
-    neutral = NEUTRAL | {"temperature": (config.temperature,), "do_sample": (True,)}
+    values = {name: getattr(config, name) for name in NEUTRAL_SAMPLING}
+    values["top_k"] = config.top_k or 0
+    neutral = NEUTRAL_SAMPLING | {"temperature": (config.temperature,), "do_sample": (True,)}
     neutral |= {"num_beams": (1,)}
     # A key of generation_kwargs that is not in `neutral` counts as a change unless it is None.
     return [
         f"{name}={value!r}"
         for name, value in (values | extra).items()
-        if name not in HARMLESS and value not in neutral.get(name, (None,))
+        if name not in HARMLESS_GENERATION_KEYS and value not in neutral.get(name, (None,))
     ]
 
 
-def _settings_of_other_objectives(config) -> Iterator[str]:
+def _find_settings_of_other_objectives(config) -> Iterator[str]:
     """Yield a message for each setting that only other objectives read."""
     scaling = config.algorithm.scale_rewards
     if not config.uses_trl_loss and config.scale_rewards != scaling:
@@ -215,19 +221,24 @@ def _settings_of_other_objectives(config) -> Iterator[str]:
             f"scale_rewards={config.scale_rewards!r}: objective='{config.objective}' "
             f"always uses {scaling!r}; leave it unset, or set objective='trl'"
         )
-    # Every objective may use the last two, although DAPO declares them as its parameters.
-    allowed = {*config.algorithm.fields, "dynamic_sampling_rounds", "mask_truncated_completions"}
+    allowed = {*config.algorithm.parameters_by_config_field}
+    # Every objective may use these two, although DAPO declares them as its parameters.
+    allowed |= {"dynamic_sampling_rounds", "mask_truncated_completions"}
     allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
             continue
-        owners = [key for key, algorithm in get_objectives().items() if name in algorithm.fields]
-        owners += [TRL.name] * bool(owners and name in TRL_LOSS_FIELDS)
-        if owners:
+        users = [
+            objective
+            for objective, algorithm in get_objectives().items()
+            if name in algorithm.parameters_by_config_field
+        ]
+        users += [TRL.name] * bool(users and name in TRL_LOSS_FIELDS)
+        if users:
             yield (
                 f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
-                f"{name}={field.default!r}, or objective to one of {', '.join(owners)}"
+                f"{name}={field.default!r}, or objective to one of {', '.join(users)}"
             )
     for name, value in explicit_trl_settings(config).items():
         default = config.__dataclass_fields__[name].default

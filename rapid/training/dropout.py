@@ -9,15 +9,15 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-# Words in the names of attributes that set the probability or the width of noise in training.
+# Words in the names of attributes that set the probability or the strength of noise in training.
 RANDOM_FIELD_WORDS = ("drop", "jitter", "noise")
 
 
 def remove_dropout(model) -> None:
     """Make a model and its adapters compute the same in training mode as in evaluation mode.
 
-    Dropout layers have a probability `p`. Other modules keep the probability in an attribute, one
-    for all adapters or a dict with one per adapter, or read it from their configuration in each
+    Dropout layers have the probability `p`. Other modules have it in an attribute, either as a
+    number or as a dict with a number per adapter, or read it from their configuration in each
     forward pass (Falcon). The configuration that is saved with the model does not change.
     """
     for module, name in list(_find_dropout(model)):
@@ -31,12 +31,12 @@ def remove_dropout(model) -> None:
 
 
 def has_dropout(model) -> bool:
-    """Return whether a model has any noise that `remove_dropout` would remove."""
+    """Return whether a model has noise that `remove_dropout` would remove."""
     return any(True for _ in _find_dropout(model))
 
 
 def _find_dropout(model) -> Iterator[tuple[Any, str]]:
-    """Yield modules, and the name of the attribute that makes their training mode random."""
+    """Yield each module with noise in training mode, and the attribute that sets the noise."""
     for module in model.modules():
         for name, value in vars(module).items():
             if isinstance(value, PreTrainedConfig):
@@ -63,7 +63,7 @@ def _zero_dropout_view(config: PreTrainedConfig) -> PreTrainedConfig:
 
 
 def _find_noise_fields(config: PreTrainedConfig) -> list[str]:
-    """Return the names of a configuration's probabilities and widths of noise that are not 0."""
+    """Return the names of a configuration's fields that set noise, and are not 0."""
     values = vars(config).items()
     return [name for name, p in values if _sets_noise(name) and isinstance(p, float) and p]
 

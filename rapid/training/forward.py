@@ -1,9 +1,8 @@
 """Computes log-probabilities and entropies of a micro-batch's completions, with gradient.
 
-Prompts that several completions share can be computed once; the results are equal up to rounding.
-The forward method of the model is TRL's patched one: with `fused_lm_head` it returns
-log-probabilities at the sampling temperature, and does not hold all logits at once (see
-`rapid.training.head`).
+A prompt that several completions share can be computed once; the results are equal up to rounding.
+TRL patches the forward method of the model: with `fused_lm_head` it returns log-probabilities at
+the sampling temperature, and does not hold all logits at once (see `rapid.training.head`).
 
 Shapes: N completions, K prompts, P prompt tokens, T completion tokens, V words of the vocabulary.
 """
@@ -18,26 +17,26 @@ from rapid.training.caches import (
     CACHE,
     can_share_prompts,
     count_positions,
+    depends_on_padding,
     has_absolute_positions,
     prefill_prompts,
-    sees_padding,
     unwrap_model,
 )
 from rapid.training.head import patch_head
 
 IGNORED_LABEL = -100  # the label of tokens that are not scored
-# Up to this number of logits in a micro-batch on a CPU, all logits are held in memory. With more,
-# the fused head computes them in parts, twice: in the forward and in the backward pass.
-WHOLE_LOGITS = 2**25
+# On a CPU, all logits of a micro-batch are held in memory up to this number. If there are more, the
+# fused head computes them in parts, in the forward and again in the backward pass.
+MAX_WHOLE_LOGITS = 2**25
 
 
-def completion_logp(
+def compute_completion_logps(
     model,
     batch: Batch,
     group_size: int,
     temperature: float,
     share_prefill: bool,
-    learn_entropy: bool = True,
+    needs_entropy_gradient: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Return log pi of each completion token and the entropy of its distribution, (N, T), nats.
 
@@ -49,18 +48,20 @@ def completion_logp(
         group_size: each `group_size` consecutive rows have the same prompt.
         temperature: the sampling temperature, by which logits are divided.
         share_prefill: compute each prompt once for its group, if `can_share_prompts(model)`.
-        learn_entropy: whether entropies need a gradient. If False they may have one anyway.
+        needs_entropy_gradient: if False, entropies may have no gradient.
     """
     with patch_head(model):
-        if (batch["prompt_mask"] == 0).any() and sees_padding(model):
+        if (batch["prompt_mask"] == 0).any() and depends_on_padding(model):
             return _score_by_prompt_length(model, batch)
         if share_prefill and can_share_prompts(model):
-            return _score_with_shared_prompts(model, batch, group_size, temperature, learn_entropy)
+            return _score_with_shared_prompts(
+                model, batch, group_size, temperature, needs_entropy_gradient
+            )
         return _score_plainly(model, batch)
 
 
 def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Do `completion_logp` with one forward pass of prompts and completions together."""
+    """Return log pi and entropies from one forward pass of prompts and completions together."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED_LABEL)
@@ -75,12 +76,12 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
 
 
 def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Do `completion_logp` with a forward pass for each length of prompts, to avoid padding.
+    """Return log pi and entropies from a forward pass for each length of prompts, without padding.
 
-    It is for models whose log-probabilities depend on padding before the prompt (`sees_padding`).
-    With a gradient, all prompts of a batch have the same length (`same_prompt_length` of
-    `make_chunks`), as processes have to make equally many forward passes. Without a gradient the
-    number of passes may differ: the model is unwrapped, so that processes do not wait in DDP.
+    It is for models for which `depends_on_padding` is True. With a gradient, all prompts of a batch
+    have the same length (`same_prompt_length` of `make_chunks`), as processes have to make equally
+    many forward passes. Without a gradient the number of passes may differ between processes: the
+    model is unwrapped, so that they do not wait for each other in DDP.
     """
     model = model if torch.is_grad_enabled() else unwrap_model(model)
     lengths, width = batch["prompt_mask"].sum(1), batch["prompt_ids"].size(1)
@@ -98,11 +99,11 @@ def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]
 
 
 def _score_with_shared_prompts(
-    model, batch: Batch, group_size: int, temperature: float, learn_entropy: bool
+    model, batch: Batch, group_size: int, temperature: float, needs_entropy_gradient: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Do `completion_logp` with one pass of K prompts, and one of N completions on its cache.
+    """Return log pi and entropies from a pass of K prompts, and one of N completions on its cache.
 
-    The last token of a prompt predicts the first one of its completions.
+    The first token of a completion is predicted by the last token of its prompt.
     """
     prompts = batch["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = batch["prompt_mask"][::group_size]
@@ -110,7 +111,7 @@ def _score_with_shared_prompts(
     prompt, cache = prefill_prompts(model, prompts, prompt_mask)
     cache.batch_repeat_interleave(group_size)
     logits = prompt.logits[:, -1:].repeat_interleave(group_size, dim=0)  # (N, 1, V)
-    logp, entropy = _score_logits(logits, ids[:, :1], temperature, learn_entropy)
+    logp, entropy = _score_logits(logits, ids[:, :1], temperature, needs_entropy_gradient)
     if ids.size(1) == 1:
         return logp, entropy
     full_mask = torch.cat([batch["prompt_mask"], mask[:, :-1]], dim=1)
@@ -120,9 +121,9 @@ def _score_with_shared_prompts(
         "position_ids": count_positions(full_mask)[:, -(ids.size(1) - 1) :],
         CACHE: cache,
     }
-    if ids.device.type == "cpu" and ids.numel() * logits.size(-1) <= WHOLE_LOGITS:
+    if ids.device.type == "cpu" and ids.numel() * logits.size(-1) <= MAX_WHOLE_LOGITS:
         later_logp, later_entropy = _score_logits(
-            model(**later_inputs).logits, ids[:, 1:], temperature, learn_entropy
+            model(**later_inputs).logits, ids[:, 1:], temperature, needs_entropy_gradient
         )
     else:
         labels = ids[:, 1:].masked_fill(mask[:, 1:] == 0, IGNORED_LABEL)
@@ -133,13 +134,13 @@ def _score_with_shared_prompts(
 
 
 def _score_logits(
-    logits: Tensor, ids: Tensor, temperature: float, learn_entropy: bool
+    logits: Tensor, ids: Tensor, temperature: float, needs_entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
     """Return log pi of tokens and the entropies, (N, T) each, from logits, (N, T, V)."""
     dtype = torch.promote_types(logits.dtype, torch.float32)
     logp = torch.log_softmax(logits.to(dtype) / temperature, dim=-1)
-    values = logp if learn_entropy else logp.detach()
-    # NaN is 0 * -inf, of words whose probability is 0.
+    values = logp if needs_entropy_gradient else logp.detach()
+    # For words of probability 0 the product is 0 * -inf, which is NaN.
     entropy = -(values.exp() * values).nan_to_num().sum(-1)
     return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
 

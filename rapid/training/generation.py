@@ -1,7 +1,7 @@
 """Sampling with transformers: a faster loop for `generate`, and log-probabilities of its samples.
 
-`Decoder` replaces the loop of transformers' `generate`, and gets its arguments from `generate`. It
-computes each different prompt once, and removes completions that have ended from the batch.
+`Decoder` replaces the loop of transformers' `generate`, which calls it. It computes each distinct
+prompt once, and removes completions that have ended from the batch.
 
 Shapes: N completions, n of them still in the model's batch, P prompt tokens, T completion tokens,
 V words of the vocabulary.
@@ -24,40 +24,43 @@ from transformers.integrations.fsdp import is_fsdp_managed_module
 from rapid.training.caches import (
     CACHE,
     can_share_prompts,
+    get_text_config,
     has_own_cache,
     has_virtual_tokens,
     is_rotary,
-    model_config,
     prefill_prompts,
 )
 
-SPARE_TOKENS = 64  # least number of further tokens for which the buffers of a cache have room
-# Values of the settings of `generate` that a Decoder supports: one new token per row and forward
-# pass, which depends on its own row only, and a cache of keys and values. With other values,
-# `generate` keeps other caches, or data for each row that the batch had at the start.
-DECODER_SETTINGS = {"num_beams": 1, "use_cache": True, "cache_implementation": "dynamic"}
-DECODER_SETTINGS |= {
+SPARE_TOKENS = 64  # a new buffer of a cache has room for at least 64 further tokens
+# Values of the settings of `generate` that a Decoder supports. With them, a forward pass draws one
+# token per row, which depends on its own row only, and the cache has keys and values only.
+DECODER_SETTINGS = {
+    "num_beams": 1,
+    "use_cache": True,
+    "cache_implementation": "dynamic",
     "guidance_scale": 1,
     "encoder_repetition_penalty": 1,
     "encoder_no_repeat_ngram_size": 0,
+    "watermarking_config": None,
+    "penalty_alpha": 0,
+    "dola_layers": None,
 }
-DECODER_SETTINGS |= {"watermarking_config": None, "penalty_alpha": 0, "dola_layers": None}
-# The names of the settings that make `generate` draw each token from one forward pass per row.
+# The names of those settings without which `generate` would need several forward passes per token.
 SINGLE_PASS_SETTINGS = [*DECODER_SETTINGS.keys() - {"use_cache", "cache_implementation"}]
-# Rows that have ended are removed from the model's batch once at most this share of its rows is
-# still being sampled.
+# Ended rows are removed from the model's batch once at most this share of its rows has not ended.
 COMPACT_BELOW = 0.75
 
 
 class Decoder:
-    """A loop passed to `generate` as `custom_generate`, for models and settings of `can_decode`.
+    """A sampling loop for the argument `custom_generate` of `generate`.
 
-    A Decoder draws the same random numbers as `generate`, so that a seed gives the same
-    completions. Completions that have ended leave the batch of the model. Logits processors and
-    stopping criteria still get all N rows, because they may hold data for each row.
+    `can_decode` says for which models and settings. A Decoder draws the same random numbers as
+    `generate`, so that a seed gives the same completions. Completions that have ended are removed
+    from the model's batch. Logits processors and stopping criteria still get all N rows, because
+    they may hold data for each row.
 
     Args:
-        share_prefill: compute a prompt that several rows have once.
+        share_prefill: compute a prompt once if several rows have it.
         record: keep log pi of the sampled tokens.
         on_end: called with a row's index and its tokens, including the end token, as soon as the
             completion has ended, while other completions are still being sampled.
@@ -97,35 +100,35 @@ class Decoder:
         sequences = torch.cat(
             [input_ids, input_ids.new_full((count, limit), generation_config.pad_token_id)], dim=1
         )
-        # On a CPU, torch draws exponential variates from uniform ones in float64 (`_exponential`).
+        # On a CPU, torch draws exponential variates in float64 (see `_draw_exponential`).
         precision = torch.float64 if logits.device.type == "cpu" else logits.dtype
-        noise = torch.empty_like(logits, dtype=precision)  # (N, V), drawn anew for each token
+        noise = torch.empty_like(logits, dtype=precision)  # (N, V), overwritten for each token
         logp = logits.new_zeros(count, limit) if self.record else None
-        position = mask.sum(1, keepdim=True)  # (n, 1), of the token that is drawn next
-        # Passing a mask costs time in each step. Models without RoPE warn if there is none.
+        position = mask.sum(1, keepdim=True)  # (n, 1), position of the token that is drawn next
+        # Passing a mask takes time in each step. Models without RoPE warn if there is no mask.
         needs_mask = bool((mask == 0).any()) or not is_rotary(model)
         rows = torch.arange(count, device=input_ids.device)  # (n,), rows in the model's batch
         mask = torch.cat([mask, mask.new_ones(count, limit)], dim=1)
-        drawn_logp = logits.new_zeros(())  # sum over all tokens, to find NaN at the end
+        logp_sum = logits.new_zeros(())  # over all drawn tokens: NaN if any of them is
         is_running = torch.ones_like(rows, dtype=torch.bool)  # (n,), completions not ended
         temperature = generation_config.temperature or 1
-        tempered = [TemperatureLogitsWarper] * (temperature != 1)
+        temperature_only = [TemperatureLogitsWarper] * (temperature != 1)
         # Whether processors other than the temperature change the distribution.
-        shaped = [type(processor) for processor in logits_processor] != tempered
+        is_changed = [type(processor) for processor in logits_processor] != temperature_only
         for column in range(width, width + limit):
-            if shaped and len(rows) < count:  # such processors may hold data for all N rows
+            if is_changed and len(rows) < count:  # such processors may hold data for all N rows
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
                 scores = logits_processor(sequences[:, :column], all_logits)[rows]
             else:
                 scores = logits_processor(sequences[:, :column], logits)
-            drawn, drawn_token_logp = self._draw(scores, noise, rows, generation_config.do_sample)
-            drawn_logp += drawn_token_logp.sum()
+            drawn, drawn_logp = self._draw_tokens(scores, noise, rows, generation_config.do_sample)
+            logp_sum += drawn_logp.sum()
             drawn = drawn.masked_fill(~is_running, generation_config.pad_token_id)
             sequences[rows, column] = drawn
             if logp is not None:
-                if shaped:
-                    drawn_token_logp = _score_tokens(logits, drawn, temperature)
-                logp[rows, column - width] = drawn_token_logp
+                if is_changed:
+                    drawn_logp = _score_tokens(logits, drawn, temperature)
+                logp[rows, column - width] = drawn_logp
             ends = is_running & stopping_criteria(sequences[:, : column + 1], None)[rows]
             # In the last column all completions end, and no others are being sampled.
             if self.on_end and column < width + limit - 1:
@@ -140,7 +143,7 @@ class Decoder:
                 cache.batch_select_indices(is_running.nonzero().flatten())
                 rows, mask = rows[is_running], mask[is_running]
                 drawn, position = drawn[is_running], position[is_running]
-                is_running = is_running[is_running]  # True for each row that is left
+                is_running = is_running[is_running]  # True for each remaining row
             logits = model(
                 input_ids=drawn[:, None],
                 attention_mask=mask[:, : column + 1] if needs_mask else None,
@@ -149,7 +152,7 @@ class Decoder:
                 **{CACHE: cache},
             ).logits[:, -1]
             logits, position = logits.float(), position + 1
-        if drawn_logp.isnan():
+        if logp_sum.isnan():
             raise FloatingPointError(
                 "the model's probabilities are NaN: its weights are NaN or too large, or "
                 f"the temperature ({generation_config.temperature}) is too small"
@@ -158,14 +161,14 @@ class Decoder:
         return sequences[:, : column + 1]
 
     def _prefill(self, model, ids: Tensor, mask: Tensor):
-        """Run the prompts; return the logits of each row's first token, (N, V), and the cache."""
+        """Run the prompts; return each row's logits of its next token, (N, V), and the cache."""
         prompt_index = torch.arange(len(ids), device=ids.device)
         if self.share_prefill:
-            different, prompt_index = torch.unique(
+            distinct, prompt_index = torch.unique(
                 torch.cat([ids, mask], dim=1), dim=0, return_inverse=True
             )
-            ids, mask = different.chunk(2, dim=1)
-        cache = DynamicCache(config=model_config(model))
+            ids, mask = distinct.chunk(2, dim=1)
+        cache = DynamicCache(config=get_text_config(model))
         cache.layers = [
             PreallocatedLayer() if type(layer) is DynamicLayer else layer for layer in cache.layers
         ]
@@ -173,17 +176,17 @@ class Decoder:
         cache.batch_select_indices(prompt_index)
         return output.logits[:, -1].float()[prompt_index], cache
 
-    def _draw(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
+    def _draw_tokens(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
         """Draw a token for each row from its scores, (n, V).
 
-        As in `torch.multinomial`, the drawn token is the one with the largest ratio of probability
-        and an exponential variate. Without `sample` it is the most probable token.
+        As in `torch.multinomial`, the drawn token has the largest ratio of its probability and an
+        exponential variate. Without `sample` it is the most probable token.
 
         Returns:
             The tokens and their log-probabilities, (n,) each.
         """
         logp = scores.log_softmax(-1)
-        drawn = logp.exp() / _exponential(noise, rows) if sample else scores
+        drawn = logp.exp() / _draw_exponential(noise, rows) if sample else scores
         drawn = drawn.argmax(-1)
         return drawn, logp.gather(1, drawn[:, None])[:, 0]
 
@@ -194,12 +197,12 @@ def _score_tokens(logits: Tensor, tokens: Tensor, temperature: float) -> Tensor:
     return logp.gather(1, tokens[:, None])[:, 0]
 
 
-def _exponential(noise: Tensor, rows: Tensor) -> Tensor:
+def _draw_exponential(noise: Tensor, rows: Tensor) -> Tensor:
     """Draw exponential variates in the shape of `noise`, (N, V), and return those of `rows`.
 
-    All rows are drawn, so that random numbers do not depend on which completions have ended. On a
-    CPU, torch computes exponential variates as logarithms of uniform ones, which takes long. Here
-    the logarithms are computed for `rows` only.
+    Variates are drawn for all rows, so that random numbers do not depend on which completions have
+    ended. On a CPU, torch computes exponential variates as logarithms of uniform ones, which is
+    slow. Here the logarithms are computed for `rows` only.
     """
     if noise.device.type != "cpu":
         return noise.exponential_()[rows]
@@ -227,8 +230,8 @@ class PreallocatedLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
         # Selecting rows of the cache replaces `keys` and `values` by copies outside the buffers.
-        selected = self.keys.data_ptr() != self._buffers[0].data_ptr()
-        if selected or end > self._buffers[0].size(2):
+        is_copy = self.keys.data_ptr() != self._buffers[0].data_ptr()
+        if is_copy or end > self._buffers[0].size(2):
             self._buffers = _grow_buffer(self.keys, end), _grow_buffer(self.values, end)
         for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
             buffer[:, :, start:end] = new
@@ -238,17 +241,17 @@ class PreallocatedLayer(DynamicLayer):
 
 def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
     """Copy keys or values into a buffer with room for `tokens` tokens and a quarter more."""
-    rows, heads, tokens_held, size = old.shape
+    rows, heads, old_tokens, size = old.shape
     buffer = old.new_empty(rows, heads, tokens + max(SPARE_TOKENS, tokens // 4), size)
-    buffer[:, :, :tokens_held] = old
+    buffer[:, :, :old_tokens] = old
     return buffer
 
 
-class GeneratedLogp(StoppingCriteria):
-    """Records log pi of the tokens that `generate` draws in its own loop, at the temperature.
+class LogpRecorder(StoppingCriteria):
+    """Records log pi, at the temperature, of the tokens that `generate` draws in its own loop.
 
-    It is a stopping criterion that never stops: `generate` calls it after each token that it draws
-    from the logits of a forward pass.
+    It is a stopping criterion that never stops sampling. `generate` calls it after each drawn
+    token.
     """
 
     def __init__(self, temperature: float):
@@ -279,11 +282,11 @@ class GeneratedLogp(StoppingCriteria):
 def can_decode(model, config) -> bool:
     """Return whether a Decoder can sample from a model with these generation settings.
 
-    If processes hold parts of the weights (ZeRO-3, FSDP), all have to make equally many forward
-    passes. A Decoder stops when the completions of its own process have ended, and is not used.
+    It cannot if each process holds a part of the weights (ZeRO-3, FSDP). Then all processes have to
+    make equally many forward passes, but a Decoder stops when its own completions have ended.
 
     Args:
-        config: a GenerationConfig; its None fields take the values of the model's own.
+        config: a GenerationConfig. A field that is None has the value of the model's own config.
     """
     if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
         return False
@@ -295,20 +298,20 @@ def _has_decoder_settings(model, config, names: Iterable[str]) -> bool:
 
     A setting that is None in `config` is read from the model's own generation_config.
     """
-    model_own = model.generation_config
+    model_settings = model.generation_config
     return all(
-        getattr(model_own if getattr(config, name) is None else config, name)
+        getattr(model_settings if getattr(config, name) is None else config, name)
         in (None, DECODER_SETTINGS[name])
         for name in names
     )
 
 
 @contextmanager
-def _show_cache_to_peft(model) -> Iterator[None]:
-    """Within this context, pass the cache to PEFT by its older name, if it has virtual tokens.
+def _pass_cache_to_peft(model) -> Iterator[None]:
+    """Within this context, pass the cache by its older name to PEFT models with virtual tokens.
 
-    PEFT 0.21 looks for a cache by the name "past_key_values", which transformers 5.24 changed. If
-    it finds none it leaves out the virtual tokens from the second sampled token on.
+    PEFT 0.21 expects the cache by the name "past_key_values", which transformers 5.24 changed.
+    Without a cache of this name, it leaves out the virtual tokens from the second sampled token on.
     """
     if not has_virtual_tokens(model):
         yield
@@ -324,43 +327,45 @@ def _show_cache_to_peft(model) -> Iterator[None]:
 
 
 @contextmanager
-def decoding(model, decoder: Decoder, scored: list[Tensor] | None = None) -> Iterator[list[Tensor]]:
-    """Within this context, let `model.generate` sample with `decoder` if `can_decode` allows it.
+def use_decoder(
+    model, decoder: Decoder, policy_logps: list[Tensor] | None = None
+) -> Iterator[list[Tensor]]:
+    """Within this context, `model.generate` samples with `decoder` if `can_decode` is True.
 
     Args:
-        scored: a list to which log pi, (T,), of each completion is appended, in the order of
+        policy_logps: a list to which log pi, (T,), of each completion is appended, in the order of
             sampling, whether the decoder or the loop of `generate` samples.
 
     Yields:
         A list that receives log mu, (T,), of each completion, in the order of sampling, if the
         decoder samples and `decoder.record` is set.
     """
-    recorded: list[Tensor] = []
+    behavior_logps: list[Tensor] = []
     generate, record = model.generate, decoder.record
-    decoder.record = record or scored is not None
+    decoder.record = record or policy_logps is not None
 
-    def decoded(*args, generation_config, **kwargs) -> Tensor:
+    def generate_with_decoder(*args, generation_config, **kwargs) -> Tensor:
         kwargs["generation_config"] = generation_config
         if can_decode(model, generation_config):
             output = generate(*args, custom_generate=decoder, **kwargs)
             if record and decoder.logp is not None:
-                recorded.extend(decoder.logp)
-            if scored is not None and decoder.logp is not None:
-                scored.extend(decoder.logp)
+                behavior_logps.extend(decoder.logp)
+            if policy_logps is not None and decoder.logp is not None:
+                policy_logps.extend(decoder.logp)
             return output
         # PEFT 0.21 does not pass on a cache by its new name to a model with a second cache.
         if has_own_cache(model) and CACHE != "past_key_values":
             kwargs["generation_config"] = generation_config = copy(generation_config)
             generation_config.use_cache = False
-        with _show_cache_to_peft(model):
-            if scored is None or not _has_decoder_settings(
+        with _pass_cache_to_peft(model):
+            if policy_logps is None or not _has_decoder_settings(
                 model, generation_config, SINGLE_PASS_SETTINGS
             ):
                 return generate(*args, **kwargs)
-            logps = GeneratedLogp(generation_config.temperature or 1)
-            output, completions = logps.generate(model, generate, *args, **kwargs)
-        scored.extend(completions)
+            recorder = LogpRecorder(generation_config.temperature or 1)
+            output, logps = recorder.generate(model, generate, *args, **kwargs)
+        policy_logps.extend(logps)
         return output
 
-    with patch.object(model, "generate", decoded):
-        yield recorded
+    with patch.object(model, "generate", generate_with_decoder):
+        yield behavior_logps

@@ -1,8 +1,8 @@
 """Computes the gradient of a mini-batch in micro-batches that fit in memory.
 
-A mini-batch is the data of one optimizer step, a chunk some of its groups whose loss is computed
-together, and a micro-batch one forward and backward pass. pi is the policy, mu the behaviour policy
-that sampled the completions. See `rapid.training` for more terms.
+A mini-batch is the data of one optimizer step. A chunk is some of its groups, whose loss is
+computed together. A micro-batch is one forward and backward pass. pi is the policy, and mu the
+behaviour policy, which sampled the completions. See `rapid.training` for more terms.
 """
 
 import logging
@@ -17,8 +17,8 @@ from torch.nn.functional import pad
 
 from rapid.training.batch_statistics import WeightedMeans
 from rapid.training.batches import Batch
-from rapid.training.caches import sees_padding
-from rapid.training.forward import completion_logp
+from rapid.training.caches import depends_on_padding
+from rapid.training.forward import compute_completion_logps
 from rapid.training.memory import AUTO
 from rapid.training.micro_batches import (
     Chunk,
@@ -37,19 +37,19 @@ class GradientTrainer(SamplingTrainer):
     """A trainer that computes the gradient of a mini-batch in micro-batches.
 
     Attributes:
-        micro_batch_limit: the limit found by trial with token_budget="auto"; otherwise None.
+        micro_batch_limit: the limit that trial passes found with token_budget="auto", else None.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
-        # Mini-batches of the optimizer steps that are left: Z_h, ..., Z_H, then again Z_1, ..., Z_H
+        # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
         # for each further pass of `reuse`.
-        self._steps: list[Batch] = []
+        self._pending_steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.
-        self._means = WeightedMeans(self._process_mean)
-        self._token_means = WeightedMeans(self._process_mean)
+        self._means = WeightedMeans(self._reduce_mean)
+        self._token_means = WeightedMeans(self._reduce_mean)
 
     @property
     def pass_completions(self) -> int:
@@ -59,10 +59,10 @@ class GradientTrainer(SamplingTrainer):
         return int(self.args.micro_batch_size or 1)
 
     def count_passes(self) -> int:
-        """Return the forward and backward passes of this process in a step without savings.
+        """Return how many forward and backward passes a step takes in this process.
 
-        All groups of the step have a gradient, and prompts and completions are equally long. Not
-        for a `token_budget`, with which the number depends on their lengths.
+        It is assumed that no group is skipped, that all prompts and completions are equally long,
+        and that there is no `token_budget`.
         """
         columns = "prompt_ids", "prompt_mask", "completion_ids", "completion_mask"
         mini_batch = dict.fromkeys(columns, torch.ones(self.args.n_step, 1, dtype=torch.long))
@@ -78,14 +78,14 @@ class GradientTrainer(SamplingTrainer):
         )
         return sum(map(len, chunks))
 
-    def _process_mean(self, values: Tensor) -> Tensor:
+    def _reduce_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
 
-    def _policy_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
+    def _compute_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
         """Add the gradient of a mini-batch's loss to the parameters, and return the loss, 0-d.
 
         Args:
-            step: h, the optimizer steps that the policy has taken since it was mu.
+            step: h, the number of optimizer steps since the policy was mu.
 
         Raises:
             FloatingPointError: the loss is infinite or NaN.
@@ -102,22 +102,22 @@ class GradientTrainer(SamplingTrainer):
         return loss
 
     def _run_micro_batches(self, model, mini_batch: Batch, step: int) -> Tensor:
-        """Do what `_policy_gradient` does, with micro-batches as large as `halvings` allows."""
+        """Do what `_compute_gradient` does, with micro-batches as large as `halvings` allows."""
         loss = torch.zeros((), device=self.accelerator.device)
         chunks = self._make_chunks(mini_batch, step)
         for number, chunk in enumerate(chunks, 1):
-            self._share_logp(chunk, has_moved=not self._is_on_policy(step))
+            self._add_shared_logp(chunk, has_moved=not self._is_on_policy(step))
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
                 loss = loss + self._backpropagate(model, micro_batch, last=last)
-        if not chunks:  # the optimizer steps also if no group has a gradient: with a gradient of 0
+        if not chunks:  # if no group has a gradient, the optimizer steps with a gradient of 0
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
                     parameter.grad = torch.zeros_like(parameter)
         return loss
 
     def _forget_micro_batches(self, model) -> None:
-        """Discard the gradient and the metrics of micro-batches before memory ran out."""
+        """Discard the gradient and the metrics of the micro-batches that have been run."""
         model.zero_grad(set_to_none=True)
         self._means.discard()
         self._token_means.discard()
@@ -126,16 +126,16 @@ class GradientTrainer(SamplingTrainer):
         """Return whether the policy is still mu after `step` steps on an inference batch."""
         return step == 0 and not self.args.use_rollout_logps
 
-    def _share_logp(self, chunk: Chunk, has_moved: bool) -> None:
+    def _add_shared_logp(self, chunk: Chunk, has_moved: bool) -> None:
         """Add the column `chunk_logp`, (N, T), to the micro-batches of a chunk that is split.
 
         Each micro-batch computes the loss of all rows of its chunk, but has log pi of its own rows
         only, which it writes into this shared tensor. For the other rows the tensor has
 
         - log pi from an extra forward pass, if a row's gradient depends on the importance weights
-          of other rows (`Algorithm.compares_weights`), or if the rows of the chunk are divided
-          among processes;
-        - otherwise log mu, or 0: the gradient does not depend on the values.
+          of other rows (`Algorithm.depends_on_group_weights`), or if the rows of the chunk are
+          divided among processes;
+        - otherwise log mu or 0, because the gradient does not depend on the values.
 
         Args:
             has_moved: whether the policy is not mu.
@@ -143,8 +143,9 @@ class GradientTrainer(SamplingTrainer):
         first = chunk[0]
         if "is_last" not in first:  # each process runs the chunk in one micro-batch
             return
-        compares = has_moved and self.args.algorithm.compares_weights(self.args.settings)
-        if compares or first["local_weight"] != 1:
+        algorithm, settings = self.args.algorithm, self.args.settings
+        needs_logp = has_moved and algorithm.depends_on_group_weights(settings)
+        if needs_logp or first["local_weight"] != 1:
             with torch.no_grad():
                 logp = self._compute_chunk_log_pi(self.model, chunk)
         else:
@@ -159,10 +160,10 @@ class GradientTrainer(SamplingTrainer):
         """Return the chunks that this process runs: equally many micro-batches in each process.
 
         Args:
-            step: h, the optimizer steps that the policy has taken since it was mu.
+            step: h, the number of optimizer steps since the policy was mu.
         """
         args = self.args
-        # Columns of a mini-batch: the longest prompt and completion of the whole inference batch.
+        # A mini-batch is as wide as the longest prompt and completion of the whole inference batch.
         width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
         limit = self._limit_micro_batches(width)
         group = self._rows_per_prompt(limit, width)
@@ -170,7 +171,7 @@ class GradientTrainer(SamplingTrainer):
         if args.uses_trl_loss:
             is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
         elif args.skip_zero_groups and not args.algorithm.scales_steps:
-            is_run = is_run & args.algorithm.have_gradient(
+            is_run = is_run & args.algorithm.find_groups_with_gradient(
                 mini_batch["rewards"], group, args.settings, on_policy=self._is_on_policy(step)
             )
         # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
@@ -182,8 +183,8 @@ class GradientTrainer(SamplingTrainer):
             limit,
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
-            least=int(needs_one),
-            same_prompt_length=sees_padding(self.model),
+            min_micro_batches=int(needs_one),
+            same_prompt_length=depends_on_padding(self.model),
         )
         rows = [batch.get("local_rows", batch["rewards"]) for chunk in chunks for batch in chunk]
         self._largest_micro_batch = max(map(len, rows), default=0)
@@ -241,11 +242,13 @@ class GradientTrainer(SamplingTrainer):
             ids = tokens.expand(count, -1)
             # A repeated token of the prompt: the values of tokens do not change the memory.
             completion = tokens[-1:].expand(count, max(2, math.ceil(share * length)))
-            tried = {"prompt_ids": ids, "prompt_mask": torch.ones_like(ids)}
-            tried |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
+            trial = {"prompt_ids": ids, "prompt_mask": torch.ones_like(ids)}
+            trial |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
             with torch.enable_grad(), self.accelerator.autocast():
                 per_prompt = math.gcd(count, self.num_generations)
-                logp, _ = self._completion_logp(self.model, tried, per_prompt, self._shares_prompts)
+                logp, _ = self._compute_completion_logps(
+                    self.model, trial, per_prompt, self._shares_prompts
+                )
             self._try_backward(logp.sum(), parameters)
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
@@ -271,25 +274,26 @@ class GradientTrainer(SamplingTrainer):
         passes. With `reuse_logp` the first step needs no log mu: mu is still pi, whose log pi the
         forward pass of the gradient computes.
         """
-        computes_log_mu = "behavior_logp" not in mini_batches[0]  # TRL has, if it corrects vLLM's
-        takes_log_pi = computes_log_mu and self.args.reuse_logp
+        # TRL adds log mu if it corrects vLLM's log-probabilities.
+        needs_log_mu = "behavior_logp" not in mini_batches[0]
+        uses_log_pi = needs_log_mu and self.args.reuse_logp  # as log mu, in the first step
         for step, mini_batch in enumerate(mini_batches):
-            # A group without a gradient in the last step on it has none in the steps before.
+            # A group without a gradient in the last step on it has none in earlier steps either.
             last_step = step + self.args.H * (self.args.reuse - 1)
             columns = {"reference_logp": self._compute_reference_logp} if self.beta else {}
-            if computes_log_mu and (last_step or not takes_log_pi):
-                columns["behavior_logp"] = self._behavior_logp
+            if needs_log_mu and (last_step or not uses_log_pi):
+                columns["behavior_logp"] = self._compute_behavior_logp
             if columns:
                 self._run_with_halving(partial(self._fill_columns, mini_batch, last_step, columns))
         first, *rest = mini_batches * self.args.reuse
-        if takes_log_pi:
+        if uses_log_pi:
             first = {name: column for name, column in first.items() if name != "behavior_logp"}
         return [first, *rest]
 
     def _fill_columns(
         self, mini_batch: Batch, step: int, columns: Mapping[str, Callable[[Chunk], Tensor]]
     ) -> None:
-        """Add columns of log-probabilities to a mini-batch: 0 in rows that this process skips.
+        """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
         Args:
             columns: for each name, the function that returns the column of a chunk, (N, T).
@@ -298,13 +302,13 @@ class GradientTrainer(SamplingTrainer):
         for name in columns:
             mini_batch[name] = zeros.clone()
         for chunk in self._make_chunks(mini_batch, step):
-            if chunk[0]["sequence_share"]:  # 0 in a dummy (`make_dummy`), which has no row to store
+            if chunk[0]["sequence_share"]:  # it is 0 in a dummy (`make_dummy`)
                 for name, compute in columns.items():
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
 
-    def _behavior_logp(self, chunk: Chunk) -> Tensor:
-        """Return log mu of a chunk, (N, T), from the sampler, or from a forward pass of pi."""
+    def _compute_behavior_logp(self, chunk: Chunk) -> Tensor:
+        """Return log mu of a chunk, (N, T), from the sampler or from the policy's forward pass."""
         sampled = chunk[0].get("sampler_logp")
         if sampled is not None and self.uses_sampler_logps() and not sampled.isnan().any():
             return sampled
@@ -322,13 +326,13 @@ class GradientTrainer(SamplingTrainer):
             self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
         if first["local_weight"] == 1:
             return shared
-        # Each row is counted once: rows that only fill up a process have the weight 0.
+        # A process for which no rows were left has run the last row with weight 0: count it once.
         return self.accelerator.reduce(shared * (first["local_weight"] > 0), "sum")
 
     def _join_rows(self, micro_batch: Batch, logp: Tensor) -> Tensor:
-        """Return log pi of all rows of a chunk, (N, T), given the rows of a micro-batch, (n, t).
+        """Return log pi of all rows of a chunk, (N, T), from that of a micro-batch's rows, (n, t).
 
-        Only the micro-batch's rows carry a gradient.
+        Only the rows of the micro-batch carry a gradient.
         """
         count, width = micro_batch["completion_ids"].shape
         if "local_rows" not in micro_batch:  # the micro-batch is the whole chunk
@@ -346,19 +350,20 @@ class GradientTrainer(SamplingTrainer):
         local = select_local(micro_batch)
         rows = len(local["completion_ids"])
         per_prompt = math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
-        # Sharing a prompt takes two calls of the model, and not sharing takes one, which is better
-        # for a single row per prompt. But processes have to make equally many calls, and if a chunk
+        # With a shared prompt the model is called twice, without sharing once, which is better if
+        # each row has its own prompt. But processes have to make equally many calls, and if a chunk
         # is split, another process may have several rows of a prompt in its micro-batch.
-        is_free = "is_last" not in micro_batch or self.accelerator.num_processes == 1
-        shares_prompt = self._shares_prompts and not (is_free and per_prompt == 1)
+        may_choose = "is_last" not in micro_batch or self.accelerator.num_processes == 1
+        shares_prompt = self._shares_prompts and not (may_choose and per_prompt == 1)
         with self.accelerator.autocast():
-            return self._completion_logp(model, local, per_prompt, shares_prompt)
+            return self._compute_completion_logps(model, local, per_prompt, shares_prompt)
 
     @property
     def _shares_prompts(self) -> bool:
         """Return whether a prompt is computed once per group.
 
-        Not with cast_lm_head_to_fp32, which only TRL's computation without sharing respects.
+        With cast_lm_head_to_fp32 it is not, because only TRL's forward method of whole sequences
+        applies this cast.
         """
         return (
             self.args.share_prefill
@@ -366,8 +371,10 @@ class GradientTrainer(SamplingTrainer):
             and not self.args.cast_lm_head_to_fp32
         )
 
-    def _completion_logp(self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool):
-        return completion_logp(
+    def _compute_completion_logps(
+        self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool
+    ):
+        return compute_completion_logps(
             model,
             batch,
             rows_per_prompt,

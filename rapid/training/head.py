@@ -1,14 +1,14 @@
 """Log-probabilities and entropies of tokens from hidden states, without holding all logits.
 
-The model's forward method, which TRL patched, does this with a function for GPUs that works on
-tiles of the vocabulary. It has two problems, which `patch_head` solves:
+The model's forward method, which TRL patches, calls a function of TRL's that is made for GPUs and
+works on tiles of the vocabulary. It has two problems, which `patch_head` solves:
 
-1. On a CPU, tiles are slower than whole logits, most of all in bfloat16. `TokenChunks` works on
-   chunks of tokens instead, with the whole vocabulary for each.
+1. On a CPU, tiles are slower than whole logits, especially in bfloat16. `TokenChunks` works on
+   chunks of tokens instead, each with the whole vocabulary.
 2. The function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
-   no effect. `ModuleScores` calls the layer.
+   no effect. `OutputLayerScores` calls the layer instead.
 
-Here a chunk is some of the tokens of a forward pass, and a part is some of the tokens of a chunk.
+In this file a chunk is some tokens of a forward pass, and a part is some tokens of a chunk.
 
 Shapes: N tokens, D hidden units, V words of the vocabulary, n tokens of a chunk or part.
 """
@@ -25,11 +25,11 @@ from torch.utils.checkpoint import checkpoint
 
 from rapid.training.caches import unwrap_model
 
-MAX_TILED_LOGITS = 2**22  # logits of a forward pass on a CPU up to which TRL's tiles are used
-CHUNK_BYTES = 2**27  # size of a chunk of tokens: bytes of its logits
-PART_LOGITS = 2**21  # a chunk's probabilities are computed in parts of this number of logits
-# Rows (words) of the weights' gradient that are computed at a time, if a chunk's product has to be
-# converted to the float32 of the sum over chunks.
+MAX_TILED_LOGITS = 2**22  # on a CPU, TRL's tiles are used for at most this number of logits
+CHUNK_BYTES = 2**27  # bytes of the logits of a chunk
+PART_LOGITS = 2**21  # number of logits of a part, whose probabilities are computed together
+# Rows (words) of the weights' gradient that are added at a time, if they have to be converted to
+# the float32 of the sum over chunks.
 SLICE_ENTRIES = 2**13
 TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction
 # What TRL's function returns: log pi, entropies, two values that are not used, top-1 flags.
@@ -37,14 +37,14 @@ Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]
 
 
 def patch_head(model) -> AbstractContextManager:
-    """Within this context, replace TRL's function where it is slow or wrong.
+    """Within this context, replace TRL's function for models for which it is slow or wrong.
 
-    That is for models on a CPU, and for models with an adapter in the output layer.
+    These are models on a CPU, and models with an adapter in the output layer.
     """
     layer = unwrap_model(model).get_output_embeddings()
     scores: Any = CpuScores
     if hasattr(layer, "base_layer"):  # a layer with an adapter of PEFT
-        scores = ModuleScores(layer)
+        scores = OutputLayerScores(layer)
     if scores is CpuScores and layer.weight.device.type != "cpu":
         return nullcontext()
     return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
@@ -71,7 +71,7 @@ class LogitTransform(NamedTuple):
         return logits / self.temperature
 
     def slopes(self, values: Tensor) -> Tensor | float:
-        """Return the derivative dz/dx at given values of z."""
+        """Return the derivative dz/dx at the values of z."""
         slope = self.scale / self.temperature
         if self.cap is None:
             return slope
@@ -116,7 +116,7 @@ class CpuScores:
         return logp, entropy, None, None, is_top1
 
 
-class ModuleScores:
+class OutputLayerScores:
     """Replaces TRL's function for an output layer with an adapter.
 
     TRL calls `apply` of a subclass of `torch.autograd.Function`, which an instance replaces here.
@@ -132,15 +132,13 @@ class ModuleScores:
 
         Logits are computed again in the backward pass.
         """
-        transform, size = (
-            LogitTransform(scale, cap, temperature),
-            _chunk_size(hidden.dtype, len(weight)),
-        )
+        transform = LogitTransform(scale, cap, temperature)
+        size = _compute_chunk_size(hidden.dtype, len(weight))
 
         def score(hidden_chunk: Tensor, chunk_targets: Tensor) -> tuple[Tensor, ...]:
             products = self._layer(hidden_chunk)
-            precise = torch.promote_types(products.dtype, torch.float32)
-            logp = transform.values(products.to(precise)).log_softmax(-1)
+            logp_dtype = torch.promote_types(products.dtype, torch.float32)
+            logp = transform.values(products.to(logp_dtype)).log_softmax(-1)
             entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
             is_top1 = logp.argmax(-1) == chunk_targets
             return logp.gather(1, chunk_targets[:, None])[:, 0], entropy, is_top1
@@ -152,7 +150,7 @@ class ModuleScores:
 
 
 class TokenChunks(torch.autograd.Function):
-    """Computes the scores of tokens in chunks of tokens; backward computes the logits again.
+    """Computes the scores of tokens in chunks; the backward pass computes the logits again.
 
     Products of hidden states and weights have the precision of the model, or of autocast.
     Probabilities, their sums, and the sum of gradients over chunks have float32 or float64.
@@ -160,15 +158,16 @@ class TokenChunks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, targets, transform, outputs):
-        kind = hidden.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden.dtype
-        precise = torch.promote_types(dtype, torch.float32)
-        logp, entropy, log_z = (hidden.new_empty(len(hidden), dtype=precise) for _ in range(3))
+        device, dtype = hidden.device.type, hidden.dtype
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+        logp_dtype = torch.promote_types(dtype, torch.float32)
+        logp, entropy, log_z = (hidden.new_empty(len(hidden), dtype=logp_dtype) for _ in range(3))
         is_top1 = torch.empty_like(targets, dtype=torch.bool) if "is_top1" in outputs else None
-        with torch.autocast(kind, enabled=False):
+        with torch.autocast(device, enabled=False):
             for chunk_rows, products in _compute_chunks(hidden, weight, bias, dtype):
                 for rows, logits in _split_chunk(chunk_rows, products):
-                    values = transform.values(logits.to(precise))
+                    values = transform.values(logits.to(logp_dtype))
                     log_z[rows] = values.logsumexp(-1)
                     logp[rows] = values.gather(1, targets[rows, None])[:, 0] - log_z[rows]
                     if is_top1 is not None:
@@ -206,7 +205,7 @@ class TokenChunks(torch.autograd.Function):
                     d_values.sub_(log_p.mul_(d_entropy[rows, None]))
                 if d_logp is not None:
                     d_values.scatter_add_(1, targets[rows, None], d_logp[rows, None])
-                # `logits` is a view of `products`, which from here on is the products' gradient.
+                # `logits` is a view of `products`, which now becomes the gradient of the products.
                 logits.copy_(d_values.mul_(slopes))
             if d_hidden is not None:
                 d_hidden[chunk_rows] = products @ vocabulary_weights
@@ -215,8 +214,8 @@ class TokenChunks(torch.autograd.Function):
             if d_bias is not None:
                 d_bias += products.sum(0, dtype=d_bias.dtype)
         d_weight, d_bias = (
-            None if total is None else total.to(like.dtype)
-            for total, like in ((d_weight, weight), (d_bias, bias))
+            None if gradient is None else gradient.to(parameter.dtype)
+            for gradient, parameter in ((d_weight, weight), (d_bias, bias))
         )
         return d_hidden, d_weight, d_bias, None, None, None
 
@@ -224,13 +223,13 @@ class TokenChunks(torch.autograd.Function):
 def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of each chunk, and the products of their hidden states and weights, (n, V)."""
     transposed = weight.to(dtype).t()
-    size = _chunk_size(dtype, len(weight))
+    size = _compute_chunk_size(dtype, len(weight))
     for start in range(0, len(hidden), size):
         products = hidden[start : start + size].to(dtype) @ transposed
         yield slice(start, start + size), products if bias is None else products.add_(bias)
 
 
-def _chunk_size(dtype: torch.dtype, vocabulary_size: int) -> int:
+def _compute_chunk_size(dtype: torch.dtype, vocabulary_size: int) -> int:
     return max(1, CHUNK_BYTES // (vocabulary_size * dtype.itemsize))
 
 

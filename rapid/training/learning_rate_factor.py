@@ -7,12 +7,13 @@ from typing_extensions import override
 class LearningRateFactor(TrainerCallback):
     """Callback that multiplies the learning rate of the next optimizer step by `factor`.
 
-    Afterwards the learning rate is what it was: schedule, logs and checkpoints do not see it.
+    After this step the learning rate is restored, so that schedule, logs and checkpoints do not
+    have the factor.
     """
 
     def __init__(self) -> None:
         self.factor = 1.0
-        self._rates: list = []  # of the parameter groups, during a step
+        self._rates: list = []  # learning rates of the parameter groups, during a step
 
     @override
     def on_pre_optimizer_step(self, args, state, control, optimizer=None, **_):

@@ -1,8 +1,8 @@
 """Measures free memory of a device, and finds the largest micro-batch that fits.
 
 A micro-batch is the completions of one forward and backward pass. Its memory is measured in trial
-passes before training. As free memory can shrink later, when other processes start or a limit is
-lowered, trainers also halve a micro-batch that runs out of memory.
+passes before training. Trainers also halve micro-batches when memory runs out later, because other
+processes have started or a limit was lowered.
 """
 
 import gc
@@ -17,14 +17,14 @@ from pathlib import Path
 import psutil
 import torch
 
-AUTO = "auto"  # value of settings for the size of micro-batches: find it by trial
-USABLE = 0.92  # share of free memory to use; the rest is for fragmentation and libraries
+AUTO = "auto"  # value of settings for the size of micro-batches: find it by trial passes
+USABLE_SHARE = 0.92  # of free memory; the rest is for fragmentation and libraries
 OUT_OF_MEMORY_PATTERN = (
     "out of memory|CUBLAS_STATUS_ALLOC_FAILED|can.t allocate memory|not enough memory|bad_alloc"
 )
 CGROUPS = Path("/sys/fs/cgroup")
 # Linux: writing 5 to this file resets VmHWM, the process's peak of resident memory.
-RESET = Path("/proc/self/clear_refs")
+PEAK_RESET_FILE = Path("/proc/self/clear_refs")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -43,21 +43,21 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def available_memory(device: torch.device) -> float:
+def get_available_memory(device: torch.device) -> float:
     """Return the bytes that this process can still allocate on a device."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
-        # Memory that torch has taken from the device, and that no tensor uses.
+        # Memory that torch has reserved on the device, and that no tensor uses.
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return free + cached
-    limits = [psutil.virtual_memory().available, _available_in_cgroup()]
+    limits = [psutil.virtual_memory().available, _get_available_in_cgroup()]
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
         limits.append(limit - psutil.Process().memory_info().vms)
     return max(0.0, min(limits))
 
 
-def _available_in_cgroup() -> float:
+def _get_available_in_cgroup() -> float:
     """Return the free bytes of this process's cgroup (v2), or of a parent that has less."""
     available = math.inf
     with suppress(OSError):
@@ -68,7 +68,7 @@ def _available_in_cgroup() -> float:
                 limit = int((group / "memory.max").read_text())
                 used = int((group / "memory.current").read_text())
                 stat = (group / "memory.stat").read_text()
-                # The kernel drops this part of the cache of files when memory is needed.
+                # This part of the page cache is dropped when memory is needed.
                 files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)
                 left_in_group = limit - used + (int(files[1]) if files else 0)
                 available = min(available, left_in_group)
@@ -78,15 +78,15 @@ def _available_in_cgroup() -> float:
 
 
 def measure_peak(device: torch.device, work: Callable[[], None]) -> float:
-    """Call `work`, and return its peak of memory beyond the memory held before, bytes."""
+    """Call `work`, and return the peak of memory minus the memory held before, bytes."""
     reset_peak(device)
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
-    before = _resident("VmRSS")
+    before = _read_resident_memory("VmRSS")
     work()
-    return _resident("VmHWM") - before
+    return _read_resident_memory("VmHWM") - before
 
 
 def reset_peak(device: torch.device) -> None:
@@ -94,7 +94,7 @@ def reset_peak(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
-        RESET.write_text("5", encoding="utf-8")
+        PEAK_RESET_FILE.write_text("5", encoding="utf-8")
 
 
 def read_peak(device: torch.device) -> int | None:
@@ -104,10 +104,10 @@ def read_peak(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    return _resident("VmHWM") if RESET.exists() else None
+    return _read_resident_memory("VmHWM") if PEAK_RESET_FILE.exists() else None
 
 
-def _resident(field: str) -> int:
+def _read_resident_memory(field: str) -> int:
     """Return this process's resident memory, bytes: now (VmRSS), or its peak (VmHWM)."""
     status = Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8")
     (kibibytes,) = re.findall(rf"{field}:\s+(\d+)", status)
@@ -119,26 +119,27 @@ def find_largest_batch(
 ) -> int:
     """Return how many completions of full length, at most `at_most`, fit in a micro-batch.
 
-    The memory of one completion is estimated as twice the difference between a completion of full
-    length and one of half the length, which excludes what does not depend on length. The resulting
+    The memory of a completion is estimated as twice the difference between trial passes of full and
+    of half length, so that memory that does not depend on the length is not included. The estimated
     number of completions is tried, and halved until it fits.
 
     Args:
         attempt: runs a forward and a backward pass; its arguments are the number of completions and
             their length as a share of the full length.
-        reserved: bytes that will be allocated by something else.
+        reserved: bytes that will be allocated for other purposes.
 
     Raises:
         MemoryError: not even one completion fits.
         ValueError: the system does not report a process's peak of memory.
     """
-    if device.type != "cuda" and not RESET.exists():
+    if device.type != "cuda" and not PEAK_RESET_FILE.exists():
         raise ValueError(
-            f"{AUTO!r} needs {RESET}, which this system does not have: set a number instead"
+            f"{AUTO!r} needs {PEAK_RESET_FILE}, which this system does not have: set a number "
+            "instead"
         )
-    available = USABLE * (available_memory(device) - reserved)
+    available = USABLE_SHARE * (get_available_memory(device) - reserved)
 
-    def needs(count: int, share: float = 1.0) -> float:
+    def measure_bytes(count: int, share: float = 1.0) -> float:
         """Return the bytes that `count` completions take; infinity if they do not fit."""
         try:
             return measure_peak(device, lambda: attempt(count, share))
@@ -148,21 +149,21 @@ def find_largest_batch(
         release_memory()
         return math.inf
 
-    needs(1, 0.5)  # not used: the first pass includes what libraries allocate once
-    half_bytes, whole_bytes = needs(1, 0.5), needs(1)
+    measure_bytes(1, 0.5)  # the first pass includes what libraries allocate once: ignore it
+    half_bytes, whole_bytes = measure_bytes(1, 0.5), measure_bytes(1)
     if whole_bytes > available:
-        held = (
+        needed = (
             "more memory than there is"
             if whole_bytes == math.inf
             else f"{whole_bytes / 1e9:.2f} GB"
         )
         raise MemoryError(
-            f"one completion of full length needs {held}; {available / 1e9:.2f} GB are left"
+            f"one completion of full length needs {needed}; {available / 1e9:.2f} GB are left"
         )
     per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
     count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))
-    while count > 1 and needs(count) > available:
+    while count > 1 and measure_bytes(count) > available:
         count //= 2
     release_memory()
-    reset_peak(device)  # the reported peak of a run must not include the trials
+    reset_peak(device)  # so that the reported peak of a run does not include the trial passes
     return count

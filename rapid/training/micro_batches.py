@@ -3,15 +3,15 @@
 mini-batch     the completions of one optimizer step; the completions of a prompt are a group
 chunk          some groups of a mini-batch, whose loss is computed together
 micro-batch    one forward and backward pass: a chunk, or some rows of a chunk that is too large
-sharded chunk  a chunk whose rows are divided among the processes; one process runs any other chunk
+sharded chunk  a chunk whose rows are divided among the processes; other chunks have one process
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
-micro-batch runs only some rows of its chunk, further columns say which:
+micro-batch runs only some rows of its chunk, it has further columns:
 
 local_rows     (n,), indices of the rows that this process runs in this micro-batch
 local_weight   0-d, factor of these rows' gradient: 1, or in a sharded chunk the number of processes
-               (over which gradients are averaged), or 0 if the rows only fill up a process
+               (over which gradients are averaged), or 0 in a process for which no rows are left
 is_last        0-d, whether this is the last micro-batch of the chunk in this process; missing if
                the chunk is sharded and each process runs one micro-batch of it
 """
@@ -38,13 +38,13 @@ LOCAL_COLUMNS = (*FORWARD_COLUMNS, "tool_mask", "sampler_logp")
 
 @dataclass(frozen=True)
 class MicroBatchLimit:
-    """The upper limit of what a micro-batch holds. A single completion may exceed it.
+    """The upper limit of the size of a micro-batch. A single completion may exceed it.
 
     Args:
-        completions: the limit if `tokens` is None. Micro-batches then have completions in order,
-            and the width of the inference batch.
-        tokens: the limit in padded tokens, prompts included. Micro-batches then have completions of
-            similar length, and the width of the longest one.
+        completions: the limit if `tokens` is None. Then completions stay in order, and are as wide
+            as the inference batch.
+        tokens: the limit in padded tokens, with prompts. Then the completions of a micro-batch have
+            similar lengths, and it is as wide as the longest of them.
     """
 
     completions: int
@@ -73,54 +73,55 @@ def make_chunks(
     *,
     processes: int = 1,
     process: int = 0,
-    least: int = 0,
+    min_micro_batches: int = 0,
     same_prompt_length: bool = False,
 ) -> list[Chunk]:
     """Return the chunks that one process runs.
 
-    Every process gets the same number of micro-batches: dummies of weight 0 fill up. Groups are
-    divided among processes. If each process has less than a group to run, the completions are
-    divided instead, as one sharded chunk: see `size_shard`.
+    Groups are divided among processes. If each process has less than a group to run, completions
+    are divided instead, as one sharded chunk: see `size_shard`. Processes with fewer micro-batches
+    than others also get dummies of weight 0, so that all have the same number.
 
     Args:
         groups: indices of the groups of the mini-batch that are run.
         group_size: completions per group.
-        limit: of a micro-batch.
+        limit: the limit of a micro-batch.
         processes, process: number of processes, and index of this one.
-        least: lowest number of micro-batches, even if `groups` is empty.
+        min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
     """
     widths = group_widths(mini_batch, group_size)
     costs = [sum(width) for width in widths]
 
     def make_chunk(chunk_groups: Sequence[int], weight: int) -> Batch:
-        """Return some groups with their shares times a weight, by which gradients are multiplied.
+        """Return groups with columns of their shares of the mini-batch, multiplied by a weight.
 
         The weight is the number of processes, as DDP averages gradients over processes. For a
         sharded chunk it is 1, because `local_weight` does the same.
         """
         chunk = select_groups(mini_batch, chunk_groups, group_size, limit.packs)
-        size = {"rows_per_prompt": torch.tensor(group_size)}
-        return add_shares(chunk, mini_batch, weight) | size
+        rows_per_prompt = {"rows_per_prompt": torch.tensor(group_size)}
+        return add_shares(chunk, mini_batch, weight) | rows_per_prompt
 
-    part = size_shard(len(groups), group_size, processes)
-    if groups and part < group_size:  # each process has less than a group to run
-        shards = shard_chunk(make_chunk(groups, 1), part, processes, limit)
+    shard_size = size_shard(len(groups), group_size, processes)
+    if groups and shard_size < group_size:  # each process has less than a group to run
+        shards = shard_chunk(make_chunk(groups, 1), shard_size, processes, limit)
         chunks_by_process = [[micro_batches] for micro_batches in shards]
     else:
         groups_by_process = assign_groups(groups, costs, processes)
         plans = [
-            plan_chunks(its_groups, widths, group_size, limit, same_prompt_length)
-            for its_groups in groups_by_process
+            plan_chunks(process_groups, widths, group_size, limit, same_prompt_length)
+            for process_groups in groups_by_process
         ]
         chunks_by_process = [
             [split_chunk(make_chunk(chunk_groups, processes), limit) for chunk_groups in plan]
             for plan in plans
         ]
     counts = [sum(map(len, chunks)) for chunks in chunks_by_process]
-    cheapest = [costs.index(min(costs))]
-    dummy = make_dummy(select_groups(mini_batch, cheapest, group_size, trim=True))
-    return chunks_by_process[process] + [[dummy]] * (max(least, *counts) - counts[process])
+    cheapest_group = [costs.index(min(costs))]
+    dummy = make_dummy(select_groups(mini_batch, cheapest_group, group_size, trim=True))
+    missing = max(min_micro_batches, *counts) - counts[process]
+    return chunks_by_process[process] + [[dummy]] * missing
 
 
 def select_local(micro_batch: Batch) -> Batch:
@@ -142,7 +143,7 @@ def plan_chunks(
     limit: MicroBatchLimit,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return the groups of each chunk of a process: as many as fit in a micro-batch, at least one.
+    """Return the groups of each chunk of a process: as many as the limit allows, but at least one.
 
     Args:
         groups: indices of the groups that the process runs.
@@ -164,23 +165,24 @@ def size_shard(groups: int, group_size: int, processes: int) -> int:
     Args:
         groups: number of groups to run.
     """
-    least = max(1, -(-groups * group_size // processes))  # rounded up, so that no row is left over
-    return next((part for part in range(least, group_size) if group_size % part == 0), group_size)
+    smallest = max(1, -(-groups * group_size // processes))  # rounded up: no row is left over
+    sizes = (size for size in range(smallest, group_size) if group_size % size == 0)
+    return next(sizes, group_size)
 
 
 def assign_groups(groups: Sequence[int], costs: Sequence[int], processes: int) -> list[list[int]]:
     """Divide groups among processes so that the sums of costs are about equal.
 
-    Groups are taken from the most to the least expensive one. Each is assigned to the process whose
-    sum is the smallest so far. `costs` is indexed by group.
+    Groups are assigned from the most to the least expensive one, each to the process whose sum is
+    the smallest so far. `costs` is indexed by group.
     """
-    shares: list[list[int]] = [[] for _ in range(processes)]
+    groups_by_process: list[list[int]] = [[] for _ in range(processes)]
     loads = [0] * processes
     for group in sorted(groups, key=lambda g: (-costs[g], g)):
-        least = loads.index(min(loads))
-        shares[least].append(group)
-        loads[least] += costs[group]
-    return [sorted(share) for share in shares]
+        process = loads.index(min(loads))
+        groups_by_process[process].append(group)
+        loads[process] += costs[group]
+    return [sorted(process_groups) for process_groups in groups_by_process]
 
 
 def pack_groups(
@@ -190,37 +192,37 @@ def pack_groups(
     budget: int,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return chunks of groups of similar length: of at most `budget` padded tokens, or one group.
+    """Return chunks of groups of similar length, of at most `budget` padded tokens or of one group.
 
     The width of a chunk is the sum of its longest prompt and its longest completion.
     """
-    packed: list[list[int]] = []
+    chunks: list[list[int]] = []
     prompt = completion = 0  # widths of the last chunk
     # From the longest to the shortest group; if prompts have to be equally long, by prompt first.
     order = sorted(groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g))
     for group in order:
-        wider = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
+        new_widths = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
         may_join = not same_prompt_length or widths[group][0] == prompt
-        if packed and may_join and (len(packed[-1]) + 1) * group_size * sum(wider) <= budget:
-            packed[-1].append(group)
-            prompt, completion = wider
+        if chunks and may_join and (len(chunks[-1]) + 1) * group_size * sum(new_widths) <= budget:
+            chunks[-1].append(group)
+            prompt, completion = new_widths
         else:
-            packed.append([group])
+            chunks.append([group])
             prompt, completion = widths[group]
-    return packed
+    return chunks
 
 
 def add_shares(chunk: Batch, mini_batch: Batch, processes: int) -> Batch:
     """Add `sequence_share` and `token_share`, 0-d, to a chunk.
 
-    They are the chunk's share of the completions and tokens of its mini-batch, times the number of
-    processes, over which gradients are averaged. The mean loss over each chunk times its share adds
-    up to the mean loss over the mini-batch. Groups that are skipped count as 0 in that mean.
+    They are the chunk's shares of the completions and tokens of its mini-batch, times the number of
+    processes, over which gradients are averaged. The mean losses of chunks, multiplied by their
+    shares, add up to the mean loss of the mini-batch, in which skipped groups count as 0.
     """
     tokens = loss_mask(chunk).sum() / loss_mask(mini_batch).sum().clamp(min=1)
-    part = len(chunk["completion_ids"]) / len(mini_batch["completion_ids"])
+    completions = len(chunk["completion_ids"]) / len(mini_batch["completion_ids"])
     return chunk | {
-        "sequence_share": torch.tensor(part * processes, device=tokens.device),
+        "sequence_share": torch.tensor(completions * processes, device=tokens.device),
         "token_share": tokens * processes,
     }
 
@@ -240,34 +242,36 @@ def make_dummy(chunk: Batch) -> Batch:
 
 def split_chunk(chunk: Batch, limit: MicroBatchLimit) -> Chunk:
     """Return the micro-batches of a chunk that one process runs."""
-    parts = split_rows(chunk, range(len(chunk["completion_ids"])), limit)
-    return [chunk] if len(parts) == 1 else make_micro_batches(chunk, parts, weight=1)
+    rows = split_rows(chunk, range(len(chunk["completion_ids"])), limit)
+    return [chunk] if len(rows) == 1 else make_micro_batches(chunk, rows, weight=1)
 
 
-def shard_chunk(chunk: Batch, part: int, processes: int, limit: MicroBatchLimit) -> list[Chunk]:
+def shard_chunk(
+    chunk: Batch, shard_size: int, processes: int, limit: MicroBatchLimit
+) -> list[Chunk]:
     """Return for each process its micro-batches of a sharded chunk.
 
-    Each process runs `part` rows, in one micro-batch if this is within the limit for every process.
-    A process for which no rows are left runs the last row with weight 0.
+    Each process runs `shard_size` rows, in one micro-batch if the limit allows this in every
+    process. A process for which no rows are left runs the last row with weight 0.
     """
-    shards = [take_shard(chunk, part, process, processes) for process in range(processes)]
-    parts_by_process = [
+    shards = [take_shard(chunk, shard_size, process, processes) for process in range(processes)]
+    rows_by_process = [
         split_rows(chunk, sorted({*shard["local_rows"].tolist()}), limit) for shard in shards
     ]
-    if max(map(len, parts_by_process)) == 1:
+    if max(map(len, rows_by_process)) == 1:
         return [[shard] for shard in shards]
     return [
-        make_micro_batches(chunk, parts, int(shard["local_weight"]))
-        for parts, shard in zip(parts_by_process, shards, strict=True)
+        make_micro_batches(chunk, rows, int(shard["local_weight"]))
+        for rows, shard in zip(rows_by_process, shards, strict=True)
     ]
 
 
-def take_shard(chunk: Batch, part: int, process: int, processes: int) -> Batch:
-    """Return a process's micro-batch of `part` rows; the last row, weight 0, if none are left."""
-    last, first = len(chunk["completion_ids"]) - 1, process * part
+def take_shard(chunk: Batch, shard_size: int, process: int, processes: int) -> Batch:
+    """Return a process's micro-batch of a sharded chunk: see `shard_chunk`."""
+    last, first = len(chunk["completion_ids"]) - 1, process * shard_size
     device = chunk["completion_ids"].device
     return chunk | {
-        "local_rows": torch.arange(first, first + part, device=device).clamp(max=last),
+        "local_rows": torch.arange(first, first + shard_size, device=device).clamp(max=last),
         "local_weight": torch.tensor(processes if first <= last else 0, device=device),
     }
 
@@ -275,37 +279,39 @@ def take_shard(chunk: Batch, part: int, process: int, processes: int) -> Batch:
 def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> list[list[int]]:
     """Return the rows of each micro-batch; one micro-batch with all rows if the limit allows it.
 
-    Otherwise rows are packed from the longest to the shortest if the limit is in tokens, and stay
+    Otherwise rows are packed from the longest to the shortest if the limit is in tokens. They stay
     in order if it is in completions.
     """
     lengths = chunk["completion_mask"].sum(1).tolist()
     prompt = int(chunk["prompt_mask"].sum(1).max())
     if limit.allows(len(rows), prompt + max(lengths[row] for row in rows)):
         return [list(rows)]
-    parts: list[list[int]] = []
+    micro_batches: list[list[int]] = []
     for row in sorted(rows, key=lambda row: -lengths[row] if limit.packs else row):
-        # If rows are sorted by length, the first row of a part is its longest one.
-        if parts and limit.allows(len(parts[-1]) + 1, prompt + lengths[parts[-1][0]]):
-            parts[-1].append(row)
+        last = micro_batches[-1] if micro_batches else []
+        # If rows are sorted by length, the first row of a micro-batch is its longest one.
+        if last and limit.allows(len(last) + 1, prompt + lengths[last[0]]):
+            last.append(row)
         else:
-            parts.append([row])
-    return parts
+            micro_batches.append([row])
+    return micro_batches
 
 
-def make_micro_batches(chunk: Batch, parts: list[list[int]], weight: int) -> Chunk:
-    """Return a chunk's micro-batches, one for the rows in each of `parts`.
+def make_micro_batches(chunk: Batch, rows: list[list[int]], weight: int) -> Chunk:
+    """Return a chunk's micro-batches.
 
     Args:
+        rows: the rows of each micro-batch.
         weight: their `local_weight`.
     """
     device = chunk["completion_ids"].device
     return [
         chunk
         | {
-            "local_rows": torch.tensor(rows, device=device),
+            "local_rows": torch.tensor(local_rows, device=device),
             "local_weight": torch.tensor(weight, device=device),
-            "is_last": torch.tensor(number == len(parts)),
-            "rows_per_prompt": torch.tensor(len(rows)),
+            "is_last": torch.tensor(number == len(rows)),
+            "rows_per_prompt": torch.tensor(len(local_rows)),
         }
-        for number, rows in enumerate(parts, 1)
+        for number, local_rows in enumerate(rows, 1)
     ]

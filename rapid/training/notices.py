@@ -7,26 +7,26 @@ from transformers import TrainerCallback
 
 from rapid.algorithms.groups import active_groups
 from rapid.algorithms.means import completion_mean
-from rapid.training.batches import RATIO, Batch, loss_mask
+from rapid.training.batches import VLLM_RATIO_COLUMN, Batch, loss_mask
 from rapid.training.refusals import describe_sample
 
 logger = logging.getLogger(__name__)
 
-# A warning is given if the rewards of each group (the completions of a prompt) are equal in at
-# least MIN_BATCHES consecutive inference batches (completions sampled at once), which have at least
-# MIN_GROUPS groups together. In fewer groups, the rewards of a policy that seldom solves a problem
-# are often equal by chance.
+# A warning is given if no group (the completions of a prompt) has different rewards in at least
+# MIN_BATCHES consecutive inference batches (completions sampled at once) with at least MIN_GROUPS
+# groups in all. In fewer groups, rewards are often equal by chance if the policy seldom solves a
+# problem.
 MIN_BATCHES, MIN_GROUPS = 3, 16
-EXAMINED_PROMPTS = 32  # largest number of prompts that are rendered to find keys without effect
+EXAMINED_PROMPTS = 32  # largest number of prompts that are rendered to find unread keys
 EQUAL_REWARDS_ADVICE = (
     "Check the reward function with a completion that deserves a reward. If it is right, "
     "use prompts that the model sometimes solves, or a larger num_generations"
 )
 NOTICES = {
     "keys": (
-        "the chat template does not use {keys} of messages: the {count} prompts that "
-        "were tried are the same text without, so the policy never sees it. Rename it to "
-        "a key that the template uses, set another chat template, or remove it"
+        "the chat template does not use {keys} of messages: {count} prompts have the same "
+        "text without, so the policy never sees the values. Rename the keys to those that "
+        "the template uses, set another chat template, or remove them"
     ),
     "lengths": (
         "all {count} completions were cut off at max_completion_length={limit}{effect}. "
@@ -34,8 +34,8 @@ NOTICES = {
         "with the tokenizer's eos_token"
     ),
     "graded": (
-        "none of {count} completions was graded, the first of {sample}, so nothing is "
-        "learned from them"
+        "none of {count} completions was graded, so nothing is learned from them. The "
+        "first is a completion of {sample}"
     ),
     "rewards": (
         f"in the last {{batches}} inference batches ({{groups}} groups) {{equal}}, so "
@@ -62,8 +62,8 @@ class Notices(TrainerCallback):
         self._config, self._is_main = config, is_main
         # Keys of NOTICES that were logged, and "messages" after the first `check_messages`.
         self._topics: set[str] = set()
-        # Consecutive inference batches in which each group has equal rewards, their groups, and
-        # the smallest and largest reward of each of these batches.
+        # Numbers of consecutive inference batches without different rewards in any group, and of
+        # their groups; the smallest and the largest reward of each of these batches.
         self._batches = self._groups = 0
         self._rewards: set[float] = set()
         self._has_learned = False  # whether any group has had different rewards
@@ -77,7 +77,7 @@ class Notices(TrainerCallback):
     def check_messages(
         self, step: int, prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]
     ) -> None:
-        """Warn of keys of messages that the chat template does not read; only in the first call.
+        """Warn about keys of messages that the chat template does not read; only in the first call.
 
         Args:
             render: applies the chat template to the messages of a prompt.
@@ -85,9 +85,9 @@ class Notices(TrainerCallback):
         if "messages" in self._topics:
             return
         self._topics.add("messages")
-        # At most EXAMINED_PROMPTS prompts, evenly spaced.
+        # At most EXAMINED_PROMPTS evenly spaced prompts.
         examined = prompts[:: -(-len(prompts) // EXAMINED_PROMPTS)]
-        if self._is_main and (keys := unread_keys(examined, render)):
+        if self._is_main and (keys := find_unread_keys(examined, render)):
             self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
@@ -113,7 +113,7 @@ class Notices(TrainerCallback):
             self._warn("graded", step, count=count, sample=sample)
 
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
-        """Warn if each group of the last inference batches has equal rewards."""
+        """Warn if no group of the last inference batches has different rewards."""
         rewards = batch["rewards"][batch["graded"]]
         if active_groups("unequal", rewards, group_size).any():
             self._batches = self._groups = 0
@@ -124,7 +124,7 @@ class Notices(TrainerCallback):
             self._rewards |= {rewards.min().item(), rewards.max().item()}
         if self._batches >= MIN_BATCHES and self._groups >= MIN_GROUPS:
             counts = {"batches": self._batches, "groups": self._groups}
-            self._warn("rewards", step, equal=self._equal_rewards, **counts)
+            self._warn("rewards", step, equal=self._describe_equal_rewards(), **counts)
 
     def check_importance(self, step: int, batch: Batch) -> dict[str, float]:
         """Warn if the correction of vLLM's log-probabilities masks all tokens.
@@ -133,15 +133,14 @@ class Notices(TrainerCallback):
             A metric: the masked share of tokens, averaged over completions; {} if there is no
             correction.
         """
-        if RATIO not in batch:
+        if VLLM_RATIO_COLUMN not in batch:
             return {}
-        # RATIO is TRL's importance weight of a token; the correction masks by a weight of 0.
-        mask, is_masked = loss_mask(batch), batch[RATIO] == 0
+        mask, is_masked = loss_mask(batch), batch[VLLM_RATIO_COLUMN] == 0  # a masked token has 0
         if mask.any() and not (mask * ~is_masked).any():
             mode = self._config.vllm_importance_sampling_mode
             cap = self._config.vllm_importance_sampling_clip_max
             self._warn("importance", step, mode=mode, cap=cap, count=len(mask))
-        return {f"sampling/{RATIO}/masked": completion_mean(is_masked, mask).item()}
+        return {f"sampling/{VLLM_RATIO_COLUMN}/masked": completion_mean(is_masked, mask).item()}
 
     def on_train_end(self, args, state, control, **_):
         """Warn if no group had different rewards in the whole run, also before it was resumed."""
@@ -151,42 +150,47 @@ class Notices(TrainerCallback):
                 "step %d: the run has ended, and nothing was learned: %s in all of its inference "
                 "batches. %s.",
                 state.global_step,
-                self._equal_rewards,
+                self._describe_equal_rewards(),
                 EQUAL_REWARDS_ADVICE,
             )
 
-    @property
-    def _equal_rewards(self) -> str:
+    def _describe_equal_rewards(self) -> str:
         if len(self._rewards) == 1:
             return f"every reward was {next(iter(self._rewards)):g}"
         return "all rewards of each group were equal"
 
 
-def unread_keys(prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]) -> list[str]:
+def find_unread_keys(
+    prompts: Sequence[list[dict]], render: Callable[[list[dict]], str]
+) -> list[str]:
     """Return the keys of messages, other than role and content, that change no rendered prompt.
 
-    Each key is removed once with all others present and once with none of them, since a template
-    may read a key only if another one is missing. A key counts as read if the prompt cannot be
-    rendered without it. A value of None counts as missing, as in datasets.
+    Each key is removed twice: from messages with all keys, and from messages with this key alone,
+    since a template may read a key only if another key is missing. A key is read, too, if a prompt
+    cannot be rendered without it. A value of None counts as missing, as in datasets.
     """
     messages = [message for prompt in prompts for message in prompt]
     keys = {key for message in messages for key in message if message[key] is not None}
     keys -= {"role", "content"}
-    return sorted(key for key in keys if not any(_is_read(key, p, keys, render) for p in prompts))
+    return sorted(
+        key
+        for key in keys
+        if not any(_is_key_read(key, prompt, keys, render) for prompt in prompts)
+    )
 
 
-def _is_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> bool:
-    """Return whether removing a key of messages changes a rendered prompt: see `unread_keys`."""
+def _is_key_read(key: str, prompt: list[dict], keys: set[str], render: Callable) -> bool:
+    """Return whether removing a key changes a rendered prompt: see `find_unread_keys`."""
     if not any(message.get(key) is not None for message in prompt):
         return False
     try:
-        is_read_among_others = render(prompt) != render(_without({key}, prompt))
-        return is_read_among_others or render(_without(keys - {key}, prompt)) != render(
-            _without(keys, prompt)
-        )
+        if render(prompt) != render(_remove_keys({key}, prompt)):
+            return True
+        with_this_key = _remove_keys(keys - {key}, prompt)
+        return render(with_this_key) != render(_remove_keys(keys, prompt))
     except Exception:  # a template may raise any error if a key is missing
         return True
 
 
-def _without(keys: set[str], prompt: list[dict]) -> list[dict]:
+def _remove_keys(keys: set[str], prompt: list[dict]) -> list[dict]:
     return [{k: v for k, v in message.items() if k not in keys} for message in prompt]

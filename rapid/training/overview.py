@@ -1,8 +1,8 @@
-"""What a run will do, what its first inference batch took, and how long the rest will take.
+"""Prints what a run will do, how long its first inference batch took, and the time left.
 
-`describe_run` says what will be trained. `Overview` prints that when training begins, and a line
-with measured times after the first inference batch, which is the completions sampled at once for H
-optimizer steps (with `reuse`, for H * reuse).
+`describe_run` describes what will be trained. `Overview` prints this when training begins, and a
+line with measured times after the first inference batch. An inference batch is the completions that
+are sampled at once, for H * reuse optimizer steps.
 """
 
 import logging
@@ -18,14 +18,14 @@ from transformers.trainer_utils import has_length
 from transformers.utils.logging import WARNING, get_verbosity
 
 from rapid.text import align_columns, format_duration, format_size
-from rapid.training.caches import sees_padding
+from rapid.training.caches import depends_on_padding
 from rapid.training.memory import AUTO, read_peak
 
 logger = logging.getLogger(__name__)
 
 # Settings of GRPOTrainer's own loss that are shown with objective "trl".
 SHOWN_TRL_SETTINGS = ("loss_type", "beta", "epsilon", "epsilon_high", "scale_rewards")
-# The name of each phase of the trainer's clock in the line about an inference batch.
+# Phases of the trainer's clock, with their names in the line about an inference batch.
 PHASES = {
     "sampling": "sampling",
     "grading": "grading",
@@ -35,35 +35,35 @@ PHASES = {
 
 
 class BatchTime(NamedTuple):
-    """The seconds of an inference batch: in all, and for the gradients of its optimizer steps."""
+    """The seconds of an inference batch in total, and of its forward and backward passes."""
 
     total: float
     training: float
 
 
 def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch: int) -> float:
-    """Return the seconds that the last steps of a run will take.
+    """Return the seconds that the remaining steps of a run will take.
 
-    The first inference batch includes what is done once, and counts only as long as it is the only
-    one. A last batch that serves fewer steps is sampled and graded as a whole.
+    The first inference batch includes what is done once in a run, and is used only if there is no
+    other. The last batch is sampled and graded as a whole, even if fewer steps are taken on it.
 
     Args:
         batches: the inference batches so far, at least one.
-        steps: the optimizer steps that are left.
-        steps_per_batch: optimizer steps on an inference batch.
+        steps: number of remaining optimizer steps.
+        steps_per_batch: number of optimizer steps on an inference batch.
     """
-    usual = batches[1:] or batches
-    training = fmean(batch.training for batch in usual)
-    rest = fmean(batch.total for batch in usual) - training
-    return math.ceil(steps / steps_per_batch) * rest + steps / steps_per_batch * training
+    typical = batches[1:] or batches
+    training = fmean(batch.training for batch in typical)
+    other = fmean(batch.total for batch in typical) - training
+    return math.ceil(steps / steps_per_batch) * other + steps / steps_per_batch * training
 
 
 class SteadyProgress(ProgressCallback):
-    """transformers' progress bar, with a time left that follows from all steps of this run.
+    """transformers' progress bar, with a time left that is estimated from all steps of this run.
 
-    By default tqdm gives more weight to the last steps, so that its estimate jumps: the first step
-    on an inference batch samples for all. In a resumed run it also counts the earlier steps as if
-    they had just been done.
+    By default tqdm gives more weight to the last steps. Its estimate then jumps, because the first
+    step on an inference batch includes sampling. In a resumed run tqdm also counts the earlier
+    steps as if they had just been done.
     """
 
     def on_train_begin(self, args, state, control, **_):
@@ -80,17 +80,18 @@ class SteadyProgress(ProgressCallback):
 class Overview(TrainerCallback):
     """Prints what a run will do, and a line with measured times after its first inference batch.
 
-    The first process prints both where transformers prints metrics. It does not with
-    `disable_tqdm=True`, nor if transformers' verbosity is above "warning". Where a program logs at
-    level INFO, the lines go to this module's logger instead, after each inference batch.
+    The first process prints both where transformers prints metrics, but not with
+    `disable_tqdm=True`, nor if transformers' verbosity is above "warning". If this module's logger
+    has the level INFO, both are logged instead, with a line after each inference batch.
     """
 
     def __init__(self, trainer: Any):
         self._trainer, self._progress = trainer, SteadyProgress()
         self._batches: list[BatchTime] = []
-        self._began = 0.0  # when the present inference batch began, on the clock of perf_counter
-        self._clocked: dict[str, float] = {}  # seconds by phase until then
-        self._passes = 0  # forward and backward passes until then
+        # The state when the present inference batch began: time on the clock of perf_counter,
+        # seconds by phase, and number of forward and backward passes.
+        self._began, self._passes = 0.0, 0
+        self._phase_seconds: dict[str, float] = {}
         self._is_shown = False
 
     @classmethod
@@ -107,8 +108,8 @@ class Overview(TrainerCallback):
         self._is_shown = not args.disable_tqdm and get_verbosity() <= WARNING
         if state.is_world_process_zero:
             first, last = state.global_step + 1, state.max_steps
-            in_epoch = len(train_dataloader) if has_length(train_dataloader) else None
-            rows = describe_run(self._trainer, last - first + 1, in_epoch)
+            steps_per_epoch = len(train_dataloader) if has_length(train_dataloader) else None
+            rows = describe_run(self._trainer, last - first + 1, steps_per_epoch)
             lines = [f"RapidTrainer: optimizer steps {first:,} to {last:,}", *align_columns(rows)]
             self._print("\n  ".join(lines))
         self._begin_batch()
@@ -123,21 +124,21 @@ class Overview(TrainerCallback):
         self._begin_batch()
 
     def _begin_batch(self) -> None:
-        self._began, self._clocked = time.perf_counter(), dict(self._trainer.clock.seconds)
+        self._began, self._phase_seconds = time.perf_counter(), dict(self._trainer.clock.seconds)
         self._passes = self._trainer.passes
 
     def _describe_batch(self, steps_left: int) -> str:
-        """Describe what the inference batch that has just ended took, and the time left."""
-        total = time.perf_counter() - self._began
+        """Describe the time of the inference batch that has just ended, and the time left."""
+        total, before = time.perf_counter() - self._began, self._phase_seconds
         seconds = {
-            shown: self._trainer.clock.seconds.get(phase, 0.0) - self._clocked.get(phase, 0.0)
-            for phase, shown in PHASES.items()
+            name: self._trainer.clock.seconds.get(phase, 0.0) - before.get(phase, 0.0)
+            for phase, name in PHASES.items()
         }
         self._batches.append(BatchTime(total, seconds["training"]))
         seconds["other"] = total - sum(seconds.values())
         if not self._trainer.use_vllm:
             del seconds["sync"]
-        parts = [f"{name} {format_duration(spent)}" for name, spent in seconds.items()]
+        parts = [f"{name} {format_duration(value)}" for name, value in seconds.items()]
         text = (
             f"an inference batch took {format_duration(total)} ({', '.join(parts)}; "
             f"{count_noun(self._trainer.passes - self._passes, 'pass')})"
@@ -189,7 +190,7 @@ def count_noun(count: int, noun: str) -> str:
 
 
 def describe_setting(args: Any, name: str) -> str:
-    """Return a setting with its value, and where the value comes from if it was not passed."""
+    """Return a setting with its value, and with the origin of a value that was not passed."""
     origin = args.origins.get(name)
     return f"{name}={getattr(args, name)}" + (f" ({origin})" if origin else "")
 
@@ -197,7 +198,8 @@ def describe_setting(args: Any, name: str) -> str:
 def describe_model(trainer: Any) -> str:
     model = trainer.accelerator.unwrap_model(trainer.model)
     name = getattr(model.config, "_name_or_path", "") or type(model).__name__
-    count, trained = (get_model_param_count(model, trainable_only=only) for only in (False, True))
+    count = get_model_param_count(model)
+    trained = get_model_param_count(model, trainable_only=True)
     text = f"{name}, {count:,} parameters in {str(model.dtype).removeprefix('torch.')}"
     if (precision := trainer.accelerator.mixed_precision) != "no":
         text += f" (computes in {precision})"
@@ -216,9 +218,9 @@ def describe_objective(args: Any) -> str:
     else:
         settings = args.settings.model_dump() if args.settings else {}
     origin = args.origins.get("objective")
-    named = f"{args.objective} ({origin})" if origin else args.objective
-    shown = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return ", ".join([named, *shown])
+    objective = f"{args.objective} ({origin})" if origin else args.objective
+    values = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    return ", ".join([objective, *values])
 
 
 def describe_optimizer(args: Any) -> str:
@@ -233,10 +235,10 @@ def describe_inference_batch(trainer: Any) -> str:
         sampler = "the rollout_func"
     elif trainer.use_vllm:
         sampler = f"vLLM ({args.vllm_mode})"
-    at_once = f"{args.sampling_batch_size:,} at a time" if args.sampling_batch_size else "at once"
+    batches = f"{args.sampling_batch_size:,} at a time" if args.sampling_batch_size else "at once"
     text = (
         f"{size:,} completions of {size // trainer.num_generations:,} prompts "
-        f"(num_generations={trainer.num_generations}), sampled {at_once} by {sampler}"
+        f"(num_generations={trainer.num_generations}), sampled {batches} by {sampler}"
     )
     if (rounds := args.dynamic_sampling_rounds) > 1:
         text += f"; groups without signal are sampled again, in up to {rounds} rounds"
@@ -253,15 +255,15 @@ def describe_steps(args: Any) -> str:
 
 
 def describe_passes(trainer: Any) -> str:
-    args, several = trainer.args, trainer.accelerator.num_processes > 1
+    args, has_processes = trainer.args, trainer.accelerator.num_processes > 1
     if args.token_budget == AUTO:
         return "as many completions in each, forward and backward, as fit in memory"
     if args.token_budget is not None:
         return f"up to {args.token_budget:,} tokens in each, forward and backward"
-    # Groups may be divided unequally among processes, and some models need prompts of one length.
-    is_limit = not several and not sees_padding(trainer.model)
+    # With several processes, or if a model needs prompts of one length, there can be more passes.
+    is_limit = not has_processes and not depends_on_padding(trainer.model)
     count = f"{'at most' if is_limit else 'about'} {trainer.count_passes():,}"
-    scope = " in each process" if several else ""
+    scope = " in each process" if has_processes else ""
     size = describe_setting(args, "micro_batch_size")
     return f"{count} in a step{scope}, forward and backward, with {size}"
 
@@ -280,8 +282,8 @@ def describe_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> st
 
 def describe_rewards(trainer: Any) -> str:
     weights = trainer.reward_weights.tolist()
-    named = zip(trainer.reward_func_names, weights, strict=True)
-    text = ", ".join(f"{weight:g} * {name}" if weight != 1 else name for name, weight in named)
+    terms = zip(trainer.reward_func_names, weights, strict=True)
+    text = ", ".join(f"{weight:g} * {name}" if weight != 1 else name for name, weight in terms)
     if workers := trainer.args.grading_workers:
         text += f"; {count_noun(workers, 'thread')} for grading"
     if (limit := trainer.args.reward_timeout) is not None:
@@ -299,9 +301,9 @@ def describe_devices(accelerator: Any) -> str:
 
 
 def describe_memory(trainer: Any) -> str:
-    """Describe the memory that is held all the time; activations are measured and not estimated.
+    """Describe the memory that is held during the whole run, which activations are not.
 
-    Returns "" with DeepSpeed, which divides it among the processes.
+    Returns "" with DeepSpeed, which divides this memory among the processes.
     """
     if trainer._uses_deepspeed:
         return ""
@@ -309,35 +311,35 @@ def describe_memory(trainer: Any) -> str:
     text = f"{format_size(count_held_bytes(trainer))} for weights, gradients{moments}"
     device = trainer.accelerator.device
     if device.type == "cuda":
-        text += f" of {format_size(total_memory(device))}"
+        text += f" of {format_size(get_total_memory(device))}"
         if trainer.use_vllm and trainer.args.vllm_mode == "colocate":
             text += f", {trainer.args.vllm_gpu_memory_utilization:.0%} of which vLLM may take"
-    return f"{text}; activations and buffers come on top"
+    return f"{text}; activations and buffers need further memory"
 
 
 def uses_adam(trainer: Any) -> bool:
-    """Return whether the optimizer, which accelerate wraps, is torch's Adam or AdamW."""
+    """Return whether the optimizer, which accelerate may wrap, is torch's Adam or AdamW."""
     optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
     return isinstance(optimizer, torch.optim.Adam)
 
 
 def count_held_bytes(trainer: Any) -> int:
-    """Return the bytes of weights, gradients, Adam's moments and the reference policy's weights."""
+    """Return the bytes of weights, gradients, Adam's moments and the reference policy."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     copies = 4 if uses_adam(trainer) else 2  # of each parameter that is trained
-    held = sum(p.nbytes * (copies if p.requires_grad else 1) for p in model.parameters())
+    size = sum(p.nbytes * (copies if p.requires_grad else 1) for p in model.parameters())
     reference = trainer.ref_model
-    return held + (sum(p.nbytes for p in reference.parameters()) if reference is not None else 0)
+    return size + (sum(p.nbytes for p in reference.parameters()) if reference is not None else 0)
 
 
 def describe_peak(device: torch.device) -> str:
     """Describe the peak of this process's memory; "" if the system does not report it."""
     if (peak := read_peak(device)) is None:
         return ""
-    total = f" of {format_size(total_memory(device))}" if device.type == "cuda" else ""
+    total = f" of {format_size(get_total_memory(device))}" if device.type == "cuda" else ""
     return f"; peak memory {format_size(peak)}{total}"
 
 
-def total_memory(device: torch.device) -> int:
-    """Return the bytes of a GPU."""
+def get_total_memory(device: torch.device) -> int:
+    """Return the bytes of a GPU's memory."""
     return torch.cuda.get_device_properties(device).total_memory

@@ -1,7 +1,7 @@
 """Chooses float32 or bfloat16 for forward and backward passes by their measured speed.
 
-Processors differ: without instructions for bfloat16, or with slow ones, float32 is faster. The
-choice is made once per run.
+On processors with slow or no instructions for bfloat16, float32 is faster. The choice is made once
+per run.
 """
 
 import time
@@ -14,24 +14,24 @@ from accelerate.utils import broadcast_object_list
 from rapid.artifacts.files import write_text
 from rapid.processes.lifetimes import is_main_process
 
-# The layer that is timed: tokens of a micro-batch, and hidden units.
-TOKENS, HIDDEN = 512, 1024
-REPEATS = 7  # of the measurement, of which the fastest counts
-# bfloat16 is chosen if it is this many times as fast as float32, which is more exact.
-LEAST_GAIN = 1.1
-POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0  # for the choice of the first process
+TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
+REPEATS = 7  # number of measurements, of which the fastest counts
+# bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
+MIN_SPEEDUP = 1.1
+# Other processes look for the choice of the first process every POLL_SECONDS.
+POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0
 
 
 class Rates(NamedTuple):
-    """Measured operations per second of a linear layer, forward and backward."""
+    """Measured FLOP/s (floating-point operations per second) of a linear layer's passes."""
 
     float32: float
     bfloat16: float
 
     @property
-    def fastest(self) -> str:
-        """The precision to compute in."""
-        return "bfloat16" if self.bfloat16 >= LEAST_GAIN * self.float32 else "float32"
+    def preferred(self) -> str:
+        """The precision to compute in: bfloat16 only if it is faster by `MIN_SPEEDUP`."""
+        return "bfloat16" if self.bfloat16 >= MIN_SPEEDUP * self.float32 else "float32"
 
     def __str__(self) -> str:
         return (
@@ -43,7 +43,7 @@ class Rates(NamedTuple):
 def measure_rates(device: torch.device | str = "cpu") -> Rates:
     """Measure both precisions on a device; bfloat16 with float32 weights, as in mixed precision.
 
-    The random generators keep their states.
+    The states of random generators do not change.
     """
     with torch.random.fork_rng(devices=[]):
         layer = torch.nn.Linear(HIDDEN, HIDDEN, device=device)
@@ -51,20 +51,20 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     for _ in range(REPEATS):
         for precision, times in seconds.items():
-            times.append(_time_pass(layer, values, precision == "bfloat16"))
-    operations = 3 * 2 * TOKENS * HIDDEN**2  # the products of the forward and the backward pass
-    return Rates(*(operations / min(times) for times in seconds.values()))
+            times.append(_time_passes(layer, values, precision == "bfloat16"))
+    flops = 3 * 2 * TOKENS * HIDDEN**2  # of one product in the forward, two in the backward pass
+    return Rates(*(flops / min(times) for times in seconds.values()))
 
 
-def agree_on_rates(device: torch.device) -> Rates:
-    """Measure both precisions, and return the rates of the first process in all of them."""
+def measure_shared_rates(device: torch.device) -> Rates:
+    """Measure both precisions; return in all processes the rates that the first one measured."""
     rates: list[Any] = [measure_rates(device)]
     broadcast_object_list(rates)
     return rates[0]
 
 
-def _time_pass(layer: torch.nn.Module, values: torch.Tensor, bf16: bool) -> float:
-    """Return the seconds of one forward and backward pass."""
+def _time_passes(layer: torch.nn.Module, values: torch.Tensor, bf16: bool) -> float:
+    """Return the seconds of a forward and a backward pass."""
     device = values.device
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -78,18 +78,18 @@ def _time_pass(layer: torch.nn.Module, values: torch.Tensor, bf16: bool) -> floa
 
 
 def choose_precision(file: Path) -> str:
-    """Return the precision of a run, which its first process chose when the run began.
+    """Return the precision of a run, which its first process chooses when the run begins.
 
     Args:
-        file: where the choice is kept, so that it also holds for a resumed run.
+        file: stores the choice, so that a resumed run keeps it.
 
     Raises:
         TimeoutError: the first process has not chosen within `WAIT_SECONDS`.
     """
     if is_main_process() and not file.exists():
         rates = measure_rates("cuda" if torch.cuda.is_available() else "cpu")
-        print(f"precision: auto is {rates.fastest} ({rates})")
-        write_text(file, rates.fastest)
+        print(f"precision: auto chose {rates.preferred} ({rates})")
+        write_text(file, rates.preferred)
     deadline = time.monotonic() + WAIT_SECONDS
     while not file.exists():
         if time.monotonic() > deadline:

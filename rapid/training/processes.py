@@ -1,4 +1,4 @@
-"""Exchange between processes: sampled completions, and log-probabilities.
+"""Gathers sampled completions and log-probabilities from all processes.
 
 A chunk is groups of completions whose loss is computed together. The rows of a sharded chunk are
 divided among the processes: see `rapid.training.micro_batches`.
@@ -7,7 +7,7 @@ divided among the processes: see `rapid.training.micro_batches`.
 from accelerate import Accelerator
 from torch import Tensor
 
-from rapid.training.batches import Batch, padding_value
+from rapid.training.batches import Batch, get_padding_value
 
 
 def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
@@ -16,14 +16,14 @@ def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
     The groups of the result are whole, so that any process can compute the loss of any group.
 
     Args:
-        batch: completions of this process: the same number in every process, with prompts padded on
-            the left and completions on the right.
-        pad_id: fills up token ids to the longest prompt or completion of all processes.
+        batch: completions of this process, of which every process has the same number. Prompts are
+            padded on the left and completions on the right.
+        pad_id: pads token ids to the longest prompt or completion of all processes.
     """
     columns = {}
     for name, value in batch.items():
-        fill, pads_left = padding_value(name, pad_id), name.startswith("prompt")
-        padded = accelerator.pad_across_processes(value, 1, pad_index=fill, pad_first=pads_left)
+        padding, pads_left = get_padding_value(name, pad_id), name.startswith("prompt")
+        padded = accelerator.pad_across_processes(value, 1, pad_index=padding, pad_first=pads_left)
         columns[name] = accelerator.gather(padded)
     return columns
 
@@ -31,13 +31,13 @@ def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
 def gather_logps(logps: Tensor, accelerator: Accelerator) -> Tensor:
     """Return the log-probabilities of a sharded chunk from all processes. (n, T) -> (N, T)
 
-    Each process passes the log-probabilities of its n rows. From the result every process computes
-    the same loss. Only the process's own rows carry a gradient. It is multiplied by the number of
-    processes, because DDP averages gradients over processes.
+    Each process passes the log-probabilities of its n rows, and computes the same loss from the
+    result. Only a process's own rows carry a gradient. It is multiplied by the number of processes,
+    because DDP averages gradients over processes.
     """
     processes, first = accelerator.num_processes, accelerator.process_index * len(logps)
     local = slice(first, first + len(logps))
     all_logps = accelerator.gather(logps.detach().contiguous())
-    # The added difference has the value 0, and carries the gradient.
+    # The difference is 0, and carries the gradient.
     all_logps[local] = all_logps[local] + processes * (logps - logps.detach())
     return all_logps

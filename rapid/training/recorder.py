@@ -1,4 +1,4 @@
-"""Callbacks that record each optimizer step of a run, and save models during the run."""
+"""Callbacks that record each optimizer step of a run, and that save models during the run."""
 
 import time
 from collections.abc import Callable
@@ -22,27 +22,26 @@ class StepRecorder(TrainerCallback, ExportableState):
 
     Attributes:
         steps: the records so far.
-        seconds: wall-clock time of the training loop so far, without `pause`s and saves.
-        used: CPU time, and time lost to other processes; set when training has ended.
+        usage: CPU time, and time lost to other processes; set when training has ended.
         clock: the trainer's clock of phases, if it has one; set by the caller.
     """
 
     def __init__(self):
         self.steps: list[StepRecord] = []
         self.began = 0.0  # on the clock of time.perf_counter
-        self.used = Usage(0, 0, 0)
+        self.usage = Usage(0, 0, 0)
         self.clock: PhaseClock | None = None
-        self._clocked: dict[str, float] = {}  # seconds by phase at the last logged step
+        self._phase_seconds: dict[str, float] = {}  # seconds by phase at the last logged step
         self._paused = 0.0  # seconds of all pauses, minus the run's seconds before a resume
-        self._pause = 0.0, self.used  # start of the last pause, and the usage up to it
+        self._last_pause = 0.0, self.usage  # its start, and the run's usage up to its start
         self._ended: float | None = None  # end of training, on the clock of `began`
-        self._begin = self.used  # usage that is subtracted to get the run's own
+        self._outside_usage = self.usage  # the process's usage before the run and in pauses
         self._peak_memory_mb = 0.0  # peak before the run was resumed
-        self._progress_file: Path | None = None  # set by `follow`
+        self._progress_file: Path | None = None  # set by `write_progress_to`
 
     @property
     def seconds(self) -> float:
-        """The wall-clock seconds of the training loop so far."""
+        """The wall-clock seconds of the training loop so far, without pauses and saves."""
         return (self._ended or time.perf_counter()) - self.began - self._paused
 
     @property
@@ -50,48 +49,48 @@ class StepRecorder(TrainerCallback, ExportableState):
         """The run's peak of memory in MB (1e6 bytes)."""
         return max(self._peak_memory_mb, peak_memory_mb())
 
-    def pause(self, do: Callable[[], None]) -> None:
-        """Call `do` without counting its time to the run."""
+    def pause(self, function: Callable[[], None]) -> None:
+        """Call a function without counting its time as the run's."""
         self._begin_pause()
-        do()
+        function()
         self._end_pause()
 
     def _begin_pause(self) -> None:
-        """Keep the time, and the run's usage so far."""
-        self._pause = time.perf_counter(), Usage.now().since(self._begin)
+        """Store the time and the usage of the run so far."""
+        self._last_pause = time.perf_counter(), Usage.now().since(self._outside_usage)
 
     def _end_pause(self) -> None:
-        """Move the start of the run's usage so that the usage is the same as before the pause."""
-        since, used = self._pause
-        self._begin = Usage.now().since(used)
-        self._paused += time.perf_counter() - since
+        """Exclude time and usage since `_begin_pause` from those of the run."""
+        began, usage = self._last_pause
+        self._outside_usage = Usage.now().since(usage)
+        self._paused += time.perf_counter() - began
 
-    def follow(self, file: Path, of: int) -> None:
-        """Write a line to a file for each step: past steps now, each later step when it is logged.
+    def write_progress_to(self, file: Path, total_steps: int) -> None:
+        """Write a line to a file for each past step, and from now on for each step that is logged.
 
         Args:
-            of: total number of steps of the run.
+            total_steps: number of steps of the whole run.
         """
         self._progress_file = file
         file.unlink(missing_ok=True)
-        self._write_progress(self.steps, of)
+        self._write_progress(self.steps, total_steps)
 
-    def _write_progress(self, steps: list[StepRecord], of: int) -> None:
-        """Append steps to the file, ignoring errors, and exclude the time from the run's time."""
+    def _write_progress(self, steps: list[StepRecord], total_steps: int) -> None:
+        """Append steps to the progress file without counting the time; ignore errors."""
         if self._progress_file is None:
             return
         began = time.perf_counter()
-        rows = [Progress(**step.model_dump(), total_steps=of).model_dump_json() for step in steps]
+        rows = [Progress(**step.model_dump(), total_steps=total_steps) for step in steps]
         with suppress(OSError), self._progress_file.open("a") as file:
-            file.writelines(f"{row}\n" for row in rows)
+            file.writelines(f"{row.model_dump_json()}\n" for row in rows)
         self._paused += time.perf_counter() - began
 
     def state(self) -> dict:
         """Return the state that Trainer saves in a checkpoint."""
         attributes = {
             "steps": [step.model_dump() for step in self.steps],
-            "used": self._pause[1],  # up to the save, which is a pause
-            "clocked": self._clocked,
+            "used": self._last_pause[1],  # up to the save, which is a pause
+            "clocked": self._phase_seconds,
             "waited": dict(self.clock.waited) if self.clock else {},
             "peak_memory_mb": self.peak_memory_mb,
         }
@@ -100,20 +99,20 @@ class StepRecorder(TrainerCallback, ExportableState):
     def restore(self, saved: dict) -> None:
         """Continue from the "attributes" of a saved `state()`."""
         self.steps = [StepRecord(**step) for step in saved["steps"]]
-        self.used, self._peak_memory_mb = Usage(*saved["used"]), saved["peak_memory_mb"]
+        self.usage, self._peak_memory_mb = Usage(*saved["used"]), saved["peak_memory_mb"]
         self._paused = -self.steps[-1].seconds  # so that `seconds` goes on from the last step
-        self._clocked = saved["clocked"]
+        self._phase_seconds = saved["clocked"]
         if self.clock:
             self.clock.seconds.update(saved["clocked"])
             self.clock.waited.update(saved["waited"])
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self._begin = Usage.now().since(self.used)
+        self._outside_usage = Usage.now().since(self.usage)
         self.began = time.perf_counter()
 
     def on_train_end(self, args, state, control, **kwargs):
         self._ended = time.perf_counter()
-        self.used = Usage.now().since(self._begin)
+        self.usage = Usage.now().since(self._outside_usage)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "grad_norm" not in logs:  # Trainer's summary at the end, which is not a step
@@ -123,24 +122,22 @@ class StepRecorder(TrainerCallback, ExportableState):
                 step=state.global_step,
                 seconds=self.seconds,
                 **select_metrics(logs),
-                **self._phases(),
+                **self._compute_phase_seconds(),
             )
         )
         self._write_progress(self.steps[-1:], state.max_steps)
-        if control.should_save:  # the save that follows this log is not counted: see `on_save`
+        if control.should_save:  # do not count the time of the save that follows, until `on_save`
             self._begin_pause()
 
     def on_save(self, args, state, control, **kwargs):
         self._end_pause()
 
-    def _phases(self) -> dict[str, float]:
+    def _compute_phase_seconds(self) -> dict[str, float]:
         """Return the seconds of each phase since the last call."""
-        before, self._clocked = self._clocked, dict(self.clock.seconds) if self.clock else {}
-        return {
-            name: self._clocked.get(name, 0.0) - before.get(name, 0.0)
-            for name in PHASES
-            if self.clock
-        }
+        if self.clock is None:
+            return {}
+        before, self._phase_seconds = self._phase_seconds, dict(self.clock.seconds)
+        return {name: self._phase_seconds.get(name, 0.0) - before.get(name, 0.0) for name in PHASES}
 
 
 class Snapshots(TrainerCallback):
@@ -156,14 +153,15 @@ class Snapshots(TrainerCallback):
         self, count: int, folder: Path, save: Callable[[str], None], recorder: StepRecorder
     ):
         self._count, self._folder, self._save, self._recorder = count, folder, save, recorder
-        self._at: set[int] = set()  # the steps after which a model is saved
+        self._saved_steps: set[int] = set()  # the steps after which a model is saved
 
     def on_train_begin(self, args, state, control, **kwargs):
-        last, parts = state.max_steps, self._count + 1
+        last, intervals = state.max_steps, self._count + 1
         # The model after the last step is saved as the run's result.
-        self._at = {round(last * part / parts) for part in range(1, parts)} - {last}
+        steps = {round(last * number / intervals) for number in range(1, intervals)}
+        self._saved_steps = steps - {last}
 
     def on_step_end(self, args, state, control, **kwargs):
-        if state.global_step in self._at:
+        if state.global_step in self._saved_steps:
             folder = str(self._folder / f"step{state.global_step}")
             self._recorder.pause(lambda: self._save(folder))

@@ -1,6 +1,6 @@
-"""Raises errors for arguments, prompts, completions, rewards and weights that cannot be trained on.
+"""Raises errors for unusable arguments, prompts, completions, rewards and weights.
 
-An error says what is wrong, with which sample, and what to do. `note_on_error` adds the step.
+An error names the problem, the sample and what to do. `note_on_error` adds the step.
 """
 
 import math
@@ -15,15 +15,15 @@ from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
-# PEFT's adapters that draw noise in training, or with which the probability of a token depends on
-# more than the tokens before it.
+# PEFT's adapters that are random in training, or with which the probability of a token depends on
+# other tokens than those before it.
 UNSUPPORTED_ADAPTERS = {"LILY", "PVERA", "XLORA"}
 TEXT_ONLY_ERROR = (
-    "RapidTrainer trains on text only: remove images from the dataset, and from what tools answer"
+    "RapidTrainer trains on text only: remove images from the dataset and from outputs of tools"
 )
 # Shows prompts and completions in messages, of at most 80 characters each.
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 80
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 80
 
 
 def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
@@ -53,7 +53,7 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     if args.algorithm.scales_steps and args.deepspeed:
         yield (
             f"objective={args.objective!r} sets the learning rate of each step, but DeepSpeed "
-            "steps before it is known: train without DeepSpeed"
+            "takes the step before this rate is known: train without DeepSpeed"
         )
     if "lomo" in args.optim:
         yield (
@@ -67,8 +67,8 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     }:
         yield (
             f"{kind}: with this adapter the probability of a token depends on more than "
-            "the tokens before it, so log pi is not that of the sampled distribution; "
-            "choose another adapter"
+            "the tokens before it, so log pi is not that of the distribution that is sampled "
+            "from; choose another adapter"
         )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
@@ -89,9 +89,9 @@ def note_on_error(note: str) -> Iterator[None]:
 
 
 def describe_sample(prompt, completion=None) -> str:
-    """Return a prompt, and its completion if given, shortened, with control characters escaped."""
-    subject = "" if completion is None else f"the completion {_SHORT.repr(completion)} of "
-    return f"{subject}the prompt {_SHORT.repr(prompt)}"
+    """Describe a prompt, or a completion of it, shortened and with control characters escaped."""
+    subject = "" if completion is None else f"the completion {_SHORT_REPR.repr(completion)} of "
+    return f"{subject}the prompt {_SHORT_REPR.repr(prompt)}"
 
 
 def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
@@ -114,7 +114,7 @@ def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> N
 
 
 def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
-    """Refuse completions without tokens: even an empty text has an end-of-text token.
+    """Refuse completions without tokens; even an empty text has an end-of-text token.
 
     Raises:
         ValueError: a completion is refused.
@@ -134,7 +134,7 @@ def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
         use_logps: also refuse `logprobs` that cannot be log mu.
     """
 
-    def checked(prompts, trainer):
+    def call_and_check(prompts, trainer):
         output = rollout_func(prompts, trainer)
         completion_ids = output.get("completion_ids", ())
         refuse_completions(prompts, completion_ids)
@@ -142,13 +142,13 @@ def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
             refuse_logps(prompts, completion_ids, output.get("logprobs") or ())
         return output
 
-    return checked
+    return call_and_check
 
 
 def refuse_logps(
     prompts: Sequence, ids: Sequence[Sequence[int]], logps: Sequence[Sequence[float]]
 ) -> None:
-    """Refuse log-probs that are not one finite number, of at most 0, for each token.
+    """Refuse log-probs unless they are a finite number of at most 0 for each token.
 
     Raises:
         ValueError: the log-probs of a completion are refused.
@@ -156,16 +156,17 @@ def refuse_logps(
     for prompt, tokens, values in zip_longest(prompts, ids, logps, fillvalue=()):
         if len(tokens) != len(values) or not all(-math.inf < value <= 0 for value in values):
             raise ValueError(
-                f"use_rollout_logps=True: rollout_func returned the logprobs {_SHORT.repr(values)} "
-                f"for {len(tokens)} tokens after {describe_sample(prompt)}: it needs a number for "
-                "each token, the natural logarithm of its probability"
+                "use_rollout_logps=True: rollout_func returned the logprobs "
+                f"{_SHORT_REPR.repr(values)} for {len(tokens)} tokens after "
+                f"{describe_sample(prompt)}: return a number for each token, the natural logarithm "
+                "of its probability"
             )
 
 
 def refuse_rewards(
     rewards: Tensor, names: Sequence[str], first: int, prompts: Sequence, completions: Sequence
 ) -> None:
-    """Refuse rewards that are infinite, or whose square is infinite: the loss would not be finite.
+    """Refuse rewards whose square is infinite, with which the loss would not be finite.
 
     Args:
         rewards: (N, functions), of all processes.
@@ -203,9 +204,9 @@ def refuse_weights(model, args, state, smallest: bool = False) -> None:
 
 
 class FiniteWeights(TrainerCallback):
-    """Callback that ends a run whose weights are infinite or NaN, or that made no step.
+    """Callback that raises an error if weights are infinite or NaN, or if no step was taken.
 
-    After each step only the smallest tensor is tested, because a NaN or infinite gradient reaches
+    After each step only the smallest tensor is tested, because a NaN or infinite gradient changes
     all weights. All weights are tested after the last step, and by `SavingTrainer` before they are
     saved or evaluated.
 

@@ -1,11 +1,11 @@
 """Saves a training run of the pipeline, and resumes it after it was killed.
 
-Until a run has ended, its folder has a folder checkpoints/ with
+Until a run has ended, its folder has a subfolder checkpoints/ with
 
 1. `lock`, a file lock that the training process holds (`rapid.resources.leases`);
-2. a folder named by a digest of all that the run's result depends on, so that a changed run does
-   not resume from it. It contains Trainer's last two checkpoints, attempt.json (how often the run
-   was interrupted), and progress.jsonl (a line per step, for `rapid watch`).
+2. a folder named by a digest of everything that the run's result depends on, so that a changed run
+   does not resume from it. It contains Trainer's last two checkpoints, attempt.json (how often the
+   run was interrupted), and progress.jsonl (a line per step, for `rapid watch`).
 """
 
 import hashlib
@@ -31,13 +31,13 @@ from rapid.training.trl.saving_trainer import TRAINER_STATE, SavingTrainer, find
 
 ATTEMPT = "attempt.json"
 SIGNALS = signal.SIGTERM, signal.SIGINT
-# Seconds after which a second signal ends the process at once. Until then a second signal is
-# ignored, because processes often get the same signal twice.
+# Seconds after the first signal during which further signals are ignored, because processes often
+# get the same signal twice. A later signal ends the process at once.
 REPEATED_AFTER = 10.0
 
 
 class Attempt(Record):
-    """Contents of attempt.json: the present attempt at a run, and what earlier attempts lost."""
+    """Contents of attempt.json: the number of earlier attempts at a run, and the time they lost."""
 
     interrupted: int = Field(0, description="number of earlier attempts")
     lost: float = Field(
@@ -46,11 +46,11 @@ class Attempt(Record):
 
     @classmethod
     def from_previous(cls, folder: Path, seconds: float) -> "Attempt":
-        """Return the attempt that follows the one in a folder; the first attempt if there is none.
+        """Return the attempt after the one that a folder records, or else the first attempt.
 
         Args:
-            seconds: training time up to the checkpoint that is resumed. The later steps of the
-                previous attempt, listed in progress.jsonl, are lost.
+            seconds: training time up to the checkpoint that is resumed. Later steps of the previous
+                attempt, which progress.jsonl lists, are lost.
         """
         try:
             previous = cls.model_validate_json((folder / ATTEMPT).read_bytes())
@@ -62,31 +62,31 @@ class Attempt(Record):
         return cls(interrupted=previous.interrupted + 1, lost=previous.lost + max(0.0, lost))
 
 
-def checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
-    """Return the folder of a run's checkpoints. Delete those of other parameters or versions.
+def prepare_checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
+    """Return the folder of a run's checkpoints; delete those of other parameters or versions.
 
     Args:
         folder: checkpoints/ in the run's folder.
         inputs: the SHA-256 of each file that the run reads.
         main: whether this is the process that writes files.
     """
-    depends = [spec.model_dump(mode="json"), inputs, get_versions()]
-    run_folder = folder / hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:16]
+    dependencies = [spec.model_dump(mode="json"), inputs, get_versions()]
+    run_folder = folder / hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:16]
     for path in folder.glob("*/") if main else ():
         if path != run_folder:
-            print(f"{folder.parent}: its checkpoints are of other parameters, inputs or "
-                "versions, and are deleted", file=sys.stderr)  # fmt: skip
+            message = "deleting checkpoints of other parameters, inputs or versions"
+            print(f"{folder.parent}: {message}", file=sys.stderr)
             shutil.rmtree(path)
     return run_folder
 
 
 class ResumableRun(TrainerCallback):
-    """Saves a run regularly, and on SIGTERM or SIGINT, after which the process ends.
+    """Saves a run at intervals, and when SIGTERM or SIGINT ends it.
 
-    A save waits until the optimizer steps on the present inference batch (the completions sampled
-    at once) are done, and all processes of a run save together. A second signal, `REPEATED_AFTER`
-    seconds or more after the first, ends a process that hangs, without a save. After the last step
-    nothing is saved, since the run ends there.
+    A save waits for the end of the optimizer steps on the present inference batch (the completions
+    sampled at once), and all processes of a run save together. A second signal, more than
+    `REPEATED_AFTER` seconds after the first, ends a process that hangs, without a save. After the
+    last step nothing is saved, since the run ends there.
 
     Args:
         trainer: writes checkpoints to its `output_dir`.
@@ -156,7 +156,7 @@ class ResumableRun(TrainerCallback):
             seconds = steps[-1].seconds if steps else 0.0
             self.attempt = Attempt.from_previous(self._folder, seconds)
             write_json(self._folder / ATTEMPT, self.attempt)
-            self._recorder.follow(self._folder / PROGRESS, state.max_steps)
+            self._recorder.write_progress_to(self._folder / PROGRESS, state.max_steps)
 
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == state.max_steps or self._trainer.has_pending_steps():
@@ -164,8 +164,8 @@ class ResumableRun(TrainerCallback):
         due = self._main and time.monotonic() - self._since >= self._seconds
         flags = torch.tensor([[due, self._signal]], device=args.device)
         any_due, number = self._trainer.accelerator.gather(flags).amax(0).tolist()
-        # `number` is of a signal that another process got. A signal that this process gets after
-        # `flags` was built takes effect at the end of the next inference batch.
+        # `number` is the signal of another process. A signal that this process gets after `flags`
+        # was built takes effect at the end of the next inference batch.
         if number and not self._signal:
             self._handle_signal(number, None)
         control.should_save |= bool(any_due or number)

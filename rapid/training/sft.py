@@ -1,4 +1,4 @@
-"""Supervised fine-tuning with TRL's SFTTrainer, on a teacher's correct or generated completions."""
+"""Supervised fine-tuning (SFT) on a teacher's correct completions or on generated completions."""
 
 import math
 from functools import partial
@@ -22,7 +22,7 @@ from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.saving_trainer import SavingTrainer
 
 
-class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
+class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
     """SFTTrainer that saves checkpoints atomically, and runs micro-batches that fit in memory.
 
     Args:
@@ -34,12 +34,12 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
     def __init__(self, *arguments, micro_batch: int | str, **named):
         super().__init__(*arguments, **named)
-        # Demonstrations per micro-batch; 0 until "auto" has found the number.
+        # Demonstrations per micro-batch; with "auto" 0 until the number is found.
         self.pass_completions = 0 if micro_batch == AUTO else int(micro_batch)
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Run a batch forward and backward, in micro-batches; SFTTrainer runs it in one pass."""
+        """Run a batch forward and backward in micro-batches; SFTTrainer runs it in one pass."""
         self.begin_step()
         with self.maybe_activation_offload_context:
             model.train()
@@ -50,7 +50,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
     def _run_micro_batches(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
-        size = max(1, self.pass_completions >> self.halvings)  # halved whenever memory ran out
+        size = max(1, self.pass_completions >> self.halvings)  # halved each time memory ran out
         self._largest_micro_batch = min(size, count)
         for start in range(0, count, size):
             micro_batch = {name: value[start : start + size] for name, value in inputs.items()}
@@ -66,7 +66,7 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         return loss
 
     def _find_micro_batch_size(self) -> int:
-        """Return how many demonstrations of the longest length fit in a micro-batch."""
+        """Return how many demonstrations of the greatest length fit in a micro-batch."""
         rows: Any = self.train_dataset
         longest = max(rows, key=lambda row: len(row["input_ids"]))
         parameters = [p for p in self.model.parameters() if p.requires_grad]
@@ -89,18 +89,18 @@ class ImitatingTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         return self._find_largest_micro_batch(attempt, at_most, parameters, advice)
 
 
-def sft_trainer(
+def build_sft_trainer(
     model: Path,
     demonstrations: list[Demonstration],
     params: SftParameters,
     common: dict,
     chat: bool = False,
 ) -> SFTTrainer:
-    """Return a trainer that imitates the demonstrations; its loss is on completion tokens only.
+    """Return a trainer on demonstrations, whose loss is on the tokens of completions only.
 
-    Prompt and completion are tokenized separately, as in sampling. In one text, the end of the
-    prompt and the start of the completion could merge into one token, which a policy that continues
-    the prompt never samples.
+    Prompt and completion are tokenized separately, as in sampling. If they were one text, the end
+    of the prompt and the start of the completion could become one token, which a policy that
+    continues the prompt never samples.
 
     Args:
         model: folder of the model.
@@ -129,7 +129,7 @@ def sft_trainer(
         max_length=None,
         completion_only_loss=True,
     )
-    return ImitatingTrainer(
+    return MicroBatchSFTTrainer(
         str(model),
         config,
         train_dataset=Dataset.from_list(rows),

@@ -1,11 +1,11 @@
-"""A time limit for reward functions: `reward_timeout` of RapidConfig.
+"""The time limit of reward functions: `reward_timeout` of RapidConfig.
 
-A thread cannot be killed. So a plain function is called in a daemon thread, and after the time
-limit the trainer no longer waits for it. The thread keeps its memory and its share of a core until
-the function returns or the process ends. A function that lets no other thread run cannot be
-limited, for example a regular expression that backtracks. An async function is cancelled at its
-next `await`; while it does not await, the trainer waits. Code that is not trusted needs a process
-that can be killed, as in `rapid.rewards`. Reward models have no time limit.
+A plain function is called in a daemon thread. After the time limit the trainer no longer waits for
+it, but a thread cannot be killed: it keeps its memory and its share of a core until the function
+returns or the process ends. A function that lets no other thread run cannot be limited, for example
+a regular expression that backtracks. An async function is cancelled at its next `await`; until then
+the trainer waits. Code that is not trusted needs a process that can be killed, as in
+`rapid.rewards`. Reward models have no time limit.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ from trl.trainer.utils import is_async_callable
 
 from rapid.training.refusals import describe_sample
 
-# Consecutive timeouts of a function that end the run: inference batches, or groups of completions
-# that are graded one by one.
+# Number of consecutive timeouts of a function that end the run. If completions are graded one by
+# one, it is multiplied by the number of completions of a group.
 MAX_CONSECUTIVE_TIMEOUTS = 3
-MAX_LOCATION_LINES = 3  # lines of the stack of a call in its warning, at each end
+MAX_LOCATION_LINES = 3  # lines of a call's stack that its warning shows, at each end
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ class RewardTimeout(Exception):
 class CallThread:
     """A daemon thread that calls functions for the thread that made it.
 
-    It uses the same GPU as that thread. It serves several calls, since some functions keep state
-    for each thread.
+    It uses the same GPU as that thread. It makes several calls one after the other, since some
+    functions keep a state for each thread.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class CallThread:
         return future
 
     def describe_location(self) -> str:
-        """Return the lines of code that the call is at, from the reward function inwards."""
+        """Return the stack of the present call as text, from the reward function inwards."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         stack = traceback.extract_stack(frame) if frame else []
         names = [line.name for line in stack]
@@ -108,10 +108,10 @@ class TimeLimit:
         return cls(config.reward_timeout, MAX_CONSECUTIVE_TIMEOUTS * calls_per_group)
 
     def drop_timed_out(self, trainer: Any, rewards: Tensor, count: int) -> Tensor:
-        """Return rewards in which completions that a function did not grade in time have none.
+        """Return the rewards, with NaN for completions that a function did not grade in time.
 
-        If completions are graded one by one, these have no rewards already. The share of such
-        completions is logged for each function.
+        If completions are graded one by one, they have NaN already. The share of these completions
+        is logged for each function.
 
         Args:
             rewards: of the last batch, (N, functions), of all processes.
@@ -128,11 +128,11 @@ class TimeLimit:
         return rewards.masked_fill(is_ungraded[:, None], math.nan)
 
     def call(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
-        """Return what a function returns.
+        """Call a function and return its result.
 
         Raises:
             RewardTimeout: the call took too long.
-            TimeoutError: so did too many calls before it.
+            TimeoutError: too many consecutive calls took too long.
         """
         thread = vars(self._local).pop("thread", None) or CallThread()
         loggers = CallLoggers(columns)
@@ -145,7 +145,7 @@ class TimeLimit:
         raise self._count_timeout(name, columns, f"It still runs, at {thread.describe_location()}")
 
     async def call_async(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
-        """Return what an async function returns, as `call` does."""
+        """Do what `call` does, for an async function."""
         loggers = CallLoggers(columns)
         task = asyncio.ensure_future(function(**columns | loggers.arguments))
         done, _ = await asyncio.wait([task], timeout=self._seconds)
@@ -157,10 +157,10 @@ class TimeLimit:
         raise self._count_timeout(name, columns, "It is cancelled")
 
     def _count_timeout(self, name: str, columns: dict[str, Any], state: str) -> RewardTimeout:
-        """Count and log a call that took too long, and return the error to raise.
+        """Count and log a call that took too long; return the error to raise.
 
         Args:
-            state: a sentence on the state of the call.
+            state: what the call is doing now, for the messages.
         """
         completions = columns["completions"]
         with self._lock:
@@ -180,7 +180,7 @@ class TimeLimit:
         return RewardTimeout(problem)
 
     def wrap_all(self, functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Return reward functions that return None for all completions of a call that hangs."""
+        """Return reward functions that return None for the completions of a call that timed out."""
         return [self._wrap(name, function) for name, function in zip(names, functions, strict=True)]
 
     def _wrap(self, name: str, function: Any) -> Any:

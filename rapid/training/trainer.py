@@ -1,23 +1,23 @@
-"""RapidTrainer: Algorithm 1 of the paper, and its baselines, as `RapidTrainer.training_step`.
+"""RapidTrainer: Algorithm 1 of the paper and its baselines. `training_step` is the algorithm.
 
 An inference batch of completions is sampled at once, and split into H mini-batches of N_step
 completions, one per optimizer step. A mini-batch is run in micro-batches: see `rapid.training`.
 
 Differences from the paper and from TRL's GRPOTrainer:
-1. The H mini-batches are consecutive parts of the inference batch, so that each completion is used
-   once. Algorithm 1 draws single completions. Prompts are in random order already. With `reuse` the
-   same mini-batches are run again in the same order, as with GRPOTrainer's num_iterations.
+1. The H mini-batches are consecutive parts of the inference batch, whose prompts are in random
+   order, so that each completion is used once. Algorithm 1 draws single completions. With `reuse`
+   the same mini-batches are run again in the same order, as with GRPOTrainer's num_iterations.
 2. Groups (the completions of one prompt) are not split between mini-batches or between the chunks
    of a mini-batch, because the importance-weighted baseline is a mean over a group. TRL shuffles
    single completions.
-3. The loss is one of the pure functions of `rapid.algorithms`. They take raw rewards, not TRL's
-   advantages. Objective "trl" uses GRPOTrainer's own loss in this loop.
+3. The loss is a pure function of `rapid.algorithms`, which takes raw rewards, not TRL's advantages.
+   Objective "trl" uses GRPOTrainer's own loss in this loop.
 4. The number of micro-batches of a step is not fixed as in TRL. Groups whose gradient is zero are
    skipped, and each micro-batch is only as wide as its longest prompt and completion.
-5. Every process sees the whole inference batch, and the processes divide the groups to be run. With
+5. Every process has the whole inference batch, and the processes divide the groups to be run. With
    TRL each process trains on the completions that it sampled.
-6. Two baselines need more than Algorithm 1: DAPO resamples groups whose rewards are all equal, and
-   naive GRPO samples in smaller batches.
+6. Two baselines need more than Algorithm 1: DAPO samples groups whose rewards are all equal again,
+   and naive GRPO samples in smaller batches.
 
 `rapid.training.trl` has the changes to TRL's behaviour that this needs.
 """
@@ -59,22 +59,22 @@ PAPER = {
 
 
 class RapidTrainer(GradientTrainer):
-    """Train a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
+    """Trains a policy with RAPID. Arguments are those of `GRPOTrainer`, with a `RapidConfig`.
 
     A `GRPOConfig` is accepted too, and its batch sizes determine n_step and H: see `RapidConfig`.
 
     The reward of a completion is the weighted sum of the reward functions. If all of them return
-    None for a completion, its whole group is excluded from gradient and metrics, and still counts
+    None for a completion, its whole group is excluded from gradient and metrics, but still counts
     in the divisor N_step. Policies are text models. A completion may have several turns, with tools
-    or an environment. The policy reads their texts, but is not trained on them.
+    or an environment. The policy reads the texts of these, but is not trained on them.
 
     Attributes:
-        last_pass: the last micro-batch that was run: the optimizer step, the micro-batch, and its
-            log pi, (N, T), without gradient.
+        last_pass: the optimizer step of the last forward and backward pass, its micro-batch, and
+            this micro-batch's log pi, (N, T), without gradient.
         clock: after `train`, `clock.seconds` has the wall-clock seconds by phase: "sampling" (from
             prompts to completions as texts), "grading", "sync" (of weights to vLLM),
-            "backpropagation" (making micro-batches, forward passes outside sampling, backward
-            passes, the optimizer's step) and "other".
+            "backpropagation" (splitting into micro-batches, forward passes outside sampling,
+            backward passes, the optimizer's step) and "other".
 
     Raises:
         ValueError: an argument or a setting is not supported.
@@ -102,8 +102,8 @@ class RapidTrainer(GradientTrainer):
         if self.args.algorithm.scales_steps:
             self.add_callback(self._step_scale)
         self.last_pass: tuple[int, Batch, Tensor] | None = None
-        self._spares = 0  # prompts drawn so far by `_resample`
-        self._tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
+        self._resampled_prompts = 0  # prompts drawn so far by `_resample_groups`
+        self._batch_tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations
@@ -118,13 +118,13 @@ class RapidTrainer(GradientTrainer):
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
-        """Compute the gradient of step h on an inference batch; step 0 samples it first.
+        """Compute the gradient of step h on an inference batch. Step 0 samples the batch first.
 
-        Trainer then steps the optimizer, and calls this again.
+        Trainer then steps the optimizer, and calls this method again.
 
         Args:
-            inputs: X_t, each prompt N_group times: this process's part of N_inference rows. Only
-                step 0 of H * reuse reads them.
+            inputs: X_t, with each prompt N_group times: this process's part of N_inference rows.
+                Of the H * reuse steps only step 0 reads them.
 
         Returns:
             The loss of the mini-batch, 0-d.
@@ -132,47 +132,47 @@ class RapidTrainer(GradientTrainer):
         self.begin_step()
         began = time.perf_counter()
         with self._gradient_context(model):
-            if not self._steps:  # no mini-batch is left: sample the next inference batch
+            if not self._pending_steps:  # no mini-batch is left: sample the next inference batch
                 with self.clock.phase("other"):
-                    Z = self._sample(inputs)  # y ~ pi(.|x), N_inference of them, with rewards R
-                    Z = self._resample(Z)
+                    Z = self._sample_batch(inputs)  # N_inference y ~ pi(.|x), with rewards R
+                    Z = self._resample_groups(Z)
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
-                    self._tokens = batches.loss_mask(Z).sum()
+                    self._batch_tokens = batches.loss_mask(Z).sum()
                     mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
-                    self._steps = self._prepare_steps(mini_batches)  # mu <- pi
-            h = self.args.steps_per_batch - len(self._steps)  # optimizer steps since pi was mu
-            Z_h = self._steps.pop(0)
+                    self._pending_steps = self._prepare_steps(mini_batches)  # mu <- pi
+            h = self.args.steps_per_batch - len(self._pending_steps)  # steps taken since pi was mu
+            Z_h = self._pending_steps.pop(0)
             with self.clock.phase("backpropagation"):
-                loss = self._policy_gradient(model, Z_h, h)  # grad J on Z_h
+                loss = self._compute_gradient(model, Z_h, h)  # grad J on Z_h
             self._record_step(Z_h, time.perf_counter() - began)
         return loss
 
     def has_pending_steps(self):
-        return bool(self._steps)
+        return bool(self._pending_steps)
 
     def get_loop_state(self):
         limit = self.micro_batch_limit
         return {
-            "spares": self._spares,
+            "spares": self._resampled_prompts,
             "last_pass": self.last_pass,
             "micro_batch_limit": limit and astuple(limit),
-            "halvings": self.halvings,  # of micro-batches, because memory ran out
+            "halvings": self.halvings,  # of the limit, because memory ran out
             "sampler_is_exact": self._sampler_check.is_exact,
         }
 
     def load_loop_state(self, state):
-        self._steps = []
-        self._spares, self.last_pass = state.get("spares", 0), state.get("last_pass")
+        self._pending_steps = []
+        self._resampled_prompts, self.last_pass = state.get("spares", 0), state.get("last_pass")
         limit = state.get("micro_batch_limit")
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.halvings = state.get("halvings", 0)
         if "sampler_is_exact" in state:
             self._sampler_check.is_exact = state["sampler_is_exact"]
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)
-        # Indices of further prompts for `_resample`, without those that were drawn already.
-        self._spare_prompts = islice(order, self._spares, None)
+        # Indices of the prompts that `_resample_groups` draws next.
+        self._spare_prompts = islice(order, self._resampled_prompts, None)
 
     @override
     def _compute_loss(self, model, inputs):
@@ -183,21 +183,21 @@ class RapidTrainer(GradientTrainer):
         """
         algorithm, micro_batch = self.args.algorithm, inputs
         if self.args.uses_trl_loss:
-            loss = self._compute_trl_loss(model, micro_batch, self._tokens)
+            loss = self._compute_trl_loss(model, micro_batch, self._batch_tokens)
             if "sequence_share" in micro_batch:  # there are no shares in evaluation
-                # TRL logs its own metrics. The share counts for `run`: see `_record_step`.
+                # TRL logs its own metrics. The share is added up for `run`: see `_record_step`.
                 self._means.add({}, micro_batch["sequence_share"])
             self.last_pass = self.state.global_step + 1, micro_batch, self._detached_log_pi
             return loss
         local_logp, entropy = self._compute_log_pi(model, micro_batch)
         mask = batches.loss_mask(micro_batch)
-        # Log-probabilities of padding are arbitrary, and their ratios may overflow: set them to 0.
+        # Log-probabilities of padding are arbitrary, and their ratios may overflow. Set them to 0.
         log_pi = self._join_rows(micro_batch, local_logp).masked_fill(mask == 0, 0)  # (N, T)
         detached = log_pi.detach()
         log_mu = micro_batch.get("behavior_logp", detached).masked_fill(mask == 0, 0)
         reference = micro_batch.get("reference_logp", detached).masked_fill(mask == 0, 0)
-        # Without a length limit 1 is passed, which no objective reads: `contradictions` refuses
-        # objectives that divide by the limit.
+        # `find_contradictions` refuses objectives that divide by the length limit if there is none.
+        # Other objectives do not read the 1 that replaces it.
         rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
         steps = self.args.steps_per_batch
         inputs = LossInputs(log_pi, log_mu, reference, mask, rewards, self.group_size, steps, limit)
@@ -207,7 +207,7 @@ class RapidTrainer(GradientTrainer):
         share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
         if not micro_batch.get("is_last", True):
             # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
-            # return 0 with their rows' gradient, so that the loss counts once.
+            # return 0 with the gradient of their rows, so that the loss is added once.
             return (loss - loss.detach()) * share
         ones = torch.ones_like(loss)
         self._means.add(metrics, micro_batch.get(f"{algorithm.metrics_over}_share", ones))
@@ -222,72 +222,72 @@ class RapidTrainer(GradientTrainer):
         Args:
             logp, entropy: (n, t), of the rows that this process runs.
         """
-        # `tokens` are those of the whole chunk, `local` the rows that this process runs.
-        local, tokens = select_local(micro_batch), batches.loss_mask(micro_batch).sum().clamp(min=1)
+        local = select_local(micro_batch)  # the rows that this process runs
+        tokens = batches.loss_mask(micro_batch).sum().clamp(min=1)  # of the whole chunk
         mask = batches.loss_mask(local)
-        by_token = {}
+        means = {}
         if entropy is not None:
-            by_token["entropy"] = token_mean(entropy.detach(), mask)
-        # Without a column of log mu, pi is still the policy that sampled. Later, training too makes
-        # pi differ from what the sampler computed.
+            means["entropy"] = token_mean(entropy.detach(), mask)
+        # Without a column of log mu, pi is still the policy that sampled. In later steps, training
+        # changes pi, so the difference is no longer the sampler's error.
         if "sampler_logp" in local and "behavior_logp" not in micro_batch:
             difference = (local["sampler_logp"] - logp).abs().nan_to_num()
-            by_token["sampler_mismatch"] = token_mean(difference, mask)
+            means["sampler_mismatch"] = token_mean(difference, mask)
         share = micro_batch.get("token_share", torch.ones_like(tokens, dtype=logp.dtype))
         # The means are averaged over processes. `local_weight` undoes this if the processes run
-        # different rows of the chunk: it is the number of processes, or 0 for rows that only fill
-        # up a process.
+        # different rows of the chunk: see `rapid.training.micro_batches`.
         weight = micro_batch.get("local_weight", 1) * (mask.sum() / tokens)
-        self._token_means.add(by_token, share * weight)
+        self._token_means.add(means, share * weight)
 
     # Sample and grade -----------------------------------------------------------------------------
 
-    def _sample(self, inputs: list[dict]) -> Batch:
+    def _sample_batch(self, inputs: list[dict]) -> Batch:
         """Sample and grade completions; return those of all processes."""
         batch = self._generate_and_score_completions(inputs)
         batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
         batch = batches.mark_graded(batch, self.num_generations)
         step = self.state.global_step + 1
-        # TRL appends a value for each batch; the last one is of this batch.
+        # TRL appends a value for each batch; the last value is this batch's.
         (*_, clipped_ratio) = self._metrics["train"]["completions/clipped_ratio"]
         self.notices.check_lengths(step, clipped_ratio, len(batch["graded"]))
         self.notices.check_graded(step, batch, inputs[0].get("prompt"))
         return batch
 
-    def _resample(self, batch: Batch) -> Batch:
+    def _resample_groups(self, batch: Batch) -> Batch:
         """Replace groups without signal by groups of other prompts (DAPO's dynamic sampling).
 
         A group has signal if its rewards differ. At most dynamic_sampling_rounds - 1 further rounds
-        are sampled, and only their groups with signal are used.
+        are sampled, from which only groups with signal are used.
         """
         group, processes = self.num_generations, self.accelerator.num_processes
         signal_column = self.args.dynamic_sampling_by
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            replaced = (~active_groups("unequal", batch[signal_column], group)).nonzero().flatten()
-            if not len(replaced):
+            has_signal = active_groups("unequal", batch[signal_column], group)
+            without_signal = (~has_signal).nonzero().flatten()
+            if not len(without_signal):
                 break
-            # Fewest groups whose completions can be divided equally among the processes.
-            divisible = math.lcm(group, processes) // group
-            count = divisible * math.ceil(len(replaced) / divisible)
-            self._spares += count
+            # The completions of `divisor` groups can be divided equally among the processes.
+            divisor = math.lcm(group, processes) // group
+            count = divisor * math.ceil(len(without_signal) / divisor)
+            self._resampled_prompts += count
             indices = [i for i in islice(self._spare_prompts, count) for _ in range(group)]
             prompts = [self.train_dataset[i] for i in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
-                fresh = self._sample(inputs)
+                new_batch = self._sample_batch(inputs)
             batch = batches.replace_groups(
-                batch, replaced, fresh, group, self._tokenizer.pad_token_id, signal_column
+                batch, without_signal, new_batch, group, self._tokenizer.pad_token_id, signal_column
             )
         return batch
 
     def _check_inference_batch(self, batch: Batch) -> None:
-        """Warn, once, if nothing is learned; log the share of tokens that TRL masks for vLLM.
+        """Warn once if nothing is learned; log the share of tokens that TRL masks for vLLM.
 
         TRL's importance sampling correction for vLLM masks tokens whose log-probabilities under
         vLLM and under the policy differ too much.
         """
         step = self.state.global_step + 1
-        # The other value, with objective "trl" only, normalizes the rewards of each function before
-        # they are added: then completions with equal sums can have a gradient.
+        # The other value (with objective "trl" only) normalizes the rewards of each function before
+        # they are added, so that completions with equal sums can have a gradient.
         if self.args.multi_objective_aggregation == "sum_then_normalize":
             self.notices.check_rewards(step, batch, self.num_generations)
         self.add_metrics(self.notices.check_importance(step, batch))
@@ -295,29 +295,29 @@ class RapidTrainer(GradientTrainer):
     # Metrics --------------------------------------------------------------------------------------
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
-        """Log the metrics of an optimizer step: means over micro-batches, and of its mini-batch."""
-        means, run_share = self._log_means()  # of what was run, and its share of the mini-batch
+        """Log the metrics of an optimizer step, of its micro-batches and of its mini-batch."""
+        means, run_share = self._log_means()
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
         metrics["run"] = run_share
-        if self.args.algorithm.scales_steps and means:  # there are none if nothing was graded
+        if self.args.algorithm.scales_steps and means:  # without graded groups there are no means
             self._step_scale.factor = self.args.algorithm.step_scale(means)
             metrics["step_scale"] = self._step_scale.factor
-        # `accuracy` is the mean reward of the first function, which is named if there are others.
+        # `accuracy` is the mean reward of the first function. If there are others, name it.
         if len(self.reward_func_names) > 1 and "accuracy" in metrics:
             metrics[f"accuracy/{self.reward_func_names[0]}"] = metrics.pop("accuracy")
         self.add_metrics({f"rapid/{name}": value for name, value in metrics.items()})
         self.add_metrics({"step_time": seconds})
 
     def _log_means(self) -> tuple[dict[str, float], float]:
-        """Log the means over micro-batches, under this project's names and TRL's.
+        """Log the means over micro-batches, by this project's names and by TRL's.
 
         Returns:
-            The means, and the share of the mini-batch that was run: below 1 if groups were skipped.
-            It is a share of completions or tokens, by the objective's `metrics_over`.
+            The means, and the share of the mini-batch that was run, which is below 1 if groups were
+            skipped. It is a share of completions or of tokens, as the objective's `metrics_over`.
         """
-        means, run_share = self._means.take()
-        means |= self._token_means.take()[0]
+        means, run_share = self._means.pop_means()
+        means |= self._token_means.pop_means()[0]
         trl_metrics = to_trl_metrics(means)
         if not self.args.beta:
             trl_metrics.pop("kl", None)  # there is no reference policy

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rapid.algorithms import ALGORITHMS, IMITATING, RAPID
+from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.variant_names import parse
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.params import Params
@@ -90,7 +90,7 @@ def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> Import
             **_list_algorithms_and_seeds(of_families),
         ),
         staleness=StalenessTable.model_construct(
-            H=[h for name in main["algorithms"] if RAPID.at(h := parse_h(name)) == name]
+            H=[h for name in main["algorithms"] if RAPID.format_name(h := parse_h(name)) == name]
         ),
     )
     starts = (row["start"] for row in rows.values() if row["start"] != BASE)
@@ -103,7 +103,7 @@ def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> Import
             if any(run.benchmark == name for run in rows)
         },
         training=Training.model_construct(start=next(starts, BASE)),
-        sft=IMITATING.parameters.model_construct(demonstrations=demonstrations),
+        sft=SFT.parameters.model_construct(demonstrations=demonstrations),
     )
 
 
@@ -122,7 +122,7 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
     registry = list(ALGORITHMS.values())
 
     def place(name: str) -> tuple:
-        positions = (n for n, algorithm in enumerate(registry) if algorithm.named(name))
+        positions = (n for n, algorithm in enumerate(registry) if algorithm.matches_name(name))
         position = next(positions, registry.index(RAPID) - 0.5)
         return position, parse_h(name)
 
@@ -131,7 +131,7 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
 
 def parse_h(name: str) -> int:
     """Return the H in the name of an algorithm; 1 if the project does not have the algorithm."""
-    is_known = any(algorithm.named(name) for algorithm in ALGORITHMS.values())
+    is_known = any(algorithm.matches_name(name) for algorithm in ALGORITHMS.values())
     return parse(name).H if is_known else 1
 
 

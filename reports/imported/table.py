@@ -81,7 +81,7 @@ def _parse_algorithm(text: str) -> str:
         for name in (text, BASE, *(n for a in ALGORITHMS.values() for n in (a.name, a.label)))
     )
     is_known = re.fullmatch(rf"({'|'.join(spellings)})(h\d+)?", spelling)
-    if is_known or any(algorithm.named(text) for algorithm in ALGORITHMS.values()):
+    if is_known or any(algorithm.matches_name(text) for algorithm in ALGORITHMS.values()):
         try:
             return text if text == BASE else parse(text).name
         except ValueError as error:

@@ -1,7 +1,7 @@
 """Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
 
 The arena is a preregistered comparison of algorithms with tuned learning rates (docs/arena.md); a
-field of the arena has the algorithms that are compared on one benchmark. PG (`PLAIN`) is policy
+field of the arena has the algorithms that are compared on one benchmark. PG is policy
 gradient. N_step is the number of completions per optimizer step (mini-batch), H the number of
 optimizer steps per inference batch.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import PLAIN, RAPID
+from rapid.algorithms import PG, RAPID
 from rapid.config.arena import ArenaMap, first_seeds
 from reports import formats, labels
 from reports.measured import Measured
@@ -26,7 +26,7 @@ from reports.tables.studies import StudyRuns
 from reports.tables.target import describe_reach
 
 EDGES = 1 / 8, 8.0  # ratios of time to PG's at the edges of the panel; others are drawn at an edge
-REFERENCE = labels.algorithm(PLAIN.name)
+REFERENCE = labels.algorithm(PG.name)
 
 
 def figures(measured: Measured) -> dict[str, Figure]:
@@ -88,11 +88,11 @@ def _draw_first(outcomes: FieldOutcomes, width: float):
     lines = style.name_rows(left, [labels.algorithm(name) for name in names])
     style.add_lines(canvas, len(names) * (0.9 + lines / 2))  # a long name is rare
     for row, name in enumerate(names):
-        color = style.RED if RAPID.named(name) else style.BLUE
-        if name == PLAIN.name:
+        color = style.RED if RAPID.matches_name(name) else style.BLUE
+        if name == PG.name:
             color = style.BLACK
-        _draw_interval(left, row, outcomes.compare(name, PLAIN.name, "seconds"), color, EDGES)
-        _draw_interval(right, row, outcomes.compare(name, PLAIN.name, "accuracy"), color, scale=100)
+        _draw_interval(left, row, outcomes.compare(name, PG.name, "seconds"), color, EDGES)
+        _draw_interval(right, row, outcomes.compare(name, PG.name, "accuracy"), color, scale=100)
     left.set(xscale="log", xlim=EDGES, xlabel=f"time divided by {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
     left.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])

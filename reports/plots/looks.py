@@ -14,12 +14,12 @@ from operator import eq
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
-from rapid.algorithms.base import Look
+from rapid.algorithms.base import PlotStyle
 from rapid.algorithms.variant_names import parse
 from rapid.config.specs import BASE
 from reports.measured import Measured
 
-UNKNOWN = Look("#555555", "*")  # of an algorithm that the project does not have
+UNKNOWN = PlotStyle("#555555", "*")  # of an algorithm that the project does not have
 DARKEST = 0.6  # largest share of black or white that is mixed into a shade
 GOLDEN = 0.618034  # golden ratio: its multiples modulo 1 are evenly spread, however many are used
 LUMA = 0.299, 0.587, 0.114  # weights of red, green and blue in a colour's brightness
@@ -65,13 +65,13 @@ class SeriesLook:
         return {"marker": self.marker[0], "markerfacecolor": face}
 
 
-def declared_look(name: str) -> Look:
+def declared_look(name: str) -> PlotStyle:
     """Return the look that an algorithm, or the algorithm of a variant, declares for its H."""
     try:
         parsed = parse(name)
     except ValueError:  # an algorithm that the project does not have
         return UNKNOWN
-    return parsed.algorithm.get_look(parsed.H)
+    return parsed.algorithm.get_plot_style(parsed.H)
 
 
 def looks_of_report(measured: Measured) -> dict[str, SeriesLook]:

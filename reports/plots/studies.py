@@ -70,7 +70,7 @@ def _draw_variants(study: StudyRuns, width: float):
             axes.axvline(100 * value, color="black", lw=0.8, ls=line)
     for row, name in enumerate(algorithms):
         runs = study.contest.of(name).dropna(subset=[metric])
-        color = style.RED if RAPID.named(name) else style.BLUE
+        color = style.RED if RAPID.matches_name(name) else style.BLUE
         axes.plot(100 * runs[metric], [row] * len(runs), "x", color=color, ms=3.5, alpha=0.6)
         if (mean := pairs.accuracy(runs, metric)) is None:
             place = {"transform": axes.get_yaxis_transform(), "va": "center"}

@@ -50,7 +50,7 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
     for name in study.contest.algorithms:
         parsed = parse(name)
         changes = {key: value for key, value in study.changes(name) if key not in study.shared}
-        default = getattr(parsed.algorithm.select_objective(params), study.sweep)
+        default = getattr(parsed.algorithm.get_loss_parameters(params), study.sweep)
         value = float(changes.pop(study.sweep, default))
         text = ", ".join(f"{key} = {change}" for key, change in changes.items())
         by_line.setdefault((parsed.H, text or parsed.algorithm.label), {})[value] = name

@@ -2,7 +2,7 @@
 
 The arena compares many algorithms, each with a tuned learning rate (docs/arena.md). A field of the
 arena has the algorithms that are compared on one benchmark. All are compared with policy gradient,
-PG (`PLAIN`). `reports.outcomes` computes the end points that are compared.
+PG (policy gradient). `reports.outcomes` computes the end points that are compared.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PG
 from rapid.config.arena import Claim, Measure
 from reports import formats, labels
 from reports.formats import Format
@@ -60,7 +60,7 @@ PHRASES = {
     ("accuracy_in_time", "better"): "better in equal time than",
     ("accuracy_in_time", "same"): "as good in equal time as",
 }
-REFERENCE = labels.algorithm(PLAIN.name)
+REFERENCE = labels.algorithm(PG.name)
 UNDERPOWERED = ", underpowered"
 
 
@@ -236,7 +236,7 @@ def summarize(measured: Measured, verdicts: list[ArenaVerdict]) -> str:
 def describe_place(outcomes: FieldOutcomes, name: str) -> str:
     """Return a sentence on the rank of an algorithm in a field."""
     names = order(outcomes)
-    speed = outcomes.compare(name, PLAIN.name, "seconds").value if name != PLAIN.name else None
+    speed = outcomes.compare(name, PG.name, "seconds").value if name != PG.name else None
     facts = {
         "benchmark": outcomes.label,
         "algorithm": labels.algorithm(name),
@@ -255,7 +255,7 @@ def describe_places(measured: Measured) -> str:
         f"{describe_place(outcomes, name)} Its learning rate was set by the user, not tuned."
         for outcomes in fields(measured)
         for name in measured.params.arena.only
-        if name != PLAIN.name and name in outcomes.field.rates
+        if name != PG.name and name in outcomes.field.rates
     )
 
 
@@ -296,10 +296,10 @@ class StandingColumn:
 
     def cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
         """Return the cell of an algorithm; a dash if it or PG has fewer than two runs."""
-        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
+        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PG.name]
         if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
             return Cell(MISSING, reason="fewer than two runs have a curve")
-        if self.is_compared and name == PLAIN.name:
+        if self.is_compared and name == PG.name:
             return Cell(NOT_APPLICABLE)
         estimate = self.estimate(outcome, reference)
         if estimate is None and not self.is_compared:
@@ -392,5 +392,5 @@ def standings(outcomes: FieldOutcomes, number: int) -> Table:
             f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual
         ],
         target=describe_target(outcomes),
-        **run_facts(outcomes.runs(field.run_name(PLAIN.name))),
+        **run_facts(outcomes.runs(field.run_name(PG.name))),
     )

@@ -224,7 +224,7 @@ class PaperClaim:
         column, rows = accuracy(measured.params, contest.benchmark)[0], []
         seeds = list(measured.frame.seed.unique())
         for h in measured.frame.H.dropna().sort_values().astype(int).unique():
-            pair = [RAPID.at(h), self.reference.format(h=h)]
+            pair = [RAPID.format_name(h), self.reference.format(h=h)]
             contest_of_pair = measured.contest(contest.benchmark, pair, seeds)
             if contest_of_pair.runs.algorithm.nunique() == 2:
                 rows.append(self._paired(contest_of_pair, column, *pair, suffix=f", H={h}"))

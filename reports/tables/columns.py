@@ -12,7 +12,7 @@ from typing import Literal
 
 import pandas as pd
 
-from rapid.algorithms import IMITATING, RAPID
+from rapid.algorithms import RAPID, SFT
 from rapid.artifacts.metrics import EVALUATION_DESCRIPTIONS, EVALUATION_METRICS, METRICS
 from rapid.config.params import Params
 from rapid.config.specs import BASE
@@ -273,10 +273,10 @@ STALENESS = Column(
     formats.staleness,
     note="{title}: staleness, the absolute value of the log of the clipped importance weight, "
     "averaged over completions and optimizer steps.",
-    applies=RAPID.named,
+    applies=RAPID.matches_name,
 )
 CLIPPED = Column(
-    METRICS["clip_fraction"].label, "clip_fraction", formats.percent, applies=RAPID.named
+    METRICS["clip_fraction"].label, "clip_fraction", formats.percent, applies=RAPID.matches_name
 )
 MEMORY = Column(
     "Memory",
@@ -312,7 +312,7 @@ def column_notes(
             facts |= {"seed_count": runs.seed.nunique(), "least_runs": LEAST_RUNS}
             facts["figure"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
-            if IMITATING.name in unranked:
+            if SFT.name in unranked:
                 notes.append("imitation")
                 facts |= imitation_facts(runs)
         sentences += render_notes(notes, facts)

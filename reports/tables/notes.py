@@ -10,7 +10,7 @@ import jinja2
 import pandas as pd
 import yaml
 
-from rapid.algorithms import IMITATING
+from rapid.algorithms import SFT
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
 from rapid.text import join_words, shorten_commit
@@ -131,14 +131,14 @@ def imitation_facts(runs: pd.DataFrame) -> dict[str, Any]:
     gaps = []
     if "pass@1" in runs:
         means = runs.groupby(["label", "model", "algorithm"], sort=False)["pass@1"].mean()
-        by_name = means.unstack().reindex(columns=[IMITATING.name, BASELINE])
-        difference = (by_name[IMITATING.name] - by_name[BASELINE]).dropna()
+        by_name = means.unstack().reindex(columns=[SFT.name, BASELINE])
+        difference = (by_name[SFT.name] - by_name[BASELINE]).dropna()
         several = difference.index.get_level_values("model").nunique() > 1
         gaps = [
             f"{formats.points(gap)} on {label}{f' ({model})' * several}"
             for (label, model), gap in difference.items()
         ]
-    return {"imitating": IMITATING.label, "baseline": labels.algorithm(BASELINE), "gaps": gaps}
+    return {"imitating": SFT.label, "baseline": labels.algorithm(BASELINE), "gaps": gaps}
 
 
 def _ungraded(runs: pd.DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ from functools import partial
 
 import pandas as pd
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PG
 from rapid.artifacts.runs import PHASES
 from reports import formats, labels
 from reports.outcomes import FieldOutcomes, keep_timed
@@ -32,7 +32,7 @@ def build(outcomes: FieldOutcomes, number: int) -> Table:
         f"{phase.capitalize()} %": partial(_share_cell, outcomes, f"runtime.{phase}")
         for phase in (*PHASES, "other")
     }
-    columns[f"Time / {labels.algorithm(PLAIN.name)}'s"] = partial(_ratio_cell, outcomes, None)
+    columns[f"Time / {labels.algorithm(PG.name)}'s"] = partial(_ratio_cell, outcomes, None)
     for share in SHARES:
         title = f"if sampling takes {formats.percent(share).replace('.0', '')}"
         columns[title] = partial(_ratio_cell, outcomes, share)
@@ -43,7 +43,7 @@ def build(outcomes: FieldOutcomes, number: int) -> Table:
         single_group(columns),
         [outcomes.benchmark],
         number,
-        **run_facts(outcomes.runs(outcomes.field.run_name(PLAIN.name))),
+        **run_facts(outcomes.runs(outcomes.field.run_name(PG.name))),
     )
 
 
@@ -69,12 +69,12 @@ def _share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
 
 
 def _ratio_cell(outcomes: FieldOutcomes, share: float | None, name: str) -> Cell:
-    ours, plain = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
+    ours, plain = outcomes.outcomes[name], outcomes.outcomes[PG.name]
     timed = [outcome.runs.dropna(subset=[TOTAL]).seed for outcome in (ours, plain)]
     seeds = keep_timed(pd.Index(timed[0]).intersection(timed[1]), ours, plain)
     if seeds.empty:
         return Cell(MISSING, reason=NO_PAIR)
     of_seeds = [outcome.runs[outcome.runs.seed.isin(seeds)] for outcome in (ours, plain)]
     if share is not None and not of_seeds[1][SAMPLING].sum():
-        return Cell(MISSING, reason=f"{labels.algorithm(PLAIN.name)} has no time of sampling")
+        return Cell(MISSING, reason=f"{labels.algorithm(PG.name)} has no time of sampling")
     return Cell(formats.ratio(predict_ratio(*of_seeds, share)))

@@ -69,7 +69,7 @@ def staleness(measured: Measured) -> Table | None:
     return algorithm_table(
         "staleness",
         measured,
-        {RAPID.at(h): str(h) for h in measured.params.tables.staleness.H},
+        {RAPID.format_name(h): str(h) for h in measured.params.tables.staleness.H},
         _with_accuracy(measured, columns.TIME, columns.STALENESS),
         measured.params.tables.main.seeds,
     )

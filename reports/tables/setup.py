@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rapid.algorithms import ALGORITHMS, IMITATING
+from rapid.algorithms import ALGORITHMS, SFT
 from rapid.algorithms.base import Algorithm
 from rapid.benchmarks.problem_source import DIGITS, ProblemSource
 from rapid.config.specs import BASE
@@ -44,7 +44,7 @@ def imitation(measured: Measured) -> Table:
     """Return Table 5: the hyperparameters of SFT, imitation of demonstrations."""
     keys = load_descriptions()["tables"]["imitation"]["rows"]
     source = keys["made" if measured.params.imitation.demonstrations else "teacher"]
-    rows = [_rows(source, stage="distill"), _rows(keys["student"], algorithm=IMITATING)]
+    rows = [_rows(source, stage="distill"), _rows(keys["student"], algorithm=SFT)]
     return _by_benchmark("imitation", measured, rows)
 
 
@@ -55,7 +55,7 @@ def rl(measured: Measured) -> Table:
     specific = [
         row
         for algorithm in ALGORITHMS.values()
-        if any(map(algorithm.named, names))
+        if any(map(algorithm.matches_name, names))
         for row in _rows(
             {
                 f"{algorithm.label}: {title}": key
@@ -110,7 +110,7 @@ def _rows(
 
     def read(key: str, manifest: JobManifest) -> Any:
         name = manifest.value("run.algorithm") or ""
-        picked = algorithm.named(name) if algorithm else not IMITATING.named(name)
+        picked = algorithm.matches_name(name) if algorithm else not SFT.matches_name(name)
         return manifest.value(key, ABSENT) if manifest.stage == stage and picked else ABSENT
 
     def cell(key: str, source: ProblemSource, manifests: dict[str, JobManifest]) -> Cell:

@@ -93,7 +93,7 @@ def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
 def _defaults(measured: Measured, benchmark: str) -> list[str]:
     """Return the values of RAPID's parameters and of those that all algorithms have."""
     params = measured.params
-    settings = RAPID.select_objective(params).model_dump()
+    settings = RAPID.get_loss_parameters(params).model_dump()
     settings["n_step"] = params.benchmarks[benchmark].n_step
     for name in ("group_size", "epochs", "learning_rate"):
         settings[name] = getattr(params.training, name)

@@ -71,11 +71,11 @@ class StudyRuns:
         The algorithm's name stands first in the label of the first variant, of a variant of another
         algorithm, and if the label would be empty otherwise.
         """
-        plain, shared = parse(algorithm).plain, self.shared
+        plain, shared = parse(algorithm).base_name, self.shared
         changes = [
             f"{key} = {value}" for key, value in self.changes(algorithm) if key not in shared
         ]
-        if algorithm == self.reference or plain != parse(self.reference).plain or not changes:
+        if algorithm == self.reference or plain != parse(self.reference).base_name or not changes:
             changes.insert(0, labels.algorithm(plain))
         return ", ".join(changes)
 

@@ -1,4 +1,4 @@
-"""A batch of completions for tests of losses, and its advantages by plain loops."""
+"""A batch of completions for tests of losses, and its advantages, computed by plain loops."""
 
 import math
 
@@ -8,7 +8,7 @@ from rapid.algorithms.base import LossInputs
 
 GROUP_SIZE = 4
 LENGTHS = [5, 3, 0, 4, 1, 5, 2, 5, 5, 4, 3, 2]
-# Some equal their group's mean.
+# Some rewards equal the mean of their group.
 REWARDS = [1.0, 0.0, 0.0, 1.0, 0.25, 0.75, 0.5, 0.5, 1.0, 1.0, 1.0, 0.0]
 
 

@@ -1,6 +1,6 @@
-"""A policy small enough to enumerate, so that the mean of `rapid_loss`'s estimator is exact.
+"""A policy whose outcomes can be enumerated, so that expectations of losses are exact.
 
-There are two prompts, and completions of two tokens from an alphabet of three: nine outcomes each.
+There are two prompts. A completion is two tokens of three: nine outcomes for each prompt.
 
     python -m tests.algorithms.tabular      prints the bias of each estimator
 """
@@ -16,8 +16,8 @@ from rapid.algorithms import rapid_loss
 
 PROMPTS, SYMBOLS = 2, 3
 OUTCOMES = SYMBOLS**2
-PARAMETERS = SYMBOLS + SYMBOLS**2  # per prompt: logits of the first token, and of the second
-DEGREES = {"on-policy": 0.0, "stale": 0.4, "very stale": 1.0}
+PARAMETERS = SYMBOLS + SYMBOLS**2  # per prompt: logits of the first and of the second token
+STALENESS_LEVELS = {"on-policy": 0.0, "stale": 0.4, "very stale": 1.0}
 ETAS = (1.0, 1.5, 2.0, 4.0)
 
 
@@ -32,12 +32,12 @@ class TabularProblem:
     @property
     def probability(self) -> Tensor:
         """Probability of each outcome under mu, (PROMPTS, OUTCOMES)."""
-        return outcome_logp(self.mu).sum(-1).exp()
+        return compute_outcome_logps(self.mu).sum(-1).exp()
 
     @property
     def log_weight(self) -> Tensor:
         """log pi / mu of each outcome, (PROMPTS, OUTCOMES)."""
-        return (outcome_logp(self.pi) - outcome_logp(self.mu)).sum(-1)
+        return (compute_outcome_logps(self.pi) - compute_outcome_logps(self.mu)).sum(-1)
 
     @property
     def weight(self) -> Tensor:
@@ -54,21 +54,21 @@ def build_problem(staleness: float, seed: int = 0) -> TabularProblem:
     return TabularProblem(pi, pi + staleness * noise, rewards)
 
 
-def outcome_logp(logits: Tensor) -> Tensor:
+def compute_outcome_logps(logits: Tensor) -> Tensor:
     """Return the log-probability of each token of each outcome, (PROMPTS, OUTCOMES, 2)."""
     first = logits[:, :SYMBOLS].log_softmax(-1)
     second = logits[:, SYMBOLS:].view(PROMPTS, SYMBOLS, SYMBOLS).log_softmax(-1)
     return torch.stack([first.repeat_interleave(SYMBOLS, 1), second.flatten(1)], dim=-1)
 
 
-def true_gradient(problem: TabularProblem) -> Tensor:
+def compute_true_gradient(problem: TabularProblem) -> Tensor:
     """Return the gradient of J = mean over prompts of E_pi[R], (PROMPTS, PARAMETERS)."""
     pi = problem.pi.clone().requires_grad_()
-    value = (outcome_logp(pi).sum(-1).exp() * problem.rewards).sum(1).mean()
+    value = (compute_outcome_logps(pi).sum(-1).exp() * problem.rewards).sum(1).mean()
     return torch.autograd.grad(value, pi)[0]
 
 
-def score_mean(problem: TabularProblem, values: Tensor) -> Tensor:
+def compute_score_mean(problem: TabularProblem, values: Tensor) -> Tensor:
     """Return the mean over prompts of E_mu[values * grad log pi].
 
     Values have the shape (PROMPTS, OUTCOMES), or (PROMPTS, OUTCOMES, 2) for each token.
@@ -76,24 +76,24 @@ def score_mean(problem: TabularProblem, values: Tensor) -> Tensor:
     pi = problem.pi.clone().requires_grad_()
     if values.dim() == 2:
         values = values[..., None]
-    total = (problem.probability * (values * outcome_logp(pi)).sum(-1)).sum(1).mean()
+    total = (problem.probability * (values * compute_outcome_logps(pi)).sum(-1)).sum(1).mean()
     return torch.autograd.grad(total, pi)[0]
 
 
-def expected_gradient(
+def compute_expected_gradient(
     problem: TabularProblem, group_size: int, loss=rapid_loss, **settings
 ) -> Tensor:
-    """Return the mean of a loss's estimate over all groups from mu, (PROMPTS, PARAMETERS)."""
+    """Return the expectation of a loss's gradient estimate under mu, (PROMPTS, PARAMETERS)."""
     groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
     count = PROMPTS * len(groups)
     prompts = torch.arange(PROMPTS).repeat_interleave(len(groups) * group_size)
     outcomes = groups.flatten().repeat(PROMPTS)
     probability = problem.probability[prompts, outcomes].view(count, group_size).prod(1) / PROMPTS
-    # A loss weights each group by 1 / count; this replaces that weight by the group's probability.
+    # A loss gives each group the weight 1 / count. This factor makes it the group's probability.
     probability_ratio = (probability * count).repeat_interleave(group_size)
     pi = problem.pi.clone().requires_grad_()
-    logp = outcome_logp(pi)[prompts, outcomes]
-    behavior_logp = outcome_logp(problem.mu)[prompts, outcomes]
+    logp = compute_outcome_logps(pi)[prompts, outcomes]
+    behavior_logp = compute_outcome_logps(problem.mu)[prompts, outcomes]
     rewards = problem.rewards[prompts, outcomes]
     mask = torch.ones_like(behavior_logp)
     value, _ = loss(logp, behavior_logp, mask, rewards, group_size, **settings)
@@ -107,8 +107,8 @@ def assert_same_gradient(actual: Tensor, expected: Tensor) -> None:
 
 def compute_bias(problem: TabularProblem, group_size: int, **settings) -> tuple[float, float]:
     """Return |mean estimate - true gradient| / |true gradient|, and the cosine between them."""
-    gradient = true_gradient(problem).flatten()
-    mean = expected_gradient(problem, group_size, **settings).flatten()
+    gradient = compute_true_gradient(problem).flatten()
+    mean = compute_expected_gradient(problem, group_size, **settings).flatten()
     return (
         ((mean - gradient).norm() / gradient.norm()).item(),
         torch.cosine_similarity(mean, gradient, dim=0).item(),
@@ -126,7 +126,7 @@ def list_settings() -> Iterator[dict]:
 def render_table() -> str:
     """Return a table of relative biases and cosines of the plain and leave-one-out estimates."""
     lines = []
-    for name, staleness in DEGREES.items():
+    for name, staleness in STALENESS_LEVELS.items():
         problem = build_problem(staleness)
         mean_log_weight = (problem.probability * problem.log_weight.abs()).sum(1).mean()
         lines.append(

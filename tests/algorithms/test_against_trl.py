@@ -1,7 +1,8 @@
 """Algorithms have the loss and the gradient of stock TRL on the same batch.
 
-TRL takes log-probabilities in float32 even of a float64 model: gradients of whole steps agree to
-float32's rounding (SINGLE), losses of given log-probabilities to float64's.
+TRL computes log-probabilities in float32, even of a float64 model. So gradients of whole steps
+agree up to float32's rounding (FLOAT32_TOLERANCE). Losses of fixed log-probabilities agree up to
+float64's.
 """
 
 import pytest
@@ -22,7 +23,7 @@ from tests.training.loops import (
 
 GROUP_SIZE, PROMPTS, MAX_LENGTH = 4, 16, 8
 SHARED = COMMON | {"learning_rate": 1.0, "max_completion_length": MAX_LENGTH}
-SINGLE = ROUNDING  # relative to the gradient's norm
+FLOAT32_TOLERANCE = ROUNDING  # relative to the gradient's norm
 # TRL's settings for each algorithm, and RAPID's where they are not the defaults.
 TRL_SETTINGS = {
     "pg": {"loss_type": "luspo", "importance_sampling_level": "sequence", "scale_rewards": "none"},
@@ -74,7 +75,7 @@ def assert_close(actual, expected, tolerance):
     assert (actual - expected).norm() <= tolerance * expected.norm()
 
 
-# One batch by hand --------------------------------------------------------------------------------
+# A fixed batch ------------------------------------------------------------------------------------
 
 
 def build_fixed_batch():
@@ -108,7 +109,7 @@ def compute_trl_advantages(rewards, scale):
 
 
 def draw_logps(shape, distance):
-    """Return log-probabilities, and mu's, which differ from them by `distance` times noise."""
+    """Return log pi, and log mu, which differs from it by `distance` times noise."""
     generator = torch.Generator().manual_seed(1)
     logp = -3 * torch.rand(shape, generator=generator, dtype=torch.float64)
     return logp, logp - distance * torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -121,13 +122,13 @@ def build_config(objective, folder, **settings):
 
 @pytest.mark.parametrize("objective", TRL_SETTINGS)
 def test_loss_and_gradient_match_stock_trl(toy_model, tmp_path, objective):
-    # The configuration comes first: it resets accelerate's state of processes.
+    # Build the configuration first, because it resets accelerate's state of processes.
     rapid_config = build_config(objective, tmp_path)
     trainer = build_stock_trainer(FixedLogpsTrainer, objective, toy_model, tmp_path)
     batch, rewards = build_fixed_batch()
     batch["advantages"] = compute_trl_advantages(rewards, trainer.args.scale_rewards)
     mask = batch["completion_mask"]
-    # Completions beyond every clip range, almost on-policy, and with some clipped tokens.
+    # Every token clipped, none clipped, and some clipped.
     distance = torch.tensor([3.0, 1e-5, 0.5]).repeat(4)[:, None]
     logp, stale = draw_logps(mask.shape, distance)
     batch["ref_per_token_logps"] = reference = stale.flip(0)
@@ -149,14 +150,14 @@ def test_loss_and_gradient_match_stock_trl(toy_model, tmp_path, objective):
         if objective == "pg":
             # On-policy only gradients agree: TRL's loss has ratios instead of log-probabilities.
             value = -(batch["advantages"] * mask.sum(1)).mean()
-            assert trl_loss.item() == pytest.approx(value.item(), rel=SINGLE)
+            assert trl_loss.item() == pytest.approx(value.item(), rel=FLOAT32_TOLERANCE)
             return
         assert loss.item() == pytest.approx(trl_loss.item(), rel=0, abs=tolerance)
         log = {name: values[-1] for name, values in trainer._metrics["train"].items()}
         trl_names = {"clip_fraction": "clip_ratio/region_mean", "clip_low": "clip_ratio/low_mean"}
         for name, trl_name in (trl_names | {"kl": "kl"}).items():
             if name in metrics and trl_name in log:
-                assert metrics[name].item() == pytest.approx(log[trl_name], rel=SINGLE)
+                assert metrics[name].item() == pytest.approx(log[trl_name], rel=FLOAT32_TOLERANCE)
         if "clip_low" in metrics and behavior_logp is stale:
             assert 0 < metrics["clip_low"] < metrics["clip_fraction"]
         metric = "weight" if objective == "vespo" else "clip_fraction"
@@ -192,17 +193,17 @@ def train_both(objective, H, model, folder, *, skip=True, equal_lengths=False, *
 
 def assert_same_steps(trl_trainer, rapid_trainer):
     for gradient, expected in zip(rapid_trainer.gradients, trl_trainer.gradients, strict=True):
-        assert_close(gradient, expected, SINGLE)
+        assert_close(gradient, expected, FLOAT32_TOLERANCE)
     if rapid_trainer.args.objective == "pg":
         return  # its loss differs
-    assert rapid_trainer.losses == pytest.approx(trl_trainer.losses, abs=SINGLE)
+    assert rapid_trainer.losses == pytest.approx(trl_trainer.losses, abs=FLOAT32_TOLERANCE)
     clipped = logged_values(trl_trainer, "clip_ratio/region_mean")
     assert all((share > 0) == (i % rapid_trainer.args.H > 0) for i, share in enumerate(clipped))
     if rapid_trainer.args.objective == "dapo":
         shares_run = logged_values(rapid_trainer, "rapid/run")
         fractions = logged_values(rapid_trainer, "rapid/clip_fraction")
         products = [run * clip for run, clip in zip(shares_run, fractions, strict=True)]
-        assert products == pytest.approx(clipped, rel=SINGLE)
+        assert products == pytest.approx(clipped, rel=FLOAT32_TOLERANCE)
 
 
 @pytest.mark.parametrize(
@@ -219,9 +220,10 @@ def assert_same_steps(trl_trainer, rapid_trainer):
 def test_trainer_takes_steps_of_stock_trl(
     toy_model, tmp_path, disable_shuffle, objective, H, settings
 ):
-    """RapidTrainer uses micro-batches, savings and raw rewards; every second step is off-policy.
+    """RapidTrainer uses micro-batches and raw rewards, and skips groups.
 
-    DAPO equals TRL's if all mini-batches have equally many tokens.
+    With H = 2 every second step is off-policy. DAPO's loss equals TRL's if all mini-batches have
+    equally many tokens.
     """
     lengths = {"equal_lengths": objective == "dapo"}
     trl_trainer, rapid_trainer = train_both(

@@ -1,13 +1,15 @@
-"""Declarations of algorithm classes: bounds of parameters, names, looks, batch requirements."""
+"""Declarations of algorithm classes: bounds of parameters, names, plot styles, batch sizes."""
 
 import pytest
+import torch
 from pydantic import ValidationError
 
-from rapid.algorithms import ALGORITHMS
+from rapid.algorithms import ALGORITHMS, base
+from rapid.algorithms.base import Algorithm
 from rapid.config.params import load
 from tests.algorithms.test_zero_gradients import SETTINGS
 
-RL_ALGORITHMS = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.imitates]
+RL_ALGORITHMS = [algorithm for algorithm in ALGORITHMS.values() if not algorithm.is_supervised]
 
 
 @pytest.mark.parametrize(
@@ -58,28 +60,51 @@ def test_batches_must_divide_among_processes_and_vllm_groups(
     compute = params.compute.model_copy(update={"processes": 2, "sampler": sampler})
     section = getattr(params, name).model_copy(update={key: value})
     params = params.model_copy(update={"compute": compute, name: section})
-    refused = ALGORITHMS[name.replace("_", "-")].config_error(params, 4)
-    assert (refused is None) == allowed
-    assert allowed or refused[:2] == (f"{name}.{key}", value)
+    error = ALGORITHMS[name.replace("_", "-")].find_config_error(params, 4)
+    assert (error is None) == allowed
+    assert allowed or error[:2] == (f"{name}.{key}", value)
 
 
 def test_each_name_belongs_to_one_algorithm():
     for name in ALGORITHMS:
         for variant in (name, f"{name}-H4", f"{name}-H4,epochs=2", f"{name},epochs=2"):
             assert [
-                algorithm.name for algorithm in ALGORITHMS.values() if algorithm.named(variant)
+                algorithm.name
+                for algorithm in ALGORITHMS.values()
+                if algorithm.matches_name(variant)
             ] == [name]
 
 
-def test_looks_for_different_h_differ():
+def test_plot_styles_for_different_h_differ():
     for algorithm in RL_ALGORITHMS:
-        assert len({algorithm.get_look(H) for H in (1, 2, 4, 8)}) == 4
+        assert len({algorithm.get_plot_style(H) for H in (1, 2, 4, 8)}) == 4
 
 
-def test_only_naive_grpo_uses_a_server_and_only_dapo_resamples():
-    assert [algorithm.name for algorithm in RL_ALGORITHMS if algorithm.samples_from_a_server] == [
+def test_only_naive_grpo_uses_a_vllm_server_and_only_dapo_resamples():
+    assert [algorithm.name for algorithm in RL_ALGORITHMS if algorithm.uses_vllm_server] == [
         "naive-grpo"
     ]
     settings = ALGORITHMS["dapo"].parameters(**SETTINGS["dapo"] | {"rounds": 3})
-    rounds = {algorithm.name: algorithm.rounds(settings) for algorithm in RL_ALGORITHMS}
+    rounds = {
+        algorithm.name: algorithm.get_sampling_rounds(settings) for algorithm in RL_ALGORITHMS
+    }
     assert rounds == dict.fromkeys(rounds, 1) | {"dapo": 3}
+
+
+def test_former_names_of_members_work_with_a_warning():
+    def select_unequal_groups(self, settings, on_policy):
+        return "unequal"
+
+    members = {"name": "mine", "H": "none", "gradient_groups": select_unequal_groups}
+    with pytest.warns(FutureWarning) as warnings:
+        algorithm = type("Mine", (Algorithm,), members)()
+    assert [str(warning.message) for warning in warnings] == [
+        "Mine.H is now called h_in_name: rename it",
+        "Mine.gradient_groups is now called get_gradient_group_kind: rename it",
+    ]
+    assert algorithm.name_pattern == "mine"
+    rewards = torch.tensor([1.0, 1.0, 0.0, 1.0])
+    has_gradient = algorithm.find_groups_with_gradient(rewards, 2, None, on_policy=True)
+    assert has_gradient.tolist() == [False, True]
+    with pytest.warns(FutureWarning, match="Look is now called PlotStyle"):
+        assert base.Look is base.PlotStyle

@@ -1,4 +1,4 @@
-"""GRPOTrainer with the settings nearest to RAPID lacks what docs/beside-trl.md says."""
+"""GRPOTrainer with the settings closest to RAPID differs from it as docs/beside-trl.md says."""
 
 import re
 
@@ -20,7 +20,7 @@ from tests.algorithms.test_against_trl import (
 from tests.conftest import ROOT
 
 
-def test_recipe_on_page_is_the_measured_one():
+def test_recipe_on_page_has_the_measured_settings():
     page = (ROOT / "docs/beside-trl.md").read_text(encoding="utf-8")
     recipe_code = re.search(r"^```python\n(.*?)```", page, re.MULTILINE | re.DOTALL)[1]
     variables = {}
@@ -35,8 +35,8 @@ def test_recipe_on_page_is_the_measured_one():
 
 
 @pytest.mark.parametrize("staleness", [0.0, 0.1, 1.0])
-def test_nearest_trl_gradient_lacks_weighted_baseline(toy_model, tmp_path, staleness):
-    """Its weight is w exp(lambda (1 - w)) as well. On-policy the gradients are equal."""
+def test_closest_trl_gradient_lacks_weighted_baseline(toy_model, tmp_path, staleness):
+    """Its weights are w exp(lambda (1 - w)). On-policy they are 1, and the gradients are equal."""
     trainer = build_stock_trainer(
         FixedLogpsTrainer,
         "pg",

@@ -26,7 +26,7 @@ def compute_loss(
     return loss.detach(), logp.grad, metrics
 
 
-# Empty and equal ----------------------------------------------------------------------------------
+# Empty batches and equal rewards ------------------------------------------------------------------
 
 
 @each_baseline
@@ -79,28 +79,28 @@ def test_group_of_one_has_no_advantage_in_grpo_and_dapo():
     assert dapo_loss(logp, logp, ones, rewards, 1, 0.2, 0.28)[0].item() == 0
 
 
-# Extreme ------------------------------------------------------------------------------------------
+# Extreme weights ----------------------------------------------------------------------------------
 
 
 @each_clip
 @each_baseline
 @pytest.mark.parametrize("rewards", [[1.0, 0.0, 0.5, 1.0], [1.0] * 4, [0.0] * 4])
-@pytest.mark.parametrize(("size", "dtype"), [(200.0, torch.float32), (800.0, torch.float64)])
-def test_overflowing_weights_stay_finite(clip, baseline, rewards, size, dtype):
-    """Clipped in the advantage only, gradients are huge but finite; rewards of 0 have none.
+@pytest.mark.parametrize(("log_weight", "dtype"), [(200.0, torch.float32), (800.0, torch.float64)])
+def test_overflowing_weights_stay_finite(clip, baseline, rewards, log_weight, dtype):
+    """If weights are clipped in the advantage only, gradients are huge, but finite.
 
-    Clipped in both places, loss and gradient are those of weights of eta.
+    If weights are clipped in both places, loss and gradient are those of weights of eta.
     """
     extreme, reference = (
         compute_loss([x, 0.1, -0.1, -x], rewards, 4, 2.0, clip, baseline, dtype=dtype)
-        for x in (size, 80.0)
+        for x in (log_weight, 80.0)
     )
     loss, gradient, metrics = extreme
     for value in (loss, gradient, *metrics.values()):
         assert value.isfinite().all()
-    assert metrics["staleness"] < size
+    assert metrics["staleness"] < log_weight
     assert metrics["weight"] > 1e25
-    # A weight of e^-size is 0, one of e^-80 is 1e-35.
+    # A weight of e^-log_weight is 0, and a weight of e^-80 is 1e-35.
     torch.testing.assert_close(gradient, reference[1], rtol=0, atol=1e-15)
     if not any(rewards):
         assert loss.item() == 0 and not gradient.any()
@@ -108,7 +108,7 @@ def test_overflowing_weights_stay_finite(clip, baseline, rewards, size, dtype):
         assert loss.abs() > 1e22 and (gradient[0].abs() > 1e22).all()
 
 
-def test_leave_one_out_is_exact_beside_a_huge_weight():
+def test_leave_one_out_is_exact_with_a_huge_weight():
     """w = (e^40, 1, 1), eta = inf: the first completion's baseline is the mean of the others, 1."""
     _, gradient, _ = compute_loss([40.0, 0.0, 0.0], [0.5, 1.0, 1.0], 3, math.inf, "both", "others")
     assert gradient[0, 0].item() == pytest.approx(-math.exp(40) * (0.5 - 1) / 3)

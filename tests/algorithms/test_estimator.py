@@ -1,4 +1,4 @@
-"""The mean of rapid_loss's estimate, enumerated over all groups, matches formulas to 1e-12.
+"""The expectation of rapid_loss's estimate, enumerated over all groups, matches formulas.
 
 `python -m tests.algorithms.tabular` prints the biases.
 """
@@ -10,39 +10,42 @@ import torch
 
 from rapid.algorithms.groups import group_mean
 from tests.algorithms.tabular import (
-    DEGREES,
     ETAS,
+    STALENESS_LEVELS,
     assert_same_gradient,
     build_problem,
-    expected_gradient,
-    outcome_logp,
+    compute_expected_gradient,
+    compute_outcome_logps,
+    compute_score_mean,
+    compute_true_gradient,
     render_table,
-    score_mean,
-    true_gradient,
 )
 
-each_staleness = pytest.mark.parametrize("staleness", DEGREES.values())
+each_staleness = pytest.mark.parametrize("staleness", STALENESS_LEVELS.values())
 each_group_size = pytest.mark.parametrize("group_size", [2, 3])
 each_clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 each_eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
 
 
 def test_table_of_biases_has_a_row_per_setting():
-    assert len(render_table().splitlines()) == len(DEGREES) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
+    assert (
+        len(render_table().splitlines())
+        == len(STALENESS_LEVELS) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
+    )
 
 
 def test_true_gradient_matches_finite_differences():
-    """This checks the reference of other tests; J is a sum over outcomes, not an estimate."""
+    """Other tests compare with this gradient. J is a sum over outcomes, not an estimate."""
     problem, step = build_problem(0.0), 1e-6
-    gradient = true_gradient(problem)
+    gradient = compute_true_gradient(problem)
 
-    def value(pi):
-        return (outcome_logp(pi).sum(-1).exp() * problem.rewards).sum(1).mean()
+    def compute_value(pi):
+        return (compute_outcome_logps(pi).sum(-1).exp() * problem.rewards).sum(1).mean()
 
     for i in range(problem.pi.numel()):
         move = torch.zeros_like(problem.pi)
         move.view(-1)[i] = step
-        slope = (value(problem.pi + move) - value(problem.pi - move)) / (2 * step)
+        slope = (compute_value(problem.pi + move) - compute_value(problem.pi - move)) / (2 * step)
         assert gradient.view(-1)[i].item() == pytest.approx(slope.item(), abs=1e-9)
 
 
@@ -55,24 +58,28 @@ def test_true_gradient_matches_finite_differences():
 def test_leave_one_out_clipped_in_advantage_is_unbiased(staleness, group_size, eta):
     """A baseline from other completions, clipped or not, multiplies E[w grad log pi] = 0."""
     problem = build_problem(staleness)
-    mean = expected_gradient(problem, group_size, eta=eta, clip="advantage", baseline="others")
-    assert_same_gradient(mean, true_gradient(problem))
+    mean = compute_expected_gradient(
+        problem, group_size, eta=eta, clip="advantage", baseline="others"
+    )
+    assert_same_gradient(mean, compute_true_gradient(problem))
 
 
-# Biased, by exactly this much ---------------------------------------------------------------------
+# Known biases -------------------------------------------------------------------------------------
 
 
 @each_staleness
 @each_group_size
 @each_eta
 @pytest.mark.parametrize("scale", [1.0, 0.25])
-def test_group_baseline_clipped_in_advantage_lacks_own_term(staleness, group_size, eta, scale):
-    """E = grad J - scale/N_k E_mu[w min(w, eta) R grad log pi], n's own part of its baseline."""
+def test_group_baseline_clipped_in_advantage_has_own_term_bias(staleness, group_size, eta, scale):
+    """E = grad J - scale/N_k E_mu[w min(w, eta) R grad log pi], the own term in the baseline."""
     problem = build_problem(staleness)
     values = problem.weight * problem.weight.clamp(max=eta) * problem.rewards
-    own_term = scale * score_mean(problem, values) / group_size
-    mean = expected_gradient(problem, group_size, eta=eta, clip="advantage", baseline_scale=scale)
-    assert_same_gradient(mean, true_gradient(problem) - own_term)
+    own_term = scale * compute_score_mean(problem, values) / group_size
+    mean = compute_expected_gradient(
+        problem, group_size, eta=eta, clip="advantage", baseline_scale=scale
+    )
+    assert_same_gradient(mean, compute_true_gradient(problem) - own_term)
 
 
 @each_staleness
@@ -90,16 +97,16 @@ def test_unweighted_gradient_follows_the_baseline_in_expectation(
     value = (problem.probability * problem.rewards).sum(1, keepdim=True)
     if baseline == "group":
         value = ((group_size - 1) * value + problem.rewards) / group_size
-    mean = expected_gradient(
+    mean = compute_expected_gradient(
         problem, group_size, eta=2.0, weighted=False, baseline=baseline, baseline_scale=scale
     )
-    assert_same_gradient(mean, score_mean(problem, problem.rewards - scale * value))
+    assert_same_gradient(mean, compute_score_mean(problem, problem.rewards - scale * value))
 
 
 @each_staleness
 @each_group_size
 def test_unweighted_baseline_scales_unclipped_gradient(staleness, group_size):
-    """E = (1 - 1/N_k) grad J, however stale: GRPOTrainer's advantages times the weights."""
+    """E = (1 - 1/N_k) grad J for any staleness: GRPOTrainer's advantages times the weights."""
 
     def weighted_pg(logp, behavior_logp, mask, rewards, group_size):
         weight = (logp - behavior_logp).detach().sum(1).exp()
@@ -107,8 +114,8 @@ def test_unweighted_baseline_scales_unclipped_gradient(staleness, group_size):
         return -(weight * advantages * logp.sum(1)).mean(), {}
 
     problem = build_problem(staleness)
-    mean = expected_gradient(problem, group_size, loss=weighted_pg)
-    assert_same_gradient(mean, (1 - 1 / group_size) * true_gradient(problem))
+    mean = compute_expected_gradient(problem, group_size, loss=weighted_pg)
+    assert_same_gradient(mean, (1 - 1 / group_size) * compute_true_gradient(problem))
 
 
 @each_staleness
@@ -126,8 +133,8 @@ def test_clipping_in_both_gives_gradient_of_clipped_weights(staleness, group_siz
     value = (problem.probability * c * problem.rewards).sum(1, keepdim=True)
     if baseline == "group":
         value = ((group_size - 1) * value + c * problem.rewards) / group_size
-    mean = expected_gradient(problem, group_size, eta=eta, clip="both", baseline=baseline)
-    assert_same_gradient(mean, score_mean(problem, c * (problem.rewards - value)))
+    mean = compute_expected_gradient(problem, group_size, eta=eta, clip="both", baseline=baseline)
+    assert_same_gradient(mean, compute_score_mean(problem, c * (problem.rewards - value)))
 
 
 # Incomplete groups --------------------------------------------------------------------------------
@@ -139,13 +146,13 @@ def test_dropping_incomplete_groups_keeps_gradient_direction(seed):
 
     Without incomplete groups, the mean is that of complete groups times a constant.
     """
-    problem, missing_rate, group_size = build_problem(DEGREES["stale"], seed), 0.3, 3
-    true = true_gradient(problem).flatten()
+    problem, missing_rate, group_size = build_problem(STALENESS_LEVELS["stale"], seed), 0.3, 3
+    true = compute_true_gradient(problem).flatten()
     means = {
-        n: expected_gradient(problem, n, eta=2.0, clip="advantage").flatten()
+        n: compute_expected_gradient(problem, n, eta=2.0, clip="advantage").flatten()
         for n in (1, 2, group_size)
     }
-    chances = {
+    probabilities = {
         n: math.comb(group_size, n)
         * (1 - missing_rate) ** n
         * missing_rate ** (group_size - n)
@@ -153,7 +160,7 @@ def test_dropping_incomplete_groups_keeps_gradient_direction(seed):
         / group_size
         for n in means
     }
-    mean_with_incomplete = sum(chances[n] * means[n] for n in means)
+    mean_with_incomplete = sum(probabilities[n] * means[n] for n in means)
     cosine_without, cosine_with = (
         torch.cosine_similarity(gradient, true, dim=0)
         for gradient in (means[group_size], mean_with_incomplete)

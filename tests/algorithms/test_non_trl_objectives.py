@@ -5,20 +5,20 @@ import math
 import pytest
 import torch
 
-from rapid.algorithms import ALGORITHMS, CURRENT
+from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
 from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dppo import DppoParameters
-from rapid.algorithms.m2po import find_outliers as outliers_of
+from rapid.algorithms.m2po import find_outliers
 from rapid.algorithms.tis import TisParameters, tis_loss
 from rapid.algorithms.topr import topr_loss
 from tests.algorithms.batches import GROUP_SIZE, LENGTHS, compute_advantages, draw_batch
 from tests.algorithms.tabular import (
-    DEGREES,
+    STALENESS_LEVELS,
     assert_same_gradient,
     build_problem,
-    expected_gradient,
-    outcome_logp,
-    score_mean,
+    compute_expected_gradient,
+    compute_outcome_logps,
+    compute_score_mean,
 )
 
 
@@ -37,13 +37,13 @@ def compute_gradient_by_hand(name: str, inputs: LossInputs) -> tuple[list[list[f
     clipped_count, outliers = 0, set()
     advantages = compute_advantages(standardized=name == "m2po")
     for start in range(0, len(LENGTHS), GROUP_SIZE):
-        harmful = [
+        candidates = [
             ((logp[n][t] - behavior_logp[n][t]) ** 2, (n, t))
             for n in range(start, start + GROUP_SIZE)
             for t in range(LENGTHS[n])
             if advantages[n] * (logp[n][t] - behavior_logp[n][t]) > 0
         ]
-        outliers |= find_outliers_by_hand(harmful)
+        outliers |= find_outliers_by_hand(candidates)
     for n, length in enumerate(LENGTHS):
         A, N = advantages[n], len(LENGTHS)
         weight = math.exp(sum(logp[n][t] - behavior_logp[n][t] for t in range(length)))
@@ -103,7 +103,7 @@ def test_weights_and_staleness_are_means_over_completions():
 
 def test_values_at_a_bound_are_not_clipped():
     log_ratio = torch.tensor([[0.5, -0.5], [0.5, 1.0]])
-    outliers = outliers_of(log_ratio, log_ratio.bool(), group_size=1, tau=0.25)
+    outliers = find_outliers(log_ratio, log_ratio.bool(), group_size=1, tau=0.25)
     assert outliers.tolist() == [[False, False], [False, True]]
     # A weight at its cap is not clipped, and no probability changes by more than 1.
     inputs = draw_batch(5)
@@ -115,7 +115,7 @@ def test_values_at_a_bound_are_not_clipped():
 
 def test_objective_does_not_depend_on_micro_batches():
     """Means over micro-batches of whole groups, weighted by share, are the mean over the step."""
-    for algorithm in CURRENT:
+    for algorithm in LATER_ALGORITHMS:
         inputs = draw_batch(3)
         settings = algorithm.parameters and algorithm.parameters()
         total = torch.zeros((), dtype=torch.float64)
@@ -133,21 +133,25 @@ def test_objective_does_not_depend_on_micro_batches():
 
 
 @pytest.mark.parametrize("cap", [1.2, math.inf])
-@pytest.mark.parametrize("staleness", DEGREES.values())
+@pytest.mark.parametrize("staleness", STALENESS_LEVELS.values())
 def test_tis_gradient_is_that_of_capped_token_weights(staleness, cap):
     """E = (1 - 1/N_k) E_mu[(R - V) sum_t min(r, cap) grad log pi_t], V = E_mu[R]."""
     problem = build_problem(staleness)
-    log_ratios = outcome_logp(problem.pi) - outcome_logp(problem.mu)  # of each token
+    log_ratios = compute_outcome_logps(problem.pi) - compute_outcome_logps(
+        problem.mu
+    )  # of each token
     ratios = log_ratios.exp().clamp(max=cap)
     value = (problem.probability * problem.rewards).sum(1, keepdim=True)
-    expected = score_mean(problem, (problem.rewards - value)[..., None] * ratios) * 2 / 3
-    assert_same_gradient(expected_gradient(problem, 3, loss=tis_loss, cap=cap), expected)
+    expected = compute_score_mean(problem, (problem.rewards - value)[..., None] * ratios) * 2 / 3
+    assert_same_gradient(compute_expected_gradient(problem, 3, loss=tis_loss, cap=cap), expected)
 
 
 @pytest.mark.parametrize("offset", [0.2, 0.5])
 def test_topr_gradient_is_that_of_tapered_weights(offset):
     """E = E_mu[c (R - offset) grad log pi], c = min(w, 1) where R < offset, else 1."""
-    problem = build_problem(DEGREES["very stale"])
+    problem = build_problem(STALENESS_LEVELS["very stale"])
     taper = torch.where(problem.rewards < offset, problem.weight.clamp(max=1), 1.0)
-    expected = score_mean(problem, taper * (problem.rewards - offset))
-    assert_same_gradient(expected_gradient(problem, 1, loss=topr_loss, offset=offset), expected)
+    expected = compute_score_mean(problem, taper * (problem.rewards - offset))
+    assert_same_gradient(
+        compute_expected_gradient(problem, 1, loss=topr_loss, offset=offset), expected
+    )

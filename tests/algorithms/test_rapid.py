@@ -75,7 +75,7 @@ ABLATIONS = [
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=str)
 def test_gradient_of_ablations_matches_closed_form(baseline, weighted, ablation):
-    """The groups are all right, all wrong, mixed, and equal with a reward between."""
+    """The rewards of the groups are all 1, all 0, different, and all 0.4."""
     logp, behavior_logp, mask, _ = draw_batch(12, seed=7)
     rewards = torch.tensor([1, 1, 1, 0, 0, 0, 1, 0, 1, 0.4, 0.4, 0.4], dtype=torch.float64)
     settings = (3, 1.2, "advantage", baseline, weighted)
@@ -119,8 +119,8 @@ def test_gradient_of_unweighted_ablations_matches_finite_differences(ablation):
 def test_advantages_of_ablations_match_hand_computation(ablation, advantages):
     """Two groups with rewards (1, 0) and (1, 1), and w = (1.75, 3) and (4, 0.5); eta is 2.
 
-    Clipped weights times rewards are (1.75, 0) and (2, 0.5). V is 0.875 and 1.25; the other's is
-    (0, 1.75) and (0.5, 2).
+    Clipped weights times rewards are (1.75, 0) and (2, 0.5). V is 0.875 and 1.25; with the
+    baseline "others" it is (0, 1.75) and (0.5, 2).
     """
     weights = torch.tensor([1.75, 3.0, 4.0, 0.5], dtype=torch.float64)
     rewards = torch.tensor([1.0, 0.0, 1.0, 1.0], dtype=torch.float64)
@@ -133,7 +133,7 @@ def test_advantages_of_ablations_match_hand_computation(ablation, advantages):
 
 
 def test_scale_of_zero_equals_no_baseline_and_one_equals_the_default():
-    """They are equal bit by bit."""
+    """The losses are equal bit by bit."""
     logp, behavior_logp, mask, rewards = draw_batch(seed=5)
     inputs = (logp, behavior_logp, mask, rewards, 3, 1.5)
     losses = [
@@ -195,7 +195,7 @@ def compute_weighted_advantages(
 @each_clip
 @pytest.mark.parametrize("eta", [1.0, 1.5, 2.0, math.inf])
 def test_on_policy_loss_is_policy_gradient(clip, eta):
-    """With H = 1 they are equal bit by bit: eta >= 1 does not clip weights of 1."""
+    """Loss and gradient are equal bit by bit: eta >= 1 does not clip weights of 1."""
     logp, _, mask, rewards = draw_batch(seed=1)
     loss, metrics = rapid_loss(logp, logp.detach(), mask, rewards, 3, eta, clip)
     loss.backward()

@@ -10,9 +10,9 @@ import torch
 from matplotlib.colors import to_rgb
 from pydantic import Field
 
-from rapid.algorithms import ALGORITHMS, CURRENT
-from rapid.algorithms.base import Algorithm, Look, Parameters
-from rapid.algorithms.variant_names import build_pattern, parse
+from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
+from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
+from rapid.algorithms.variant_names import build_name_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
@@ -32,7 +32,7 @@ class LeaveOneOut(Algorithm):
 
     name = "mine"
     label = "MINE"
-    look = Look("#123456", "d")
+    plot_style = PlotStyle("#123456", "d")
     parameters = LeaveOneOutParameters
 
     def loss(self, settings, inputs):
@@ -57,7 +57,7 @@ def test_registered_algorithm_has_parameters_and_specs(values):
     values["mine"] = {"scale": 3.0}
     params = load(values)
     for name, H, scale in zip(names, (1, 4, 4), (3.0, 3.0, 2.0), strict=True):
-        assert re.fullmatch(build_pattern(), name)
+        assert re.fullmatch(build_name_pattern(), name)
         run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm=name, seed=1)
         assert run in specs.list_table_runs(params)
         spec = specs.build_train_spec(params, run)
@@ -95,19 +95,19 @@ def test_registered_algorithm_has_table_rows(values, tmp_path):
 
 
 @pytest.mark.usefixtures("registered_algorithm")
-def test_registered_algorithm_has_label_and_look():
+def test_registered_algorithm_has_label_and_plot_style():
     assert labels.algorithm("mine") == "MINE"
     assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
-    assert declared_look("mine") == Look("#123456", "d")
+    assert declared_look("mine") == PlotStyle("#123456", "d")
     assert declared_look("mine-H4").color == "#123456"
     assert declared_look("mine-H4") != declared_look("mine-H8")
 
 
-def test_looks_of_algorithms_are_distinguishable():
-    """By marker and line, and by the distance of colours in CIELAB."""
-    looks = [algorithm.look for algorithm in ALGORITHMS.values()]
-    assert len({(look.marker, str(look.line)) for look in looks}) == len(looks)
-    coordinates = [torch.tensor(to_cielab(look.color)) for look in looks]
+def test_plot_styles_of_algorithms_are_distinguishable():
+    """They differ by marker and line, and by the distance of colours in CIELAB."""
+    styles = [algorithm.plot_style for algorithm in ALGORITHMS.values()]
+    assert len({(style.marker, str(style.line)) for style in styles}) == len(styles)
+    coordinates = [torch.tensor(to_cielab(style.color)) for style in styles]
     assert min((a - b).norm() for a, b in combinations(coordinates, 2)) > 18
 
 
@@ -140,7 +140,7 @@ def test_off_policy_policy_gradient_logs_staleness(toy_model, tmp_path):
 def test_sections_with_defaults_only_are_not_in_specs(values):
     """Otherwise a new algorithm would make all reports stale."""
     plain = load(values).model_dump_json()
-    assert not {algorithm.key for algorithm in CURRENT} & json.loads(plain).keys()
+    assert not {algorithm.key for algorithm in LATER_ALGORITHMS} & json.loads(plain).keys()
     values["cispo"] = {"cap": 5.0}
     assert load(values).model_dump_json() == plain
     values["cispo"] = {"cap": 2.0}

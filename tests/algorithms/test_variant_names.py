@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.variant_names import build_pattern, parse
+from rapid.algorithms.variant_names import build_name_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 
@@ -16,13 +16,13 @@ from rapid.config.params import BadParams, load
 )
 def test_plain_name_is_parsed(name, algorithm, H):
     parsed = parse(name)
-    assert (parsed.algorithm.name, parsed.H, parsed.plain) == (algorithm, H, name)
+    assert (parsed.algorithm.name, parsed.H, parsed.base_name) == (algorithm, H, name)
     assert parsed.changes.model_dump(exclude_none=True) == {}
 
 
 def test_variant_is_parsed():
     parsed = parse("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
-    assert (parsed.plain, parsed.H) == ("rapid-H4", 4)
+    assert (parsed.base_name, parsed.H) == ("rapid-H4", 4)
     changes = {"eta": 1.5, "weighted": False, "group_size": 2, "n_step": 16}
     assert parsed.changes.model_dump(exclude_none=True) == changes
     assert parsed.changes.subset(["n_step", "epochs"]) == {"n_step": 16}
@@ -30,7 +30,7 @@ def test_variant_is_parsed():
 
 @pytest.mark.parametrize("name", ["rapid-H8", "grpo", "naive-grpo"])
 def test_every_rl_algorithm_can_reuse_completions(values, name):
-    """A run without `reuse` has the spec that it always had."""
+    """The spec of a run without `reuse` does not contain it."""
 
     def build_spec(algorithm, **training):
         params = load(values | {"training": values["training"] | training})
@@ -59,7 +59,7 @@ def test_every_rl_algorithm_can_reuse_completions(values, name):
         ("rapid-H4,etta=1", "rapid-H4 has no parameter etta; variants of it may change eta, "),
         ("rapid-H4,eta=0", "eta must be greater than 0"),
         ("rapid-H4,eta=inf", "eta must be a finite number"),
-        ("rapid-H4,eta=1,eta=2", "change given twice: eta"),
+        ("rapid-H4,eta=1,eta=2", "changed twice: eta"),
         (
             "pg,learning_rate=2.5e-4,epochs=2",
             "numbers have no exponent; write pg,learning_rate=0.00025,epochs=2",
@@ -82,12 +82,12 @@ def test_suggested_names_are_valid():
     with pytest.raises(ValueError, match="one of") as error:
         parse("ppo")
     match = re.fullmatch(
-        r"must be one of (.*) \(any H from 1; (.*) take one too\); .*", str(error.value)
+        r"must be one of (.*) \(any H from 1; (.*) can have an H too\); .*", str(error.value)
     )
     offered, names_with_h = (re.split(r", | or ", names) for names in match.groups())
     assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
     assert {parse(f"{name}-H2").algorithm.name for name in [*names_with_h, "rapid"]} == {
-        name for name in ALGORITHMS if re.fullmatch(build_pattern(), f"{name}-H2")
+        name for name in ALGORITHMS if re.fullmatch(build_name_pattern(), f"{name}-H2")
     }
 
 
@@ -110,7 +110,7 @@ def test_variant_changes_only_its_own_spec(values):
     run = specs.Run(benchmark="math", model="tiny-qwen2", algorithm="rapid-H4", seed=1)
     plain = specs.build_train_spec(params, run).model_dump()
     name = "rapid-H4,eta=1.0,n_step=8,group_size=8,epochs=3,snapshots=5"
-    assert re.fullmatch(build_pattern(), name)
+    assert re.fullmatch(build_name_pattern(), name)
     spec = specs.build_train_spec(params, run.model_copy(update={"algorithm": name})).model_dump()
     plain["run"]["algorithm"] = name
     plain["objective"]["eta"] = 1.0

@@ -1,9 +1,9 @@
-"""Groups without a gradient, and advantages, are predicted without computing the gradient."""
+"""`find_groups_with_gradient` and `advantages` agree with the gradient of the loss."""
 
 import pytest
 import torch
 
-from rapid.algorithms import ALGORITHMS, CURRENT
+from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
 from rapid.algorithms.base import LossInputs
 
 # Four groups; the standard deviation of the last is half that of the third.
@@ -39,7 +39,7 @@ CASES = [
     ("pg", {}),
     ("grpo", {}),
     ("dapo", {}),
-    *((algorithm.name, {}) for algorithm in CURRENT),
+    *((algorithm.name, {}) for algorithm in LATER_ALGORITHMS),
     ("topr", {"offset": 0.5}),
     ("asymre", {"shift": 0.0}),
 ]
@@ -64,7 +64,7 @@ def compute_gradient(objective, changes, on_policy):
 @pytest.mark.parametrize(("objective", "changes"), [*CASES, ("grpo", {"beta": 0.04})])
 def test_exactly_groups_without_gradient_are_skipped(objective, changes, on_policy):
     algorithm, settings, gradient = compute_gradient(objective, changes, on_policy)
-    have_gradient = algorithm.have_gradient(REWARDS, 3, settings, on_policy=on_policy)
+    have_gradient = algorithm.find_groups_with_gradient(REWARDS, 3, settings, on_policy=on_policy)
     assert have_gradient.tolist() == (gradient.view(4, -1) != 0).any(1).tolist()
 
 
@@ -85,14 +85,14 @@ def test_on_policy_gradient_is_proportional_to_advantages(objective, changes):
 def test_no_group_with_a_gradient_is_skipped_with_positive_advantages_only(
     on_policy, baseline, eta
 ):
-    """Off-policy, weights decide whether an advantage is positive: more groups may be run."""
+    """Off-policy, weights decide whether an advantage is positive, so groups without may be run."""
     changes = {"positive_only": True, "baseline": baseline, "eta": eta}
     algorithm, settings, gradient = compute_gradient("rapid", changes, on_policy)
-    have_gradient = algorithm.have_gradient(REWARDS, 3, settings, on_policy=on_policy)
+    have_gradient = algorithm.find_groups_with_gradient(REWARDS, 3, settings, on_policy=on_policy)
     assert not ((gradient.view(4, -1) != 0).any(1) & ~have_gradient).any()
     assert not have_gradient[0]
 
 
 def test_incomplete_groups_are_refused():
     with pytest.raises(ValueError, match="12 completions cannot be divided into groups of 5"):
-        ALGORITHMS["pg"].have_gradient(REWARDS, 5, None, on_policy=True)
+        ALGORITHMS["pg"].find_groups_with_gradient(REWARDS, 5, None, on_policy=True)

@@ -136,7 +136,16 @@ EDITS = [
     ((algorithm_file("ratios"),), SHARED, ("train",), set()),
     (("reports/plots/__init__.py",), (), (), REPORTS),
     ((algorithm_file("dapo"), 'label = "DAPO"', 'label = "Dapo"'), (), (), REPORTS),
-    ((algorithm_file("dapo"), 'look = Look("#CC79A7"', 'look = Look("#000000"'), (), (), REPORTS),
+    (
+        (
+            algorithm_file("dapo"),
+            'plot_style = PlotStyle("#CC79A7"',
+            'plot_style = PlotStyle("#000000"',
+        ),
+        (),
+        (),
+        REPORTS,
+    ),
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
 ]
 
@@ -173,7 +182,7 @@ def test_new_plug_in_reaches_no_job(code_copy, list_reached_jobs):
 def test_relative_imports_are_followed(code_copy, line):
     rewrite(
         code_copy / "rapid/algorithms/pg.py",
-        "from rapid.algorithms.ratios import log_weights",
+        "from rapid.algorithms.ratios import completion_log_weights",
         line,
     )
     assert "rapid/algorithms/ratios.py" in code.hash_dependencies("rapid.algorithms.pg")

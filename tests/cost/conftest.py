@@ -81,7 +81,7 @@ def write_run(
     run, work = spec.run, count_job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
     observed = {}
-    if work.imitates:
+    if work.is_supervised:
         phases = {"backpropagation": factor * 2 * law.token * work.tokens}
     else:
         observed["completion_length"] = EXPECTED.length
@@ -96,7 +96,7 @@ def write_run(
         **run.model_dump(),
         runtime=runtime,
         **observed,
-        run=None if work.imitates else estimate_trained_share(spec, EXPECTED),
+        run=None if work.is_supervised else estimate_trained_share(spec, EXPECTED),
         optimizer_steps=work.steps,
         completions=round(work.completions * count_processes(spec)),
         hardware="a machine",

@@ -49,7 +49,7 @@ def test_predictions_of_the_fitted_runs_equal_their_times(params, tmp_path):
     runs = write_and_read_runs(tmp_path, params)
     predicted = predict(runs, runs, params)
     for is_sft in (True, False):
-        is_selected = runs.imitates == is_sft
+        is_selected = runs.is_supervised == is_sft
         total = runs.total[is_selected].sum()
         assert predicted[is_selected].sum() == pytest.approx(total, rel=1e-4)
 

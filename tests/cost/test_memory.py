@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.cost.memory import USABLE, estimate_job_memory
+from rapid.cost.memory import USABLE_SHARE, estimate_job_memory
 from rapid.cost.shapes import load_published_shapes
 from rapid.cost.work import count_processes
 from tests.cost.conftest import EXPECTED, change_compute, make_spec
@@ -35,7 +35,7 @@ def test_reference_policy_adds_a_copy_of_the_weights(paper):
 @pytest.mark.parametrize("memory", [24e9, 48e9, 80e9])
 def test_largest_micro_batch_fits_and_one_more_completion_does_not(paper, memory):
     spec = make_spec(paper, "rapid-H4").model_copy(update={"n_step": 256})
-    available_bytes = USABLE * memory
+    available_bytes = USABLE_SHARE * memory
     largest = estimate_job_memory(spec, SHAPE, LONG).max_completions(available_bytes)
 
     def count_bytes(micro_batch):

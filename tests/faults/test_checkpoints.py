@@ -8,7 +8,7 @@ import pytest
 from rapid.artifacts import manifests
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import write_json
-from rapid.training.resume import checkpoint_dir
+from rapid.training.resume import prepare_checkpoint_dir
 from rapid.training.trl.saving_trainer import DIGESTS, digest_files, find_newest_checkpoint
 
 FILES = {"model.safetensors": 4000, "optimizer.pt": 9000, "rng_state.pth": 700, "global_step3/a": 9}
@@ -71,7 +71,7 @@ def test_checkpoints_are_used_only_with_the_same_code_inputs_and_libraries(
 
     def find_folder(is_main_process: bool = True):
         data.write_text(state["data"])
-        return checkpoint_dir(
+        return prepare_checkpoint_dir(
             folder, Spec(code=state["code"]), manifests.hash_files(data), is_main_process
         )
 
@@ -84,4 +84,6 @@ def test_checkpoints_are_used_only_with_the_same_code_inputs_and_libraries(
         assert find_folder(is_main_process=False) != current and current.exists()
         assert not capsys.readouterr().err
         assert find_folder() != current and not current.exists()
-        assert f"{tmp_path}/run: its checkpoints are of other parameters" in capsys.readouterr().err
+        assert (
+            f"{tmp_path}/run: deleting checkpoints of other parameters" in capsys.readouterr().err
+        )

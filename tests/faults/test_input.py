@@ -33,7 +33,7 @@ from rapid.config.sources import BadParams
 from rapid.config.specs import FetchSpec, Run
 from rapid.stages.fetch import fetch
 from rapid.text import CONTROL_CATEGORIES
-from rapid.training.sft import sft_trainer
+from rapid.training.sft import build_sft_trainer
 from reports.__main__ import main as make_report
 from reports.plots import style
 from reports.plots.figures import tokens
@@ -185,7 +185,7 @@ def train_by_sft(folder: Path) -> None:
     settings = {"output_dir": "unused", "report_to": [], "use_cpu": True, "bf16": False}
     settings |= {"save_strategy": "no", "max_steps": 1}
     settings |= {"model_init_kwargs": {"use_safetensors": True}}
-    sft_trainer(folder, rows, load(DEFAULT).sft, settings).train()
+    build_sft_trainer(folder, rows, load(DEFAULT).sft, settings).train()
 
 
 def sample_from(folder: Path) -> None:

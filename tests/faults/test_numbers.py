@@ -17,7 +17,7 @@ from rapid.artifacts.demonstrations import Demonstration
 from rapid.config.params import load
 from rapid.grading.verdicts import Verdict
 from rapid.sampling import sample
-from rapid.training.sft import sft_trainer
+from rapid.training.sft import build_sft_trainer
 from tests.conftest import load_default_values
 from tests.training.loops import train_rapid
 
@@ -97,7 +97,9 @@ def test_diverging_weights_end_sft(toy_model, tmp_path):
             update={"learning_rate": rate, "batch": 1}
         )
         with pytest.raises(FloatingPointError, match=r"step [1-3]: weights have become"):
-            sft_trainer(toy_model, [demonstration], params, settings | {"report_to": []}).train()
+            build_sft_trainer(
+                toy_model, [demonstration], params, settings | {"report_to": []}
+            ).train()
 
 
 @run_with_every_loss("training values: infinite or NaN loss", times=3)

@@ -82,7 +82,7 @@ def test_progress_file_is_written_without_counted_time(clock, tmp_path, monkeypa
     recorder = StepRecorder()
     recorder.steps = [StepRecord(**make_row(1))]  # from before the resume
     recorder.on_train_begin(None, None, None)
-    recorder.follow(file, 3)
+    recorder.write_progress_to(file, 3)
     for step in (2, 3):
         clock.now += 1
         log_step([recorder], step)
@@ -91,7 +91,7 @@ def test_progress_file_is_written_without_counted_time(clock, tmp_path, monkeypa
     ]
     assert recorded == [(1, 1, 3, None), (2, 1, 3, 0.25), (3, 2, 3, 0.25)]
     assert recorder.seconds == 2
-    recorder.follow(tmp_path / "nowhere/progress.jsonl", 3)
+    recorder.write_progress_to(tmp_path / "nowhere/progress.jsonl", 3)
     log_step([recorder], 3)  # a file that cannot be written does not stop the run
 
 

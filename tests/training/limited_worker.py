@@ -1,6 +1,6 @@
 """Worker process of test_memory.py: trains under a memory limit that is lowered after two steps.
 
-How much a step needs depends on the version of torch, so the limit is halved until it is too low.
+The memory of a step depends on the version of torch. So the limit is halved until it is too low.
 """
 
 import ctypes
@@ -45,23 +45,23 @@ def limit_memory(extra_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + extra_bytes, resource.RLIM_INFINITY))
 
 
-def main(model: Path, folder: Path, saved: Path) -> None:
+def main(model: Path, folder: Path, output_file: Path) -> None:
     halvings = []
 
-    class Limited(LongTrainer):
+    class LimitedTrainer(LongTrainer):
         def training_step(self, *arguments):
             loss = super().training_step(*arguments)
             halvings.append(self.halvings)
-            lowered = len(halvings) - 2
-            if lowered >= 0 and halvings[1] == halvings[-1]:
-                limit_memory(LOWERED_LIMIT >> lowered)
+            later_steps = len(halvings) - 2
+            if later_steps >= 0 and halvings[1] == halvings[-1]:
+                limit_memory(LOWERED_LIMIT >> later_steps)
             return loss
 
-    trainer = build_limited_trainer(model, folder, Limited, token_budget="auto")
+    trainer = build_limited_trainer(model, folder, LimitedTrainer, token_budget="auto")
     limit_memory(FIRST_LIMIT)
     trainer.train()
     result = {"completions": trainer.micro_batch_limit.completions, "halvings": halvings}
-    torch.save(result | {"weights": loops.get_weights(trainer)}, saved)
+    torch.save(result | {"weights": loops.get_weights(trainer)}, output_file)
     print(result)
 
 

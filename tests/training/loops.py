@@ -1,4 +1,4 @@
-"""Helpers that build and train trainers of the toy model, with and without each saving."""
+"""Builds and trains trainers of the toy model, with and without settings that save time."""
 
 import random
 
@@ -26,8 +26,8 @@ COMMON = {
     "optim": "sgd",  # Adam would amplify rounding errors where a gradient is zero
     "num_generations": 4,
 }
-# No computation is saved: all groups are run, micro-batches have a fixed size and the inference
-# batch's width, and log mu takes another forward pass.
+# Settings that save no computation: all groups are run, micro-batches have a fixed size and are as
+# wide as the inference batch, and an extra forward pass computes log mu.
 NO_SAVINGS = {
     "skip_zero_groups": False,
     "pack": False,
@@ -53,7 +53,7 @@ OBJECTIVES = {
 
 
 def text_sum_reward(prompts, completions, **_):
-    """Reward some completions of an untrained byte model; in some groups all of them or none."""
+    """Reward about a third of an untrained byte model's completions; in some groups all or none."""
     return [
         float((sum(map(ord, text)) + len(prompt)) % 3 == 0)
         for prompt, text in zip(prompts, completions, strict=True)
@@ -71,14 +71,14 @@ def partial_reward(prompts, completions, **_):
 
 
 # Relative error of a step due to float32, in which TRL computes log-probabilities even of a float64
-# model: each token's is a sum over the hidden size and the vocabulary, whose terms are all rounded.
+# model. A token's is a sum over the hidden size and the vocabulary, and each term is rounded.
 ROUNDING = 8 * (64 + 258) * 2.0**-24
 
 REWARDS = {"text_sum_reward": text_sum_reward, "partial_reward": partial_reward}
 
 
 class ScriptedSampling:
-    """Samples tokens that depend on prompt, place in the group and step alone, in any process."""
+    """Samples tokens that depend only on the prompt, the place in the group and the step."""
 
     equal_lengths = False
 
@@ -206,7 +206,7 @@ def take_sgd_step(model, loss: torch.Tensor, rate: float) -> None:
 
 
 def assert_same_learning(weights, expected, start):
-    """Assert that weights differ by rounding only, relative to what some 10 steps changed."""
+    """Assert that weights differ by rounding only, relative to the change of about 10 steps."""
     change = (expected - start).norm()
     assert change > 1e-3 * start.norm()
     storage_error = 10 * torch.finfo(expected.dtype).eps * expected.norm()

@@ -15,8 +15,8 @@ def test_means_weight_micro_batches_by_share():
     means = WeightedMeans(lambda values: values)
     means.add({"staleness": torch.tensor(2.0), "weight": torch.tensor(1.0)}, torch.tensor(0.25))
     means.add({"staleness": torch.tensor(5.0), "weight": torch.tensor(4.0)}, torch.tensor(0.125))
-    assert means.take() == ({"staleness": 3.0, "weight": 2.0}, 0.375)
-    assert means.take() == ({}, 0.0)
+    assert means.pop_means() == ({"staleness": 3.0, "weight": 2.0}, 0.375)
+    assert means.pop_means() == ({}, 0.0)
 
 
 def test_means_are_over_processes():
@@ -24,14 +24,14 @@ def test_means_are_over_processes():
     other_process_sums = torch.tensor([8 * 0.125, 0.125])
     means = WeightedMeans(lambda values: (values + other_process_sums) / 2)
     means.add({"weight": torch.tensor(2.0)}, torch.tensor(0.25))
-    metrics, run = means.take()
+    metrics, run = means.pop_means()
     assert (metrics, run) == ({"weight": 4.0}, 0.1875)
 
 
 def test_micro_batch_without_weight_is_not_counted():
     means = WeightedMeans(lambda values: values)
     means.add({"weight": torch.tensor(2.0)}, torch.tensor(0.0))
-    assert means.take() == ({}, 0.0)
+    assert means.pop_means() == ({}, 0.0)
 
 
 def test_metrics_get_trl_names():

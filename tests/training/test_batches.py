@@ -1,4 +1,4 @@
-"""A sampled batch is split into mini-batches, trimmed, and given new groups."""
+"""Batches are split into mini-batches and trimmed, and their groups are replaced."""
 
 import torch
 
@@ -44,7 +44,7 @@ def test_group_widths_are_those_of_longest_rows():
     assert group_widths(batch, 2) == [(3, 3), (3, 2)]
 
 
-def test_spare_prompts_are_reshuffled_each_pass_from_the_seed():
+def test_indices_are_reshuffled_in_each_pass_as_the_seed_says():
     first_order, second_order = (shuffle_endlessly(range(5), seed=1) for _ in range(2))
     first, second = ([next(first_order) for _ in range(5)] for _ in range(2))
     assert sorted(first) == sorted(second) == list(range(5))
@@ -77,8 +77,8 @@ def test_groups_with_signal_replace_groups_without():
     new = {"prompt_ids": torch.full((4, 3), 7), "completion_ids": torch.full((4, 1), 8)}
     old |= {"prompt_mask": torch.ones(4, 2), "accuracy": torch.zeros(4)}
     new |= {"prompt_mask": torch.ones(4, 3), "accuracy": torch.tensor([1, 1, 0.5, 1])}
-    groups = torch.tensor([1, 0])  # one is replaced: the other new group has no signal
-    merged = replace_groups(old, groups, new, group_size=2, pad_id=9, signal="accuracy")
+    groups = torch.tensor([1, 0])  # only one is replaced, as only one new group has signal
+    merged = replace_groups(old, groups, new, group_size=2, pad_id=9, signal_column="accuracy")
     assert merged["prompt_ids"].tolist() == [[9, 5, 5]] * 2 + [[7, 7, 7]] * 2
     assert merged["prompt_mask"].tolist() == [[0, 1, 1]] * 2 + [[1, 1, 1]] * 2
     assert merged["completion_ids"].tolist() == [[6, 6]] * 2 + [[8, 9]] * 2

@@ -17,7 +17,7 @@ RAPID = {"objective": "rapid"}
 SAME_DISTRIBUTION = {"top_k": 0, "temperature": 0.7, "do_sample": True, "num_beams": 1}
 SAME_DISTRIBUTION |= {"max_new_tokens": 4}
 COMMON = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": []}
-GOOD = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 4}
+VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 4}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ GOOD = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 
 )
 def test_contradictory_settings_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        RapidConfig(**{**GOOD, **change})
+        RapidConfig(**{**VALID, **change})
 
 
 def test_masking_truncated_completions_is_refused_off_policy_for_rapid():
@@ -157,26 +157,26 @@ def test_grpo_config_is_converted():
     ],
 )
 def test_setting_of_trls_loss_selects_that_loss_with_warning(caplog, settings):
-    config = RapidConfig(**GOOD, **settings)
+    config = RapidConfig(**VALID, **settings)
     assert config.objective == "trl" and config.uses_trl_loss and config.scale_rewards == "group"
     (warning,) = caplog.messages
     assert all(f"{name}={value!r}" in warning for name, value in settings.items())
     assert "Remove them to train with RAPID" in warning
     assert replace(config, learning_rate=0.1).uses_trl_loss
-    RapidConfig(**GOOD, **settings, objective="trl")
+    RapidConfig(**VALID, **settings, objective="trl")
     assert len(caplog.messages) == 1
 
 
 def test_rapid_is_default_without_settings_of_trls_loss(caplog):
     for defaults in ({}, {"scale_rewards": False}, {"router_aux_loss_coef": 0.0}, {"delta": None}):
-        config = RapidConfig(**GOOD, **defaults)
+        config = RapidConfig(**VALID, **defaults)
         assert (config.objective, config.scale_rewards) == ("rapid", "none")
     assert not caplog.messages
 
 
 def test_default_of_trls_loss_is_accepted_with_other_objective(caplog):
     for objective in ("rapid", "pg", "dapo"):
-        config = RapidConfig(**GOOD, objective=objective, loss_type="dapo", beta=0.0, epsilon=0.2)
+        config = RapidConfig(**VALID, objective=objective, loss_type="dapo", beta=0.0, epsilon=0.2)
         assert config.objective == objective
     assert not caplog.messages
 
@@ -197,15 +197,15 @@ def test_explicit_settings_survive_subclassing_and_pickling():
     class Derived(RapidConfig):
         extra: int = 0
 
-    assert Derived(**GOOD, loss_type="dapo", extra=1).uses_trl_loss
+    assert Derived(**VALID, loss_type="dapo", extra=1).uses_trl_loss
     assert "n_step" in signature(RapidConfig).parameters
-    config = pickle.loads(pickle.dumps(RapidConfig(**GOOD)))
-    assert (config.objective, config.n_step) == ("rapid", GOOD["n_step"])
+    config = pickle.loads(pickle.dumps(RapidConfig(**VALID)))
+    assert (config.objective, config.n_step) == ("rapid", VALID["n_step"])
 
 
 @pytest.mark.parametrize(("objective", "H"), [("rapid", 1), ("rapid", 2), ("trl", 1), ("trl", 2)])
 def test_defaults_of_trls_loss_match_trl(objective, H):
-    config = RapidConfig(**GOOD | {"objective": objective, "H": H})
+    config = RapidConfig(**VALID | {"objective": objective, "H": H})
     trl_config = GRPOConfig("unused", use_cpu=True, bf16=False, report_to=[])
     names = ("scale_rewards", "router_aux_loss_coef", "vllm_importance_sampling_correction")
     for name in names:
@@ -230,7 +230,7 @@ def test_defaults_of_trls_loss_match_trl(objective, H):
     ],
 )
 def test_compatible_settings_are_accepted(settings):
-    RapidConfig(**GOOD | settings)
+    RapidConfig(**VALID | settings)
 
 
 def test_defaults_enable_savings_but_not_trust_or_resampling():
@@ -251,21 +251,21 @@ def test_bfloat16_is_default_only_on_gpus_with_support(monkeypatch, gpu, support
 
 
 def test_parameters_by_name_set_their_fields():
-    assert RapidConfig(**GOOD).settings == RapidParameters(eta=2.0, clip="advantage")
-    by_name = RapidConfig(**GOOD, parameters={"eta": 3.0, "clip": "both"})
-    by_field = RapidConfig(**GOOD, eta=3.0, clip="both")
+    assert RapidConfig(**VALID).settings == RapidParameters(eta=2.0, clip="advantage")
+    by_name = RapidConfig(**VALID, parameters={"eta": 3.0, "clip": "both"})
+    by_field = RapidConfig(**VALID, eta=3.0, clip="both")
     assert (by_name.eta, by_name.clip) == (by_field.eta, by_field.clip) == (3.0, "both")
     assert by_name.settings == by_field.settings
     assert replace(by_name, eta=4.0).settings.eta == 4.0
     dapo = {"epsilon_low": 0.1, "epsilon_high": 0.3, "rounds": 2, "overlong_buffer": 0.5}
-    config = RapidConfig(**GOOD, objective="dapo", parameters=dapo)
+    config = RapidConfig(**VALID, objective="dapo", parameters=dapo)
     assert (config.epsilon, config.epsilon_high, config.dynamic_sampling_rounds) == (0.1, 0.3, 2)
     assert config.settings.model_dump() == dapo
 
 
 def test_all_contradictions_are_reported_together():
     with pytest.raises(ValueError, match=r"(?s)set H >= 1.*set token_budget >= 1.*set beta=0"):
-        RapidConfig(**GOOD | RAPID | {"H": 0, "token_budget": 0, "beta": 0.1})
+        RapidConfig(**VALID | RAPID | {"H": 0, "token_budget": 0, "beta": 0.1})
 
 
 def test_fields_are_documented_command_line_arguments():

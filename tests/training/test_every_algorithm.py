@@ -6,13 +6,13 @@ import torch
 from rapid.algorithms import ALGORITHMS
 from tests.training import loops
 
-RL_ALGORITHMS = [name for name, algorithm in ALGORITHMS.items() if not algorithm.imitates]
+RL_ALGORITHMS = [name for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised]
 
 
 @pytest.mark.parametrize("name", RL_ALGORITHMS)
 def test_algorithm_moves_weights(name, toy_model, tmp_path):
-    """Two steps, the second off-policy."""
-    h = 1 if ALGORITHMS[name].H == "none" else 2
+    """It takes two steps, of which the second is off-policy."""
+    h = 1 if ALGORITHMS[name].h_in_name == "none" else 2
     trainer = loops.build_rapid_trainer(toy_model, tmp_path, name, H=h, max_steps=2)
     before = loops.get_weights(trainer)
     trainer.train()
@@ -22,7 +22,7 @@ def test_algorithm_moves_weights(name, toy_model, tmp_path):
 
 
 class InfiniteAtPadding(loops.ScriptedTrainer):
-    """Has log mu at padding for which importance weights are infinite."""
+    """Its log mu at padding would make importance weights infinite."""
 
     def _compute_log_pi(self, model, micro_batch):
         logp, entropy = super()._compute_log_pi(model, micro_batch)
@@ -31,7 +31,9 @@ class InfiniteAtPadding(loops.ScriptedTrainer):
         return logp, entropy
 
 
-@pytest.mark.parametrize("name", [name for name in RL_ALGORITHMS if ALGORITHMS[name].H != "none"])
+@pytest.mark.parametrize(
+    "name", [name for name in RL_ALGORITHMS if ALGORITHMS[name].h_in_name != "none"]
+)
 def test_values_at_padding_do_not_matter(name, toy_model, tmp_path):
     settings = {"H": 2, "max_steps": 2, "reuse_logp": False}
     reference, padded = (
@@ -42,7 +44,7 @@ def test_values_at_padding_do_not_matter(name, toy_model, tmp_path):
 
 
 def test_gradient_of_one_large_step_is_mean_of_h_steps(toy_model, tmp_path):
-    """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step for its four.
+    """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step, not four.
 
     With a learning rate of 0, its gradient is the mean of those of the four steps.
     """
@@ -55,7 +57,7 @@ def test_gradient_of_one_large_step_is_mean_of_h_steps(toy_model, tmp_path):
         loops.train_rapid(toy_model, tmp_path, "pg", H=h, n_step=16 // h, max_steps=h, **settings)
         for h in (1, 4)
     )
-    assert single_step._tokens == four_steps._tokens > 0
+    assert single_step._batch_tokens == four_steps._batch_tokens > 0
     gradient, expected = single_step.gradients[0], torch.stack(four_steps.gradients).mean(0)
     assert len(four_steps.gradients) == 4
     assert (gradient - expected).norm() <= loops.ROUNDING * expected.norm() > 0

@@ -9,7 +9,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward
 from rapid.training.caches import count_positions
-from rapid.training.forward import completion_logp
+from rapid.training.forward import compute_completion_logps
 from tests.training.conformance.families import build_untrained
 from tests.training.conftest import GROUP_SIZE
 from tests.training.loops import ROUNDING
@@ -33,7 +33,7 @@ def test_logps_and_entropies_match_log_softmax_of_tempered_logits(micro_batch, s
     expected = logp.gather(2, micro_batch["completion_ids"][:, :, None])[:, :, 0]
     entropy = -(logp.exp() * logp).sum(-1)
     is_token = micro_batch["completion_mask"].bool()
-    values = completion_logp(model, micro_batch, GROUP_SIZE, TEMPERATURE, share)
+    values = compute_completion_logps(model, micro_batch, GROUP_SIZE, TEMPERATURE, share)
     for value, expected_value in zip(values, (expected, entropy), strict=True):
         torch.testing.assert_close(
             value[is_token].double(), expected_value[is_token], rtol=0, atol=ROUNDING
@@ -42,13 +42,13 @@ def test_logps_and_entropies_match_log_softmax_of_tempered_logits(micro_batch, s
 
 def test_whole_logits_have_gradient_of_trls_chunks(micro_batch, monkeypatch):
     gradients = {}
-    for limit in (0, forward.WHOLE_LOGITS):
-        monkeypatch.setattr(forward, "WHOLE_LOGITS", limit)
+    for limit in (0, forward.MAX_WHOLE_LOGITS):
+        monkeypatch.setattr(forward, "MAX_WHOLE_LOGITS", limit)
         model = build_untrained("Qwen2", torch.float64)
         add_fused_lm_head(model, temperature=TEMPERATURE, outputs=("log_probs", "entropy"))
-        logp, _ = completion_logp(model, micro_batch, GROUP_SIZE, TEMPERATURE, True)
+        logp, _ = compute_completion_logps(model, micro_batch, GROUP_SIZE, TEMPERATURE, True)
         weights = torch.linspace(-1, 2, logp.numel()).view_as(logp) * micro_batch["completion_mask"]
         (logp * weights).sum().backward()
         gradients[limit] = torch.cat([p.grad.flatten() for p in model.parameters()])
-    chunked, held = gradients.values()
-    assert (chunked - held).norm() <= ROUNDING * chunked.norm() and chunked.norm() > 0
+    chunked, whole = gradients.values()
+    assert (chunked - whole).norm() <= ROUNDING * chunked.norm() and chunked.norm() > 0

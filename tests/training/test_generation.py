@@ -11,7 +11,7 @@ from transformers import (
 )
 
 from rapid.training import generation
-from rapid.training.generation import Decoder, can_decode, decoding
+from rapid.training.generation import Decoder, can_decode, use_decoder
 from tests.training.loops import ROUNDING
 
 PROMPTS = ["one prompt"] * 3 + ["another, longer prompt"] * 3 + ["a third"]
@@ -228,7 +228,7 @@ def test_generate_uses_decoder_only_within_context_and_returns_logps(model, prom
     torch.manual_seed(0)
     expected = model.generate(**prompts, generation_config=build_config(num_beams=beams))
     torch.manual_seed(0)
-    with decoding(model, Decoder(record=True)) as recorded:
+    with use_decoder(model, Decoder(record=True)) as recorded:
         output = model.generate(**prompts, generation_config=build_config(num_beams=beams))
     assert output.tolist() == expected.tolist()
     completions = output[:, prompts["input_ids"].size(1) :]

@@ -12,7 +12,7 @@ from tests.training.loops import ROUNDING
 
 TOKENS, WIDTH, WORDS = 11, 5, 37
 OUTPUTS = ("log_probs", "entropy", "is_top1")
-CURVES = [
+TRANSFORMS = [
     LogitTransform(1.0, None, 1.0),
     LogitTransform(0.3, None, 0.7),
     LogitTransform(1.5, 2.0, 0.7),
@@ -36,16 +36,18 @@ def draw_inputs(bias: bool, dtype=torch.float64) -> list[torch.Tensor]:
     return [*parameters, *([] if bias else [None]), torch.randint(0, WORDS, (TOKENS,))]
 
 
-def score_in_chunks(hidden, weight, bias, targets, curve):
-    scale, cap, temperature = curve
+def score_in_chunks(hidden, weight, bias, targets, transform):
+    scale, cap, temperature = transform
     scores = CpuScores.apply(hidden, weight, bias, targets, temperature, 8, cap, scale, OUTPUTS)
     return scores[0], scores[1], scores[4]
 
 
-def score_whole_logits(hidden, weight, bias, targets, curve):
+def score_whole_logits(hidden, weight, bias, targets, transform):
     """Return the same scores from whole logits."""
     logits = hidden @ weight.t() + (0 if bias is None else bias)
-    logp = curve.values(logits.to(torch.promote_types(logits.dtype, torch.float32))).log_softmax(-1)
+    logp = transform.values(
+        logits.to(torch.promote_types(logits.dtype, torch.float32))
+    ).log_softmax(-1)
     entropy = -(logp.exp() * logp).sum(-1)
     return logp.gather(1, targets[:, None])[:, 0], entropy, logp.argmax(-1) == targets
 
@@ -58,11 +60,13 @@ def compute_gradients(scores, tensors) -> list[torch.Tensor]:
     return torch.autograd.grad(loss, [tensor for tensor in tensors[:3] if tensor is not None])
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("bias", [False, True])
-def test_chunked_scores_and_gradients_match_whole_logits(bias, curve, small_chunks):
+def test_chunked_scores_and_gradients_match_whole_logits(bias, transform, small_chunks):
     tensors = draw_inputs(bias)
-    chunked, expected = (score(*tensors, curve) for score in (score_in_chunks, score_whole_logits))
+    chunked, expected = (
+        score(*tensors, transform) for score in (score_in_chunks, score_whole_logits)
+    )
     for scores, expected_scores in zip(chunked[:2], expected[:2], strict=True):
         torch.testing.assert_close(scores, expected_scores, rtol=0, atol=1e-12)
     assert torch.equal(chunked[2], expected[2])
@@ -71,19 +75,19 @@ def test_chunked_scores_and_gradients_match_whole_logits(bias, curve, small_chun
         torch.testing.assert_close(gradient, expected_gradient, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("curve", CURVES)
-def test_gradient_matches_finite_differences(curve, small_chunks):
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_gradient_matches_finite_differences(transform, small_chunks):
     *parameters, targets = draw_inputs(bias=True)
 
     def compute_scores(hidden, weight, bias):
-        return score_in_chunks(hidden, weight, bias, targets, curve)[:2]
+        return score_in_chunks(hidden, weight, bias, targets, transform)[:2]
 
     assert torch.autograd.gradcheck(compute_scores, parameters)
 
 
 def test_only_inputs_that_require_it_get_a_gradient(small_chunks):
     hidden, weight, bias, targets = draw_inputs(bias=True)
-    scores = score_in_chunks(hidden, weight.detach(), bias.detach(), targets, CURVES[0])
+    scores = score_in_chunks(hidden, weight.detach(), bias.detach(), targets, TRANSFORMS[0])
     gradients = torch.autograd.grad(scores[0].sum(), hidden)
     assert gradients[0].norm() > 0
     logp, entropy, *_ = CpuScores.apply(
@@ -97,7 +101,7 @@ def test_only_inputs_that_require_it_get_a_gradient(small_chunks):
 def test_bfloat16_errors_are_rounding_only(autocast, small_chunks):
     """Errors to float64 are as small as those of whole logits, which round gradients once."""
     exact_tensors = draw_inputs(bias=True)
-    reference = compute_gradients(score_whole_logits(*exact_tensors, CURVES[0]), exact_tensors)
+    reference = compute_gradients(score_whole_logits(*exact_tensors, TRANSFORMS[0]), exact_tensors)
     errors = []
     for score_function in (score_in_chunks, score_whole_logits):
         dtype = torch.float32 if autocast else torch.bfloat16
@@ -105,7 +109,7 @@ def test_bfloat16_errors_are_rounding_only(autocast, small_chunks):
             tensor.detach().to(dtype).requires_grad_() for tensor in exact_tensors[:3]
         ] + exact_tensors[3:]
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            scores = score_function(*tensors, CURVES[0])
+            scores = score_function(*tensors, TRANSFORMS[0])
         assert scores[0].dtype == torch.float32
         gradients = compute_gradients(scores, tensors)
         errors.append(

@@ -14,7 +14,7 @@ RATE = 0.5
 SIZES = {"H": 2, "n_step": 8, "max_steps": 4, "learning_rate": RATE}
 
 
-class StepRecorder(loops.RecordingTrainer):
+class WeightRecorder(loops.RecordingTrainer):
     """Records weights before each step, and the importance weights of its completions."""
 
     def training_step(self, *arguments):
@@ -27,7 +27,7 @@ class StepRecorder(loops.RecordingTrainer):
 
 
 def train(model, folder, name="vcpo", **settings):
-    return loops.train_rapid(model, folder, name, trainer_class=StepRecorder, **SIZES | settings)
+    return loops.train_rapid(model, folder, name, trainer_class=WeightRecorder, **SIZES | settings)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_resumed_run_equals_a_whole_run(trainer, toy_model, tmp_path):
     settings = {"micro_batch_size": 8, "save_strategy": "steps", "save_steps": 2}
     train(toy_model, tmp_path, max_steps=2, **settings)
     resumed = loops.build_rapid_trainer(
-        toy_model, tmp_path, "vcpo", trainer_class=StepRecorder, **SIZES | settings
+        toy_model, tmp_path, "vcpo", trainer_class=WeightRecorder, **SIZES | settings
     )
     resumed.train(resume_from_checkpoint=True)
     assert torch.equal(loops.get_weights(resumed), loops.get_weights(trainer))

@@ -1,7 +1,7 @@
 """Internals of libraries that the trainer relies on; each test names library and behaviour.
 
-If a test fails with a newer version, the code that its docstring names must follow. Until then
-`rapid/training/sampler_check.py` stops training that would learn something else.
+If a test fails with a newer version, adapt the code that uses the behaviour. Until then
+`rapid/training/sampler_check.py` stops training that would have a wrong gradient.
 tests/training/test_trl.py tests TRL's internals.
 """
 
@@ -13,8 +13,8 @@ import torch
 from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
-from rapid.training.caches import CACHE, has_virtual_tokens, model_config
-from rapid.training.generation import Decoder, GeneratedLogp, PreallocatedLayer, decoding
+from rapid.training.caches import CACHE, get_text_config, has_virtual_tokens
+from rapid.training.generation import Decoder, LogpRecorder, PreallocatedLayer, use_decoder
 from tests.training.conformance.adapters import build_adapter_config
 from tests.training.conformance.families import build_untrained
 
@@ -63,7 +63,7 @@ def test_transformers_uses_one_name_for_cache_argument_and_output(llama):
 
 def test_transformers_cache_layers_can_be_replaced(llama):
     """transformers: `DynamicCache.layers`, and DynamicLayer's `lazy_initialization` and `update`."""
-    cache = DynamicCache(config=model_config(llama))
+    cache = DynamicCache(config=get_text_config(llama))
     assert {type(layer) for layer in cache.layers} == {DynamicLayer}
     new = torch.randn(2, 1, 3, 4)
     layers = DynamicLayer(), PreallocatedLayer()
@@ -78,7 +78,7 @@ def test_transformers_cache_layers_can_be_replaced(llama):
 
 def test_transformers_calls_stopping_criteria_after_each_forward_pass(llama):
     """transformers: a criterion is called after the forward pass from which a token was drawn."""
-    logps = GeneratedLogp(1.0)
+    logps = LogpRecorder(1.0)
     config = GenerationConfig(**DEFAULTS, do_sample=True, top_k=0)
     inputs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "generation_config": config}
     output, drawn = logps.generate(llama, llama.generate, **inputs)
@@ -96,7 +96,7 @@ def test_peft_with_virtual_tokens_generates_with_cache(kind, toy_model):
     ).eval()
     assert has_virtual_tokens(model)
     drawn: list[torch.Tensor] = []
-    with decoding(model, Decoder(), drawn):
+    with use_decoder(model, Decoder(), drawn):
         output = generate(model, do_sample=False)
     # The logits have positions of virtual tokens, too.
     logits = model(output, attention_mask=torch.ones_like(output)).logits

@@ -1,4 +1,4 @@
-"""Micro-batches fit into memory: the memory available, the largest micro-batch, running out."""
+"""Micro-batches fit in memory: free memory, the largest micro-batch, and smaller ones on errors."""
 
 import subprocess
 import sys
@@ -44,23 +44,25 @@ def test_peak_is_kept_until_it_is_reset(monkeypatch, tmp_path):
     assert memory.read_peak(CPU) - before == pytest.approx(64 * MB, rel=0.1)
     memory.reset_peak(CPU)
     assert memory.read_peak(CPU) - before < 4 * MB
-    monkeypatch.setattr(memory, "RESET", tmp_path / "missing")  # as on other systems than Linux
+    monkeypatch.setattr(memory, "PEAK_RESET_FILE", tmp_path / "missing")  # as on macOS
     assert memory.read_peak(CPU) is None
 
 
 def test_available_memory_respects_address_space_limit(monkeypatch):
     used = psutil.Process().memory_info().vms
     monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (used + 300 * MB, -1))
-    assert 250 * MB < memory.available_memory(CPU) <= 300 * MB
+    assert 250 * MB < memory.get_available_memory(CPU) <= 300 * MB
 
 
 class SimulatedMemory:
-    """Stand-in for memory: `base` bytes and some for each completion; above `limit` it raises."""
+    """Replaces the memory: attempts take `base` bytes and more per completion, at most `limit`."""
 
     def __init__(self, monkeypatch, available, base, bytes_per_completion, limit=float("inf")):
         self.base, self.bytes_per_completion = base, bytes_per_completion
         self.limit, self.tried = limit, []
-        monkeypatch.setattr(memory, "available_memory", lambda device: available / memory.USABLE)
+        monkeypatch.setattr(
+            memory, "get_available_memory", lambda device: available / memory.USABLE_SHARE
+        )
         monkeypatch.setattr(memory, "measure_peak", self.measure_peak)
 
     def attempt(self, count, share):
@@ -110,7 +112,7 @@ def test_other_errors_of_attempts_are_raised(monkeypatch, tmp_path):
 
     with pytest.raises(RuntimeError, match="shapes"):
         find_largest_batch(attempt, 4, CPU)
-    monkeypatch.setattr(memory, "RESET", tmp_path / "clear_refs")  # as on another operating system
+    monkeypatch.setattr(memory, "PEAK_RESET_FILE", tmp_path / "clear_refs")  # as on macOS
     with pytest.raises(ValueError, match="set a number instead"):
         find_largest_batch(attempt, 4, CPU)
 

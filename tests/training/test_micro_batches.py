@@ -1,4 +1,4 @@
-"""Mini-batches are cut into chunks, and chunks into micro-batches."""
+"""Mini-batches are split into chunks, and chunks into micro-batches."""
 
 import random
 from itertools import chain, pairwise
@@ -116,10 +116,10 @@ def test_idle_process_runs_cheapest_group_without_weight():
     assert not dummy["completion_mask"].any()  # it counts no tokens either
     batch = make_batch()
     batch["completion_mask"][4:6, 1:] = 0  # the third group is the cheapest
-    ((dummy,),) = make_chunks(batch, [], 2, MicroBatchLimit(2), least=1)
+    ((dummy,),) = make_chunks(batch, [], 2, MicroBatchLimit(2), min_micro_batches=1)
     assert dummy["completion_ids"][:, 0].tolist() == [4, 5]
     assert make_micro_batches([], 2) == [[], []]
-    assert [len(batches) for batches in make_micro_batches([], 2, least=1)] == [1, 1]
+    assert [len(batches) for batches in make_micro_batches([], 2, min_micro_batches=1)] == [1, 1]
 
 
 def test_without_budget_rows_keep_order_and_batch_width():

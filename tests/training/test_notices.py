@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from rapid import RapidConfig, RapidTrainer
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord, had_no_signal
-from rapid.training.notices import Notices, unread_keys
+from rapid.training.notices import Notices, find_unread_keys
 from tests.training.loops import COMMON, ScriptedTrainer, logged_values, train_rapid
 
 GROUP_SIZE = 2
@@ -221,14 +221,14 @@ def test_message_key_that_does_not_change_rendering_is_unread(toy_model, prompts
     def render(prompt):
         return tokenizer.apply_chat_template(prompt, chat_template=TEMPLATE, tokenize=False)
 
-    assert unread_keys(prompts, render) == unread
+    assert find_unread_keys(prompts, render) == unread
 
 
 def test_message_key_required_for_rendering_is_read():
     def render(prompt):
         return "".join(message["name"] for message in prompt)
 
-    assert unread_keys([[{"role": "user", "content": "a", "name": "b"}]], render) == []
+    assert find_unread_keys([[{"role": "user", "content": "a", "name": "b"}]], render) == []
 
 
 def test_messages_are_checked_once_on_a_sample(notices, caplog):

@@ -1,4 +1,4 @@
-"""The overview of a run: its numbers are those of the run, and it can be silenced."""
+"""The overview of a run has the numbers of the run, and can be silenced."""
 
 import logging
 import re
@@ -230,8 +230,8 @@ TRL_SIZES = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     ],
 )  # fmt: skip
 def test_settings_that_were_not_passed_are_marked(tmp_path, config_class, settings, shown):
-    given = {"num_generations": 4, "use_cpu": True, "bf16": False, "report_to": []}
-    config = RapidConfig.of(config_class(str(tmp_path), **given, **settings))
+    common = {"num_generations": 4, "use_cpu": True, "bf16": False, "report_to": []}
+    config = RapidConfig.of(config_class(str(tmp_path), **common, **settings))
     assert {name: describe_setting(config, name) for name in shown} == shown
 
 

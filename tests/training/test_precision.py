@@ -30,7 +30,7 @@ class UnknownLogpTrainer(ScriptedTrainer):
 
 
 def test_log_mu_is_recomputed_if_sampler_is_not_trusted(toy_model, tmp_path):
-    """The sampler rounds differently; with a learning rate of 0 weights still are 1."""
+    """Although the sampler rounds differently, weights are 1 with a learning rate of 0."""
     unchanged = {"dtype": torch.bfloat16, "learning_rate": 0.0, "trust_sampler": False} | STEPS
     trainer = train_rapid(toy_model, tmp_path, "rapid", **unchanged)
     assert not trainer.uses_sampler_logps()
@@ -108,7 +108,7 @@ def test_sampler_logps_are_used_if_exact_or_trusted(model, engine, settings, use
 
 @pytest.mark.parametrize("cast", [True, False])
 def test_prompts_are_not_shared_with_float32_head(toy_model, tmp_path, monkeypatch, cast):
-    """Only TRL's patched forward applies that cast."""
+    """Only TRL's patched forward method applies this cast."""
     prefill_calls = []
     monkeypatch.setattr(
         forward,

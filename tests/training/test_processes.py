@@ -17,7 +17,7 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from rapid.training import generation
-from rapid.training.batches import RATIO
+from rapid.training.batches import VLLM_RATIO_COLUMN
 from rapid.training.processes import gather_batch
 from tests.conftest import ROOT
 from tests.subprocesses import environments, python
@@ -199,13 +199,13 @@ def test_gathered_batch_is_padded_to_longest():
     accelerator = SimpleNamespace(pad_across_processes=pad, gather=lambda value: value)
     batch = {"prompt_ids": [[5, 6]], "completion_ids": [[7, 8]], "completion_mask": [[1, 1]]}
     batch = {name: torch.tensor(value) for name, value in batch.items()}
-    batch[RATIO] = torch.tensor([[0.5, 0.5]])
+    batch[VLLM_RATIO_COLUMN] = torch.tensor([[0.5, 0.5]])
     gathered = gather_batch(batch, accelerator, pad_id=9)
     assert {name: value.tolist() for name, value in gathered.items()} == {
         "prompt_ids": [[9, 9, 5, 6]],
         "completion_ids": [[7, 8, 9, 9]],
         "completion_mask": [[1, 1, 0, 0]],
-        RATIO: [[0.5, 0.5, 1.0, 1.0]],
+        VLLM_RATIO_COLUMN: [[0.5, 0.5, 1.0, 1.0]],
     }
 
 

@@ -67,7 +67,7 @@ def test_pauses_saves_and_progress_writes_are_not_counted_as_run_time(monkeypatc
     recorder, file = StepRecorder(), SlowFile(tmp_path / "progress.jsonl")
     recorder.clock = make_clock(sampling=2.0)
     recorder.on_train_begin(None, None, None)
-    recorder.follow(file, 9)
+    recorder.write_progress_to(file, 9)
     advance_clock(1)
     recorder.pause(lambda: advance_clock(40))
     log_step(recorder, 1)
@@ -91,7 +91,7 @@ def test_pauses_saves_and_progress_writes_are_not_counted_as_run_time(monkeypatc
     recorder.on_train_end(None, None, None)
     advance_clock(100)
     assert recorder.seconds == 7
-    assert recorder.used.waited == 7 + 30 * 4  # waiting includes the 30 seconds of each write
+    assert recorder.usage.waited == 7 + 30 * 4  # waiting includes the 30 seconds of each write
 
     advance_clock(1000)
     resumed = StepRecorder()
@@ -100,7 +100,7 @@ def test_pauses_saves_and_progress_writes_are_not_counted_as_run_time(monkeypatc
     clocks = {"seconds": {"sampling": 5, "grading": 1}, "waited": {"grading": 3}}
     assert vars(resumed.clock) == clocks
     resumed.on_train_begin(None, None, None)
-    resumed.follow(file, 9)
+    resumed.write_progress_to(file, 9)
     advance_clock(5)
     log_step(resumed, 4)
     assert [step.seconds for step in resumed.steps] == [1, 2, 3, 8]
@@ -108,7 +108,7 @@ def test_pauses_saves_and_progress_writes_are_not_counted_as_run_time(monkeypatc
     assert [row.step for row in read_progress_file(file)] == [1, 2, 3, 4]
     resumed.on_train_end(None, None, None)
     assert resumed.peak_memory_mb == 1e9 > recorder.peak_memory_mb > 0
-    assert resumed.used.waited == 3 + 30 * 4 + 5 + 30 * 2
+    assert resumed.usage.waited == 3 + 30 * 4 + 5 + 30 * 2
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def trained(toy_model, tmp_path_factory):
     )
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr("rapid.grading.math.grader.MathGrader.grade", alternate_verdicts())
-        slow_clock = partial(PhaseClock, waited=itertools.count(step=1000).__next__)
+        slow_clock = partial(PhaseClock, read_waited=itertools.count(step=1000).__next__)
         patches.setattr("rapid.training.trl.sampling_trainer.PhaseClock", slow_clock)
         patches.setattr("rapid.training.usage.MAX_LOST_SHARE", -1e9)
         patches.setenv("RAPID_ATTEMPT", "2")

@@ -18,8 +18,8 @@ BETA, EPSILON, ETA = 0.04, 0.2, 2.0
 
 def reward_some_prompts(prompts, completions, **_):
     """Reward all completions of every other prompt, and some completions of the others."""
-    some = loops.text_sum_reward(prompts, completions)
-    return [float(int(p.split()[-1]) % 2 or r) for p, r in zip(prompts, some, strict=True)]
+    rewards = loops.text_sum_reward(prompts, completions)
+    return [float(int(p.split()[-1]) % 2 or r) for p, r in zip(prompts, rewards, strict=True)]
 
 
 class BatchRecorder(loops.RecordingTrainer):
@@ -84,9 +84,9 @@ def test_gradients_equal_a_plain_loop(toy_model, tmp_path, objective, compute_lo
     )
     expected = compute_expected_gradients(toy_model, trainer.batches, compute_loss)
     assert len(trainer.batches) == 2 and len(expected) == len(trainer.gradients) == 12
-    for step, (gradient, correct) in enumerate(zip(trainer.gradients, expected, strict=True)):
+    for step, (gradient, reference) in enumerate(zip(trainer.gradients, expected, strict=True)):
         # RapidTrainer standardizes rewards in float32.
-        assert (gradient - correct).norm() <= 1e-6 * correct.norm() > 0, step
+        assert (gradient - reference).norm() <= 1e-6 * reference.norm() > 0, step
     if objective == "rapid":
         run = loops.logged_values(trainer, "rapid/run")
         for first in (0, REUSE * H):

@@ -262,15 +262,15 @@ def test_training_skips_the_groups_of_calls_that_hang(
         **settings,
     )
     assert trainer.state.global_step == 6
-    late = logged_values(trainer, "rewards/sometimes_stuck/timed_out")
+    timed_out = logged_values(trainer, "rewards/sometimes_stuck/timed_out")
     graded = logged_values(trainer, "rapid/graded")
-    assert len(late) == 3 and late[0] == late[2] == 0.0
+    assert len(timed_out) == 3 and timed_out[0] == timed_out[2] == 0.0
     assert graded[:2] == graded[4:] == [1.0, 1.0]
     warnings = [text for text in caplog.messages if "did not return" in text]
     if workers:
-        assert late[1] == len(warnings) / 64 and min(graded[2:4]) >= 0.75
+        assert timed_out[1] == len(warnings) / 64 and min(graded[2:4]) >= 0.75
     else:
-        assert late[1] == 1.0 and graded[2:4] == [0.0, 0.0] and len(warnings) == 1
+        assert timed_out[1] == 1.0 and graded[2:4] == [0.0, 0.0] and len(warnings) == 1
     assert {*logged_values(trainer, "rewards/always_one/timed_out")} == {0.0}
 
 

@@ -13,7 +13,7 @@ from rapid.training.sampler_check import (
     EXACT_BOUND,
     ROUNDED_BOUND,
     compare_logps,
-    mismatch_bound,
+    compute_mismatch_bound,
     select_evenly,
 )
 from tests.training.conformance.adapters import build_adapter_config
@@ -72,7 +72,7 @@ def test_mismatch_below_configured_bound_is_allowed(train, wrong_sampler):
 def test_resumed_run_is_checked_again(toy_model, tmp_path, monkeypatch):
     settings = {"dtype": torch.float32, "save_strategy": "steps", "save_steps": 1, "max_steps": 2}
     train_rapid(toy_model, tmp_path, "pg", **settings)
-    monkeypatch.setattr(sampler_check, "mismatch_bound", lambda trainer: -1.0)
+    monkeypatch.setattr(sampler_check, "compute_mismatch_bound", lambda trainer: -1.0)
     with pytest.raises(RuntimeError, match="step 2: completions are not sampled"):
         trainer = build_rapid_trainer(toy_model, tmp_path, "pg", **settings)
         trainer.train(str(tmp_path / "checkpoint-1"))
@@ -82,9 +82,9 @@ def test_resumed_run_is_checked_again(toy_model, tmp_path, monkeypatch):
 def test_check_does_not_change_the_run(toy_model, tmp_path, monkeypatch, objective):
     settings = {"dtype": torch.float32, "max_steps": 2}
     checked = train_rapid(toy_model, tmp_path, objective, **settings)
-    assert not checked._sampler_check.due
+    assert not checked._sampler_check.is_due
     monkeypatch.setattr(sampler_check.SamplerCheck, "run", lambda *_: None)
-    monkeypatch.setattr(sampler_check.SamplerCheck, "collect", lambda *_: None)
+    monkeypatch.setattr(sampler_check.SamplerCheck, "get_recording_list", lambda *_: None)
     unchecked = train_rapid(toy_model, tmp_path, objective, **settings)
     assert torch.equal(get_weights(checked), get_weights(unchecked))
     assert logged_values(checked, "loss") == logged_values(unchecked, "loss")
@@ -150,4 +150,4 @@ def test_bound_depends_on_precision(dtype, settings, bound):
         temperature=settings.get("temperature", 1.0),
         use_vllm=False,
     )
-    assert mismatch_bound(trainer) == bound
+    assert compute_mismatch_bound(trainer) == bound

@@ -1,4 +1,4 @@
-"""Savings do not change training: weights after 8 steps are those of the plain loop."""
+"""Settings that save time do not change training: weights after 8 steps are the same."""
 
 from itertools import pairwise
 

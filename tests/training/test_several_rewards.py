@@ -8,7 +8,7 @@ import pytest
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.recorder import StepRecorder
-from rapid.training.rewards import distinct_names
+from rapid.training.rewards import make_names_distinct
 from tests.training.loops import COMMON, logged_values, make_trainer
 
 SIZES = {"max_completion_length": 6, "max_steps": 1, "learning_rate": 0.05}
@@ -56,7 +56,7 @@ def train_on_rewards(toy_model, folder, rewards, **settings):
     ],
 )
 def test_equal_names_of_reward_functions_get_numbers(names, distinct):
-    assert distinct_names(names) == distinct
+    assert make_names_distinct(names) == distinct
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -9,11 +9,11 @@ from transformers import AutoTokenizer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
-from rapid.training.sft import ImitatingTrainer, sft_trainer
+from rapid.training.sft import MicroBatchSFTTrainer, build_sft_trainer
 from tests.training.loops import COMMON, assert_same_training
 
 
-def build_sft_trainer(toy_model, tmp_path, learning_rate=1e-3, **sizes):
+def build_trainer(toy_model, tmp_path, learning_rate=1e-3, **sizes):
     sampling = {"temperature": 1.0, "top_p": 1.0, "samples": 1}
     params = SftParameters(learning_rate=learning_rate, epochs=1, **sizes, **sampling)
     demonstrations = [
@@ -21,22 +21,24 @@ def build_sft_trainer(toy_model, tmp_path, learning_rate=1e-3, **sizes):
         Demonstration(id="2", prompt="a\n", message="A", completion="  c"),
     ]
     common = {name: COMMON[name] for name in COMMON if name != "num_generations"}
-    return sft_trainer(toy_model, demonstrations, params, {"output_dir": str(tmp_path)} | common)
+    return build_sft_trainer(
+        toy_model, demonstrations, params, {"output_dir": str(tmp_path)} | common
+    )
 
 
 @pytest.fixture
 def trainer(toy_model, tmp_path):
-    return build_sft_trainer(toy_model, tmp_path, batch=2, micro_batch=1)
+    return build_trainer(toy_model, tmp_path, batch=2, micro_batch=1)
 
 
 def test_loss_covers_completion_and_end_only(trainer):
     tokenizer = trainer.processing_class
-    imitated = {
+    learned_texts = {
         tokenizer.decode([token for token in row if token != -100])
         for batch in trainer.get_train_dataloader()
         for row in batch["labels"].tolist()
     }
-    assert imitated == {"  cd<eos>", "  c<eos>"}
+    assert learned_texts == {"  cd<eos>", "  c<eos>"}
 
 
 def test_prompt_and_completion_are_tokenized_separately(toy_model, tmp_path):
@@ -49,7 +51,7 @@ def test_prompt_and_completion_are_tokenized_separately(toy_model, tmp_path):
     tokenizer.backend_tokenizer.post_processor = post_processor
     copytree(toy_model, tmp_path, dirs_exist_ok=True)
     tokenizer.save_pretrained(tmp_path)
-    trainer = build_sft_trainer(tmp_path, tmp_path, batch=2, micro_batch=1)
+    trainer = build_trainer(tmp_path, tmp_path, batch=2, micro_batch=1)
     assert [row["input_ids"] for row in trainer.train_dataset] == expected
 
 
@@ -57,13 +59,13 @@ def test_prompt_and_completion_are_tokenized_separately(toy_model, tmp_path):
 def micro_batch_shapes(monkeypatch):
     """A list that collects the shape of the input of each micro-batch."""
     shapes = []
-    backpropagate = ImitatingTrainer._backpropagate
+    backpropagate = MicroBatchSFTTrainer._backpropagate
 
     def record_shape(self, model, micro_batch, **kwargs):
         shapes.append(tuple(micro_batch["input_ids"].shape))
         return backpropagate(self, model, micro_batch, **kwargs)
 
-    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", record_shape)
+    monkeypatch.setattr(MicroBatchSFTTrainer, "_backpropagate", record_shape)
     return shapes
 
 
@@ -79,7 +81,7 @@ def test_batch_is_divided_among_processes(
 ):
     state = SimpleNamespace(num_processes=processes)
     monkeypatch.setattr("rapid.training.sft.PartialState", lambda: state)
-    args = build_sft_trainer(toy_model, tmp_path, batch=12, micro_batch=5).args
+    args = build_trainer(toy_model, tmp_path, batch=12, micro_batch=5).args
     assert args.per_device_train_batch_size == device_batch_size
     assert args.gradient_accumulation_steps == 1
 
@@ -87,7 +89,7 @@ def test_batch_is_divided_among_processes(
 def test_micro_batch_size_does_not_change_training(toy_model, tmp_path):
     """Two demonstrations have unequal lengths; the loss is a mean over the tokens of both."""
     single, double = (
-        build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=size)
+        build_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=size)
         for size in (1, 2)
     )
     for trainer in (single, double):
@@ -112,14 +114,14 @@ def test_auto_size_tries_longest_demonstrations(
         return 1
 
     monkeypatch.setattr("rapid.training.trl.micro_batch_trainer.find_largest_batch", find_one)
-    trainer = build_sft_trainer(toy_model, tmp_path, batch=2, micro_batch="auto")
+    trainer = build_trainer(toy_model, tmp_path, batch=2, micro_batch="auto")
     trainer.train()
     assert tried_shapes[0] == (2, 8)
     assert [rows for rows, _ in micro_batch_shapes] == [1, 1]
 
 
 def test_out_of_memory_halves_micro_batches(toy_model, tmp_path, monkeypatch, caplog):
-    backpropagate = ImitatingTrainer._backpropagate
+    backpropagate = MicroBatchSFTTrainer._backpropagate
 
     def fail_above_one_row(self, model, micro_batch, **kwargs):
         loss = backpropagate(self, model, micro_batch, **kwargs)
@@ -127,10 +129,10 @@ def test_out_of_memory_halves_micro_batches(toy_model, tmp_path, monkeypatch, ca
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return loss
 
-    unlimited = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
+    unlimited = build_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
     unlimited.train()
-    monkeypatch.setattr(ImitatingTrainer, "_backpropagate", fail_above_one_row)
-    halved = build_sft_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
+    monkeypatch.setattr(MicroBatchSFTTrainer, "_backpropagate", fail_above_one_row)
+    halved = build_trainer(toy_model, tmp_path, learning_rate=0.3, batch=2, micro_batch=2)
     halved.train()
     assert (halved.halvings, len(caplog.messages)) == (1, 1)
     assert_same_training(halved, unlimited, toy_model)

@@ -9,7 +9,9 @@ from tests.training import loops
 from tests.training.conformance.families import build_untrained
 from tests.training.loops import COMMON, NO_SAVINGS
 
-OBJECTIVES = [name for name, algorithm in ALGORITHMS.items() if not algorithm.imitates] + ["trl"]
+OBJECTIVES = [name for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised] + [
+    "trl"
+]
 GROUP_SIZE = COMMON["num_generations"]
 STEPS = 3  # on one inference batch: the policy moves between them
 
@@ -18,7 +20,7 @@ def compute_gradients(
     model, folder, objective, trainer_class=loops.RecordingTrainer, **settings
 ) -> tuple[torch.Tensor, list[float]]:
     """Return the gradients of the steps of an inference batch, (steps, parameters), and losses."""
-    h = 1 if objective != "trl" and ALGORITHMS[objective].H == "none" else STEPS
+    h = 1 if objective != "trl" and ALGORITHMS[objective].h_in_name == "none" else STEPS
     sizes = {"H": h, "n_step": 8, "max_steps": STEPS, "learning_rate": 0.5}
     trainer = loops.train_rapid(
         model, folder, objective, trainer_class=trainer_class, **sizes | settings
@@ -123,10 +125,10 @@ def test_masked_tokens_and_groups_do_not_count_in_small_micro_batches(
 class BatchRecordingTrainer(loops.RecordingTrainer):
     """Records each mini-batch with the weights at that step."""
 
-    def _policy_gradient(self, model, mini_batch, step):
+    def _compute_gradient(self, model, mini_batch, step):
         weights = {name: value.clone() for name, value in self.model.state_dict().items()}
         vars(self).setdefault("batches", []).append((weights, mini_batch))
-        return super()._policy_gradient(model, mini_batch, step)
+        return super()._compute_gradient(model, mini_batch, step)
 
 
 def test_rapid_gradient_matches_closed_form(model, tmp_path):

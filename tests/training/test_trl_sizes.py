@@ -6,7 +6,7 @@ import pytest
 from trl import GRPOConfig
 
 from rapid.training.config import RapidConfig
-from tests.training.test_config import COMMON, GOOD
+from tests.training.test_config import COMMON, VALID
 
 BATCH, ACCUMULATION, STEPS, GENERATION = (
     "per_device_train_batch_size",
@@ -120,7 +120,7 @@ def test_trl_batch_sizes_follow_from_h_and_n_step_with_sharded_groups(
     monkeypatch, processes, H, n_step, device_batch_size
 ):
     monkeypatch.setattr(RapidConfig, "world_size", processes)
-    config = RapidConfig(**GOOD | {"H": H, "n_step": n_step})
+    config = RapidConfig(**VALID | {"H": H, "n_step": n_step})
     for built_config in (config, replace(config, learning_rate=0.1)):
         sizes = [getattr(built_config, name) for name in (BATCH, ACCUMULATION, STEPS, GENERATION)]
         assert sizes == [device_batch_size, 1, H, H * n_step]
@@ -129,4 +129,4 @@ def test_trl_batch_sizes_follow_from_h_and_n_step_with_sharded_groups(
 def test_inference_batch_must_divide_among_processes(monkeypatch):
     monkeypatch.setattr(RapidConfig, "world_size", 8)
     with pytest.raises(ValueError, match=r"make H \* n_step a multiple of 8"):
-        RapidConfig(**GOOD | {"H": 1, "n_step": 4})
+        RapidConfig(**VALID | {"H": 1, "n_step": 4})

@@ -116,8 +116,8 @@ def test_gradient_sums_graded_groups_over_whole_mini_batch_size(toy_model, tmp_p
     batches = []
 
     class BatchRecorder(ScriptedTrainer):
-        def _sample(self, inputs):
-            batches.append(super()._sample(inputs))
+        def _sample_batch(self, inputs):
+            batches.append(super()._sample_batch(inputs))
             return batches[-1]
 
     sizes = {"n_step": 32, "max_steps": settings["H"], "learning_rate": RATE}
@@ -193,7 +193,8 @@ def test_warning_once_if_nothing_was_graded(toy_model, tmp_path, caplog):
     train_rapid(toy_model, tmp_path, "pg", reward, max_steps=3)
     (message,) = [text for text in caplog.messages if "graded" in text]
     assert message.startswith(
-        "step 2: none of 16 completions was graded, the first of the prompt '"
+        "step 2: none of 16 completions was graded, so nothing is learned from them. The first is "
+        "a completion of the prompt '"
     )
 
 

@@ -15,7 +15,7 @@ SPIN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 
 
 def test_waited_and_stolen_time_are_read_separately(tmp_path):
-    """schedstat's second figure, in nanoseconds; the eighth of this process's cores, in ticks."""
+    """From the second number of schedstat, in nanoseconds, and the eighth of stat, in ticks."""
     process_cores = os.sched_getaffinity(0)
     rows = [
         f"cpu{core} 1 2 3 4 5 6 7 {50 if core in process_cores else 9000} 0 0"
@@ -36,18 +36,18 @@ def test_lost_time_is_zero_without_counters(tmp_path):
 @pytest.mark.parametrize("name", ["waited", "stolen"])
 def test_run_is_disturbed_above_threshold_of_lost_time(name):
     lost = Usage(0, 0, 0)._replace(**{name: 1.0})
-    assert lost.disturbed(0.9 / MAX_LOST_SHARE) and not lost.disturbed(1.1 / MAX_LOST_SHARE)
+    assert lost.is_disturbed(0.9 / MAX_LOST_SHARE) and not lost.is_disturbed(1.1 / MAX_LOST_SHARE)
     waited_and_stolen = Usage(0, 0.6, 0.6)
-    assert waited_and_stolen.disturbed(1.1 / MAX_LOST_SHARE) and not waited_and_stolen.disturbed(
-        1.3 / MAX_LOST_SHARE
-    )
+    assert waited_and_stolen.is_disturbed(
+        1.1 / MAX_LOST_SHARE
+    ) and not waited_and_stolen.is_disturbed(1.3 / MAX_LOST_SHARE)
 
 
 def test_waiting_is_compared_with_time_without_grading():
-    assert Usage(0, 1.0, 0).disturbed(2 / MAX_LOST_SHARE, grading=1.1 / MAX_LOST_SHARE)
-    assert not Usage(0, 0, 1.0).disturbed(1.1 / MAX_LOST_SHARE, grading=1 / MAX_LOST_SHARE)
-    assert Usage(0, 0.4, 0).disturbed(0.5)
-    assert not Usage(0, 1.0, 0).disturbed(2.0, grading=2.0)
+    assert Usage(0, 1.0, 0).is_disturbed(2 / MAX_LOST_SHARE, grading=1.1 / MAX_LOST_SHARE)
+    assert not Usage(0, 0, 1.0).is_disturbed(1.1 / MAX_LOST_SHARE, grading=1 / MAX_LOST_SHARE)
+    assert Usage(0, 0.4, 0).is_disturbed(0.5)
+    assert not Usage(0, 1.0, 0).is_disturbed(2.0, grading=2.0)
 
 
 def test_cpu_time_includes_all_descendants_without_disk_waits(monkeypatch):
@@ -92,4 +92,4 @@ def test_busy_process_on_same_core_disturbs_run():
         busy_process.kill()
         busy_process.wait()
         os.sched_setaffinity(0, allowed)
-    assert used.disturbed(seconds)
+    assert used.is_disturbed(seconds)

@@ -101,7 +101,7 @@ wildcard_constraints:
     root=match_any(PLANS),
     benchmark=match_any(name for plan in PLANS.values() for name in plan.params.benchmarks),
     model=match_any(name for plan in PLANS.values() for name in plan.params.models),
-    algorithm=f"{specs.BASE}|{variant_names.build_pattern()}",
+    algorithm=f"{specs.BASE}|{variant_names.build_name_pattern()}",
     seed=r"\d+",
 
 

@@ -35,7 +35,7 @@ SAME_AS_RAPID = {
 def get_objectives() -> dict[str, Algorithm]:
     """Return the allowed objectives of RapidConfig by name: the RL algorithms, and "trl"."""
     algorithms = {
-        name: algorithm for name, algorithm in ALGORITHMS.items() if not algorithm.imitates
+        name: algorithm for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised
     }
     return algorithms | {TRL.name: TRL}
 

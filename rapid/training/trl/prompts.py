@@ -7,7 +7,7 @@ from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 from typing_extensions import override
 
-from rapid.training.caches import model_config
+from rapid.training.caches import get_text_config
 from rapid.training.notices import Notices
 from rapid.training.refusals import refuse_prompts
 
@@ -29,7 +29,7 @@ class PromptCheckTrainer(GRPOTrainer):
         TRL checks neither.
         """
         tokenized = super()._tokenize_prompts(prompts)
-        refuse_prompts(prompts, tokenized[0], model_config(self.model))
+        refuse_prompts(prompts, tokenized[0], get_text_config(self.model))
         if is_conversational({"prompt": prompts[0]}):
             render = partial(
                 self.processing_class.apply_chat_template,

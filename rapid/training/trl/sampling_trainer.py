@@ -27,12 +27,12 @@ from typing_extensions import override
 
 from rapid.training import batches
 from rapid.training.batches import Batch
-from rapid.training.caches import sees_padding
-from rapid.training.clock import AfterOptimizer, PhaseClock
+from rapid.training.caches import depends_on_padding
+from rapid.training.clock import OptimizerStepCallback, PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
 from rapid.training.forward import patch_adaption_prompt_adapter
-from rapid.training.generation import Decoder, decoding
+from rapid.training.generation import Decoder, use_decoder
 from rapid.training.micro_batches import Chunk, take_shard
 from rapid.training.notices import Notices
 from rapid.training.processes import gather_batch
@@ -46,7 +46,7 @@ from rapid.training.refusals import (
     refuse_completions,
     refuse_rewards,
 )
-from rapid.training.rewards import StreamedRewards, distinct_names
+from rapid.training.rewards import StreamedRewards, make_names_distinct
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.time_limit import TimeLimit
 from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
@@ -85,7 +85,7 @@ class SamplingTrainer(
         with match_engine_to_policy(args.seed):
             super().__init__(model, reward_funcs, args, *arguments, **kwargs)
         self.num_iterations = args.reuse  # TRL's sampler repeats prompts for reuse * H steps
-        self.reward_func_names = distinct_names(self.reward_func_names)
+        self.reward_func_names = make_names_distinct(self.reward_func_names)
         patch_adaption_prompt_adapter(self.model)
         if args.disable_dropout:
             remove_dropout(self.model)
@@ -99,7 +99,7 @@ class SamplingTrainer(
             self.reward_funcs = self._time_limit.wrap_all(self.reward_funcs, self.reward_func_names)
         # Holds the phase "backpropagation" open from a step's gradient to the optimizer's step.
         self._optimizer_phase = ExitStack()
-        self.add_callback(AfterOptimizer(self._optimizer_phase.close))
+        self.add_callback(OptimizerStepCallback(self._optimizer_phase.close))
         self.add_callback(FiniteWeights())
         self.notices = Notices(args, self.accelerator.is_main_process)  # warnings of a run
         self.add_callback(self.notices)
@@ -223,7 +223,7 @@ class SamplingTrainer(
         inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
         self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
         if self._early_grading:
-            self._early_grading.forget()
+            self._early_grading.cancel()
         args = self.args
         # TRL makes forward passes for log mu, unless a step takes all micro-batches of a batch, and
         # for the reference, if beta is not 0. Here they are made later, and only where needed.
@@ -300,7 +300,7 @@ class SamplingTrainer(
         A policy whose log-probabilities depend on padding gets prompts of one length only.
         """
         end = min(start + (self.args.sampling_batch_size or len(prompt_ids)), len(prompt_ids))
-        if sees_padding(self.model):
+        if depends_on_padding(self.model):
             length = len(prompt_ids[start])
             return next((n for n in range(start, end) if len(prompt_ids[n]) != length), end)
         return end
@@ -338,7 +338,7 @@ class SamplingTrainer(
             on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)
-        return decoding(model, decoder, self._sampler_check.collect(self))
+        return use_decoder(model, decoder, self._sampler_check.get_recording_list(self))
 
     def uses_sampler_logps(self) -> bool:
         """Return whether log mu is taken from the sampler: see `reuse_logp`, `trust_sampler`.

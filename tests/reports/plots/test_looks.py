@@ -39,13 +39,13 @@ VISIONS = {
 }
 FAR = 20  # in CIELAB: colours of thin lines that nobody mixes up
 UNIT = 5
-REINFORCED = [name for name in ALGORITHMS if ALGORITHMS[name].H == "optional"]
-RAPIDS = [RAPID.at(h) for h in (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128)]
-DEFAULT = ["sft", "grpo", "naive-grpo", "pg", "dapo", *map(RAPID.at, (2, 4, 8, 16))]
+REINFORCED = [name for name in ALGORITHMS if ALGORITHMS[name].h_in_name == "optional"]
+RAPIDS = [RAPID.format_name(h) for h in (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128)]
+DEFAULT = ["sft", "grpo", "naive-grpo", "pg", "dapo", *map(RAPID.format_name, (2, 4, 8, 16))]
 VARIANTS = ["eta=1", "eta=4", "clip=both", "clip=nowhere", "weighted=false", "baseline=none"]
 FIGURES = {
     "the default": DEFAULT,
-    "each algorithm": [*ALGORITHMS.keys() - {"rapid"}, *map(RAPID.at, (2, 4, 8, 16))],
+    "each algorithm": [*ALGORITHMS.keys() - {"rapid"}, *map(RAPID.format_name, (2, 4, 8, 16))],
     "each H": RAPIDS,
     "H of an algorithm": ["pg", *(f"pg-H{h}" for h in range(2, 17))],
     "variants": ["rapid-H4", *(f"rapid-H4,{change}" for change in VARIANTS)],

@@ -198,7 +198,7 @@ def use_ten_models_and_algorithms(values):
         "dr-grpo",
         "gspo",
         "cispo",
-        *map(RAPID.at, (2, 4, 8)),
+        *map(RAPID.format_name, (2, 4, 8)),
     ]
     values["tables"]["families"] |= {"models": names, "algorithms": algorithms, "seeds": [0]}
 

@@ -8,7 +8,7 @@ from transformers import TrainerCallback
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
-from rapid.training.forward import completion_logp
+from rapid.training.forward import compute_completion_logps
 from tests.training.conformance.adapters import FAMILY, KINDS, TARGETS, build_adapter_config
 from tests.training.conformance.families import build_untrained, build_without_dropout
 from tests.training.conformance.test_families import compute_logps_one_by_one
@@ -100,7 +100,7 @@ def test_virtual_tokens_do_not_attend_to_padding(kind, toy_model, micro_batch):
     add_fused_lm_head(model.get_base_model(), temperature=1.0)
     if kind == "adaption":
         model.base_model.forward = model.get_base_model().forward
-    logp, _ = completion_logp(model, micro_batch, GROUP_SIZE, 1.0, True)
+    logp, _ = compute_completion_logps(model, micro_batch, GROUP_SIZE, 1.0, True)
     logp = logp * micro_batch["completion_mask"]
     torch.testing.assert_close(
         logp, compute_logps_one_by_one(model, micro_batch), rtol=0, atol=2e-5

@@ -12,7 +12,7 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid import RapidTrainer
 from rapid.training.caches import can_share_prompts
 from rapid.training.dropout import remove_dropout
-from rapid.training.forward import completion_logp
+from rapid.training.forward import compute_completion_logps
 from tests.training.conformance.families import (
     ATTENTION,
     FAMILIES,
@@ -56,7 +56,7 @@ def compute_logps_one_by_one(model, micro_batch) -> torch.Tensor:
 )
 def test_logps_match_unpadded_forward_pass_of_each_completion(family, share, micro_batch):
     model = build_sharp_model(family)
-    logp, _ = completion_logp(model, micro_batch, GROUP_SIZE, 1.0, share)
+    logp, _ = compute_completion_logps(model, micro_batch, GROUP_SIZE, 1.0, share)
     logp = logp * micro_batch["completion_mask"]
     torch.testing.assert_close(
         logp.float(), compute_logps_one_by_one(model, micro_batch), rtol=0, atol=2e-5
@@ -68,7 +68,7 @@ def test_shared_prompt_has_gradient_of_plain_forward_pass(family, micro_batch):
     gradients = []
     for share in (False, True):
         model = build_sharp_model(family)
-        logp, _ = completion_logp(model, micro_batch, GROUP_SIZE, 1.0, share)
+        logp, _ = compute_completion_logps(model, micro_batch, GROUP_SIZE, 1.0, share)
         (logp * micro_batch["completion_mask"] * torch.arange(1, 7)).sum().backward()
         gradients.append(
             torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])

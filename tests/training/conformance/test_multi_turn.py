@@ -96,8 +96,8 @@ def test_only_sampled_tokens_have_a_gradient(toy_model, tmp_path, monkeypatch):
     batches = []
 
     class BatchRecorder(RapidTrainer):
-        def _sample(self, inputs):
-            batches.append(super()._sample(inputs))
+        def _sample_batch(self, inputs):
+            batches.append(super()._sample_batch(inputs))
             return batches[-1]
 
     monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")

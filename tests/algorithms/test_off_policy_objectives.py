@@ -14,18 +14,18 @@ from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dro import dro_loss
 from rapid.algorithms.geo_mask import GeoMaskParameters, geo_mask_loss
 from rapid.algorithms.maxrl import maxrl_loss
-from rapid.algorithms.oapl import optimal_advantages
+from rapid.algorithms.oapl import compute_optimal_advantages
 from rapid.algorithms.pg import pg_loss
 from rapid.algorithms.vcpo import vcpo_loss
 from tests.algorithms.batches import GROUP_SIZE, LENGTHS, REWARDS, compute_advantages, draw_batch
 from tests.algorithms.tabular import (
-    DEGREES,
     OUTCOMES,
+    STALENESS_LEVELS,
     assert_same_gradient,
     build_problem,
-    expected_gradient,
-    outcome_logp,
-    score_mean,
+    compute_expected_gradient,
+    compute_outcome_logps,
+    compute_score_mean,
 )
 
 SETTINGS = {
@@ -36,7 +36,7 @@ SETTINGS = {
     "geo-mask": {"low": 0.8, "high": 1.2},
     "vcpo": {"cap": 1.5},
 }
-RIVALS = pytest.mark.parametrize("name", SETTINGS)
+EACH_OBJECTIVE = pytest.mark.parametrize("name", SETTINGS)
 
 
 def compute_loss(name: str, inputs: LossInputs, **changes):
@@ -75,7 +75,7 @@ def compute_factors_by_hand(name: str, inputs: LossInputs) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-@RIVALS
+@EACH_OBJECTIVE
 def test_gradient_matches_closed_form(name, seed):
     inputs = draw_batch(seed)
     compute_loss(name, inputs)[0].backward()
@@ -141,12 +141,12 @@ def test_oapl_with_a_large_beta_of_the_value_is_dro():
 def test_optimal_value_is_between_the_mean_and_the_largest_reward(beta):
     """No overflow for small beta, and advantages of exactly 0 for equal rewards."""
     rewards = torch.tensor([0.1, 0.1, 0.1, 0.7, -3.0, 0.2, 0.7, 0.7], dtype=torch.float64)
-    advantages = optimal_advantages(rewards, 4, beta)
+    advantages = compute_optimal_advantages(rewards, 4, beta)
     value = (rewards - advantages).view(2, 4)
     groups = rewards.view(2, 4)
     assert (value <= groups.max(1, keepdim=True).values + 1e-12).all()
     assert (value >= groups.mean(1, keepdim=True) - 1e-6).all()
-    assert not optimal_advantages(torch.full((4,), 0.1), 4, beta).any()
+    assert not compute_optimal_advantages(torch.full((4,), 0.1), 4, beta).any()
 
 
 def test_geometric_mask_does_not_depend_on_length():
@@ -213,64 +213,64 @@ def test_step_scale_of_extreme_weights_is_finite(log_weight):
     means = {name: mean.item() for name, mean in metrics.items()}
     assert loss.isfinite() and all(map(math.isfinite, means.values()))
     assert ALGORITHMS["vcpo"].step_scale(means) == pytest.approx(math.sqrt(1 / 2))
-    none = dict.fromkeys(means, 0.0)
-    assert ALGORITHMS["vcpo"].step_scale(none) == 0
+    zeros = dict.fromkeys(means, 0.0)
+    assert ALGORITHMS["vcpo"].step_scale(zeros) == 0
 
 
 # By enumeration -----------------------------------------------------------------------------------
 
 
-def drop_behavior(loss):
-    """Give a loss without log mu the arguments of one with it."""
+def ignore_behavior_logp(loss):
+    """Return a loss that ignores an argument for log mu."""
     return lambda logp, behavior_logp, *arguments, **named: loss(logp, *arguments, **named)
 
 
 @pytest.mark.parametrize("shift", [-0.2, 0.3])
 def test_asymre_gradient_is_that_of_a_shifted_baseline(shift):
     """E = (1 - 1/N_k) E_mu[(R - V) grad log pi] - shift E_mu[grad log pi], V = E_mu[R]."""
-    problem = build_problem(DEGREES["stale"])
+    problem = build_problem(STALENESS_LEVELS["stale"])
     value = (problem.probability * problem.rewards).sum(1, keepdim=True)
-    expected = score_mean(problem, 2 / 3 * (problem.rewards - value) - shift)
-    loss = drop_behavior(partial(asymre_loss, shift=shift))
-    assert_same_gradient(expected_gradient(problem, 3, loss=loss), expected)
+    expected = compute_score_mean(problem, 2 / 3 * (problem.rewards - value) - shift)
+    loss = ignore_behavior_logp(partial(asymre_loss, shift=shift))
+    assert_same_gradient(compute_expected_gradient(problem, 3, loss=loss), expected)
 
 
-@pytest.mark.parametrize("staleness", DEGREES.values())
+@pytest.mark.parametrize("staleness", STALENESS_LEVELS.values())
 def test_dro_gradient_is_that_of_the_penalized_objective(staleness):
     """E = E_mu[((1 - 1/N_k) (R - V) - tau log(pi / mu)) grad log pi]."""
     problem = build_problem(staleness)
     value = (problem.probability * problem.rewards).sum(1, keepdim=True)
     factors = 2 / 3 * (problem.rewards - value) - 0.7 * problem.log_weight
-    actual = expected_gradient(problem, 3, loss=dro_loss, tau=0.7)
-    assert_same_gradient(actual, score_mean(problem, factors))
+    actual = compute_expected_gradient(problem, 3, loss=dro_loss, tau=0.7)
+    assert_same_gradient(actual, compute_score_mean(problem, factors))
 
 
 @pytest.mark.parametrize("cap", [1.2, math.inf])
 def test_vcpo_gradient_is_that_of_truncated_weights(cap):
     """E = (1 - 1/N_k) E_mu[min(w, cap) (R - V) grad log pi], V = E_mu[R]."""
-    problem = build_problem(DEGREES["stale"])
+    problem = build_problem(STALENESS_LEVELS["stale"])
     value = (problem.probability * problem.rewards).sum(1, keepdim=True)
-    expected = score_mean(
+    expected = compute_score_mean(
         problem, 2 / 3 * problem.weight.clamp(max=cap) * (problem.rewards - value)
     )
-    assert_same_gradient(expected_gradient(problem, 3, loss=vcpo_loss, cap=cap), expected)
+    assert_same_gradient(compute_expected_gradient(problem, 3, loss=vcpo_loss, cap=cap), expected)
 
 
 @pytest.mark.parametrize("group_size", [2, 3])
 def test_maxrl_gradient_is_that_of_the_truncated_log_probability(group_size):
     """J = -sum over k < N_k of (1 - p)^k / k, p = E_pi[R]: the paper's series, with rewards 0, 1."""
-    problem = build_problem(DEGREES["on-policy"])
+    problem = build_problem(STALENESS_LEVELS["on-policy"])
     rewards = (torch.arange(OUTCOMES) % 3 == 0).double().expand_as(problem.rewards)
     problem = replace(problem, rewards=rewards)
     pi = problem.pi.clone().requires_grad_()
-    p = (outcome_logp(pi).sum(-1).exp() * rewards).sum(1)
+    p = (compute_outcome_logps(pi).sum(-1).exp() * rewards).sum(1)
     objective = -sum((1 - p) ** k / k for k in range(1, group_size)).mean()
     (expected,) = torch.autograd.grad(objective, pi)
-    actual = expected_gradient(problem, group_size, loss=drop_behavior(maxrl_loss))
+    actual = compute_expected_gradient(problem, group_size, loss=ignore_behavior_logp(maxrl_loss))
     assert_same_gradient(actual, expected)
 
 
-def test_oapl_is_at_rest_at_the_optimal_policy():
+def test_oapl_has_no_gradient_at_the_optimal_policy():
     """pi with beta log(pi / mu) = R - V*: groups of all outcomes, each as often as under mu."""
     mu = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
     rewards = torch.tensor([0.0, 1.0, 0.3], dtype=torch.float64)
