@@ -26,6 +26,7 @@ from transformers import TrainerCallback
 from performance.parts import Setting
 from performance.rewards import RecordingReward
 from performance.utilization import count_flops, measure_peak_flops_per_second
+from rapid import RapidTrainer
 from rapid.artifacts.manifests import peak_memory_mb
 from rapid.training.clock import read_seconds
 from rapid.training.trl.vllm import prepare_engine
@@ -46,8 +47,9 @@ class MeasuringCallback(TrainerCallback):
         self._reward: RecordingReward = trainer.reward_funcs[0]
         self._steps_left = self._steps = 0
         self._optimizer_seconds = self._log_mu_seconds = 0.0
-        if compute := getattr(trainer, "_compute_log_mu", None):
-            trainer._compute_log_mu = partial(self._time_log_mu, compute)
+        if isinstance(trainer, RapidTrainer):
+            compute = trainer._compute_behavior_logp
+            trainer._compute_behavior_logp = partial(self._time_log_mu, compute)
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._connection.send("ready")
@@ -57,10 +59,11 @@ class MeasuringCallback(TrainerCallback):
         if state.global_step % self._setting.H == 0:
             torch.manual_seed(SEED + state.global_step)
 
-    def _time_log_mu(self, compute: Callable[[], None]) -> None:
+    def _time_log_mu(self, compute: Callable, *arguments) -> Any:
         began = read_seconds()
-        compute()
+        column = compute(*arguments)
         self._log_mu_seconds += read_seconds() - began
+        return column
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._optimizer_seconds -= time.perf_counter()

@@ -73,6 +73,7 @@ def test_both_trainers_sample_the_same_completions_and_are_timed(workload, monke
         )
         assert 0 < sum(rapid["phases"].values()) < rapid["seconds"]
         assert 0 < trl["optimizer"] < trl["seconds"]
+        assert (0 < rapid["log_mu"] < rapid["phases"]["backpropagation"]) == bool(rate)
         assert row["speedup"][0] == pytest.approx(trl["seconds"] / rapid["seconds"], rel=1e-4)
 
 
