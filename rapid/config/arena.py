@@ -25,7 +25,7 @@ from rapid.settings import describe_invalid
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
 # completions, or accuracy after equal training time.
-Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
+EndPoint = Literal["seconds", "accuracy", "accuracy_in_time"]
 # How a learning rate is chosen, see `Arena.rate_rule`.
 RateRule = Literal["smoothed", "highest"]
 # Runs to make: each of the algorithms with each of the seeds.
@@ -48,7 +48,7 @@ class Claim(Section):
 
     ours: AlgorithmName
     theirs: AlgorithmName
-    by: Measure
+    by: EndPoint
     expect: Literal["better", "same"] = "better"
 
     @model_validator(mode="after")

@@ -73,7 +73,7 @@ rule studies:
     input:
         input_results_of("studies"),
     output:
-        page(f"{PLAN.root}reports/studies", "The studies", study_figures(PARAMS)),
+        page(f"{PLAN.root}reports/studies", "The studies", list_study_figures(PARAMS)),
     log:
         f"{PLAN.root}logs/studies.log",
     benchmark:
@@ -96,7 +96,7 @@ rule arena:
     input:
         input_results_of("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
-        page(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
+        page(f"{PLAN.root}reports/arena", "The arena", list_arena_figures(PARAMS)),
         # Results by seed; not when learning rates are tuned.
         [f"{PLAN.root}reports/arena/results.csv"] if ARENA and not ARENA.tuning else [],
     log:
