@@ -95,8 +95,8 @@ def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:
         kind: a key of `KINDS`, which has the names of the files in the folders of runs.
     """
     _, run_files, evaluation_files = KINDS[kind]
-    is_from_csv = data.frame.table != ""
-    frame, csv_files = data.frame[~is_from_csv], data.frame.table[is_from_csv].unique()
+    is_from_csv = data.frame.csv_file != ""
+    frame, csv_files = data.frame[~is_from_csv], data.frame.csv_file[is_from_csv].unique()
     root, arena = data.root, data.params.arena
     trained = frame[frame.algorithm != BASE]
     paths = [root / folder / name for folder in trained.folder for name in run_files]

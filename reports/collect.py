@@ -65,7 +65,7 @@ def collect_runs(
             of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from, or BASE;
         accepted: whether `rapid accept` declared one of its jobs current after a change of code;
-        table: the CSV file that has the run's results (see `reports.imported`); "" if they are in
+        csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
             the files of its jobs.
 
     Raises:
@@ -129,8 +129,8 @@ def is_evaluation_metric(metric: str) -> bool:
 
 def get_result_path(run: pd.Series, metric: str) -> str:
     """Return the path of the file that has a metric of a run, below the root."""
-    if run["table"]:
-        return run["table"]
+    if run["csv_file"]:
+        return run["csv_file"]
     if is_evaluation_metric(metric):
         return f"{run['evaluation']}/evaluation.json"
     return f"{run['folder']}/summary.json"
@@ -171,7 +171,7 @@ def _build_row(
         **run.model_dump(),
         "folder": folder,
         "evaluation": evaluation_folder,
-        "table": "",
+        "csv_file": "",
         "H": float(parse(run.algorithm).H) if RAPID.named(run.algorithm) else math.nan,
         "waived_layers": {layer for job in jobs for layer in job.waived_layers},
         "accepted": any(job.accepted for job in jobs),

@@ -97,7 +97,7 @@ class RunPool:
                 "no_evaluation_reason": "" if any(map(is_evaluation_metric, values)) else reason,
                 "no_summary_reason": "" if "runtime" in values else reason,
             }
-            self._add_run(run, empty_row | values | reasons | {"table": str(file)}, location)
+            self._add_run(run, empty_row | values | reasons | {"csv_file": str(file)}, location)
 
     def _add_run(self, run: Run, row: dict[str, Any], location: str) -> None:
         """Add a run that no other source has.

@@ -58,7 +58,11 @@ def estimate_accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
     """
     matrix = build_score_matrix(runs, metric)
     is_partial = (runs[metric].notna() & (runs.scores.map(len) == 0)).any()
-    return None if matrix.empty or is_partial else crossed.estimate_mean(matrix.to_numpy(), SHARE_BOUNDS)
+    return (
+        None
+        if matrix.empty or is_partial
+        else crossed.estimate_mean(matrix.to_numpy(), SHARE_BOUNDS)
+    )
 
 
 def estimate_difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
@@ -107,6 +111,6 @@ def estimate_contrast(
 
 
 def estimate_ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the ratio of durations a / b over the seeds that both have; None without such seeds."""
+    """Return the ratio of durations a / b over the seeds that both have; None if none."""
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
     return estimates.estimate_paired_ratio(list(pairs.a), list(pairs.b))

@@ -100,7 +100,9 @@ def test_evaluation_must_match_the_prepared_problems_and_its_run(params, runs):
 
 def test_row_has_the_start_acceptance_and_waived_layers_of_its_jobs(params, runs):
     waived = {"unsafe_lean": True}
-    runs.add_to_manifest(runs.write_summary(RUN), spec={"training": {"start": "sft"}, "grading": waived})
+    runs.add_to_manifest(
+        runs.write_summary(RUN), spec={"training": {"start": "sft"}, "grading": waived}
+    )
     runs.add_to_manifest(runs.write_scores(RUN, [4]), accepted=[{"by": "a person"}])
     runs.write_summary(PG)
     frame = collect_runs(params, runs.root)

@@ -136,7 +136,8 @@ def test_existing_files_are_kept(plan):
 
 
 @pytest.mark.parametrize(
-    ("unfinished", "seed", "message"), [("seed2", "2", "is not finished"), ("none", "9", "no run has")]
+    ("unfinished", "seed", "message"),
+    [("seed2", "2", "is not finished"), ("none", "9", "no run has")],
 )
 def test_unfinished_block_is_not_packed(plan, capsys, unfinished, seed, message):
     run_jobs(plan, unfinished)

@@ -75,7 +75,8 @@ def _draw_points(
         edge = series_style.color if series_style.is_hollow else "black"
         entries[labels.algorithm(name)] = axes.errorbar(
             x, y, error, [[x - times.min()], [times.max() - x]], ls="", ms=6, lw=0.8,
-            color=series_style.color, markeredgecolor=edge, markeredgewidth=0.5, **series_style.markers,
+            color=series_style.color, markeredgecolor=edge, markeredgewidth=0.5,
+            **series_style.markers,
         )  # fmt: skip
     axes.set_xlabel(f"training time ({unit})")
     axes.set_xlim(0, (1 + style.FREE_SHARE) * trained.runtime.max() / length)

@@ -47,7 +47,9 @@ def write_problems(runs: RunFiles, benchmark: str, problems: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(problems)
         spec = {"source": "embedded", "data_seed": 0, "test": 20}
-        runs.add_to_manifest(path, stage="prepare", spec=spec, rows={"train.jsonl": 48, "test.jsonl": 20})
+        runs.add_to_manifest(
+            path, stage="prepare", spec=spec, rows={"train.jsonl": 48, "test.jsonl": 20}
+        )
 
 
 def write_report(*arguments, out: Path) -> list[str]:
@@ -122,7 +124,9 @@ def test_several_sources_are_combined_into_one_report(folder, params, tmp_path):
     )
     file = write_csv(folder, params, tmp_path / "all.csv", source="made", algorithm="Ours, v2")
     lines = pd.read_csv(file)
-    lines.drop_duplicates(["benchmark", "model", "seed"], is_copied="last").to_csv(file, index=False)
+    lines.drop_duplicates(["benchmark", "model", "seed"], is_copied="last").to_csv(
+        file, index=False
+    )
     data = imported.read_sources([first, second, file])
     *names, ours, _, _ = data.label_rows(data.algorithms).values()
     assert (names, ours) == (["Base", "SFT", "GRPO", "naive GRPO", "PG", "DAPO"], "Ours, v2")

@@ -103,7 +103,9 @@ def test_an_unreadable_file_is_rejected(tmp_path):
     latin = tmp_path / "latin.csv"
     latin.write_bytes("é".encode("latin-1"))
     assert " is not UTF-8" in read_errors(latin)[0]
-    assert read_errors(tmp_path / "nowhere.csv")[0].endswith("cannot be read: No such file or directory")
+    assert read_errors(tmp_path / "nowhere.csv")[0].endswith(
+        "cannot be read: No such file or directory"
+    )
 
 
 def test_all_wrong_values_are_listed_up_to_twenty(write_csv):

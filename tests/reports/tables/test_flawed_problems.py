@@ -34,7 +34,9 @@ def read_runs(values, runs):
             for seed in SEEDS:
                 runs.write_scores(make_run(name, seed), by_seed[seed])
         folder = runs.root / "data/math"
-        runs.add_to_manifest(folder / "manifest.json", stage="prepare", spec={"source": "embedded", "test": 4})
+        runs.add_to_manifest(
+            folder / "manifest.json", stage="prepare", spec={"source": "embedded", "test": 4}
+        )
         document = json.loads((folder / "manifest.json").read_text())
         document["outputs"] = {}
         if flawed:
