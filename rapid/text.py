@@ -13,18 +13,12 @@ MIN_DAYS_SECONDS = 72 * HOUR  # durations of at least this many seconds are in d
 CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
-def format_duration(seconds: float, like: float | None = None) -> str:
-    """Return a duration in a suitable unit: 8.3s, 12.7m, 4h42m, 3d 4h.
-
-    Args:
-        like: a duration whose unit to use, as for a standard deviation that of its mean.
-    """
-    scale = seconds if like is None else like
-    # Compare rounded values, so that 59.97 is 1.0m and not 60.0s.
-    if round(scale, 1) < MINUTE:
+def format_duration(seconds: float) -> str:
+    """Return a duration in the unit that suits it: 8.3s, 12.7m, 4h42m, 3d 4h."""
+    # Compared as printed, so that 59.97 is 1.0m and not 60.0s.
+    if round(seconds, 1) < MINUTE:
         return f"{seconds:.1f}s"
-    shortest = min(scale, seconds)  # a deviation below an hour is in minutes
-    if round(shortest / MINUTE, 1) < HOUR / MINUTE:
+    if round(seconds / MINUTE, 1) < HOUR / MINUTE:
         return f"{seconds / MINUTE:.1f}m"
     hours, minutes = divmod(round(seconds / MINUTE), 60)
     if seconds < MIN_DAYS_SECONDS:

@@ -7,8 +7,8 @@ files to text:
 
 1. `collect`, `manifests`    result files -> a data frame with a row for each run; manifests
    `imported`                the same for runs that were made elsewhere: folders, CSV files
-   `measured`                what all later steps read: parameters, data frame, manifests
-   `outcomes`                what the arena compares: times to an accuracy, and accuracies
+   `report_data`             parameters, data frame and manifests, which all later steps read
+   `outcomes`                times to a target accuracy, and accuracies, which the arena compares
 2. `statistics`              values -> means, ranks and confidence intervals
 3. `formats`, `labels`       numbers and names -> short texts: 12.3%, RAPID (H=8)
 4. `tables`                  runs -> tables as plain data; `tables.columns` declares the columns
@@ -19,6 +19,9 @@ files to text:
 7. `findings`                the numbers in the first sentences of a report
    `contents`                tables and figures in the order of reading, by contents.yaml
 8. `render`                  plain data -> LaTeX, terminal, report.html, Markdown, CSV
+
+`analyses` and `pooled` test the claims of the arena on two runs of it together. `power` computes
+which effects a study can detect. `record` packs the results of an arena into archives.
 
 `python -m reports.experiment` writes the metrics and curves that `dvc exp show` and `dvc plots`
 compare.

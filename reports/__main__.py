@@ -23,10 +23,10 @@ from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents, imported
 from reports.contents import Content
-from reports.measured import Measured
-from reports.outcomes import RESULTS, record
+from reports.outcomes import RESULTS_FILE, build_record
 from reports.paper_style import PaperStyle
 from reports.render import latex, text
+from reports.report_data import ReportData
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2  # exit statuses
 # Kind of report -> the function that lists its runs, the files that it reads in the folder of each
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         0; 1 if a file of a run is damaged or the output cannot be written; 2 if the parameters are
         wrong.
     """
-    parser = _parser()
+    parser = _build_parser()
     options = parser.parse_args(arguments)
     if not any(getattr(options, output) for output in OUTPUTS):
         parser.error("nothing to do: give at least one of --output, --html, --figures and --text")
@@ -60,80 +60,80 @@ def main(arguments: list[str] | None = None) -> int:
     if options.sources and options.kind != "report":
         parser.error(f"--from makes the paper's tables, and not those of --{options.kind}")
     try:
-        measured = _read_runs(options)
-        inputs = _input_digests(measured, options.kind)
-        content = getattr(contents, f"build_{options.kind}")(measured)
+        data = _read_runs(options)
+        inputs = _hash_inputs(data, options.kind)
+        content = getattr(contents, f"build_{options.kind}")(data)
         if options.sources:
-            content = imported.leave_out_empty(content)
-        written = _write_tables(measured, content, options) if options.output else []
+            content = imported.remove_empty_tables(content)
+        written = _write_tables(data, content, options) if options.output else []
         if options.html or options.figures:
-            written += _write_figures(measured, content, options)
+            written += _write_figures(data, content, options)
         if written:
             output = options.output or options.html
             folder = output.parent if output else options.figures
-            write_manifest(folder, "report", _build_spec(measured, options), inputs, written)
+            write_manifest(folder, "report", _build_spec(data, options), inputs, written)
     except (BadInput, OSError) as error:
         print(f"reports: {describe_shortage(error) or error}", file=sys.stderr)
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
-        print(text.render([*content.results, *content.appendix], measured.params.name))
+        print(text.render([*content.results, *content.appendix], data.params.name))
     if written:
-        counts = contents.counts(measured.frame)
+        counts = contents.describe_counts(data.frame)
         print(f"{written[0].parent}: {len(written)} files from {counts}", file=sys.stderr)
     return OK
 
 
-def _read_runs(options: argparse.Namespace) -> Measured:
+def _read_runs(options: argparse.Namespace) -> ReportData:
     """Read the runs of --from, or else those that the parameters in --config need."""
     if options.sources:
-        measured = imported.read_sources(options.sources, options.config)
-        if unused := measured.unused:
-            example = contents.path(unused[0])
+        data = imported.read_sources(options.sources, options.config)
+        if unused := data.unused:
+            example = contents.format_run_name(unused[0])
             print(f"left out: runs: {len(unused)}, such as {example}", file=sys.stderr)
-        return measured
+        return data
     params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
     if options.kind != "report" and not getattr(params, options.kind):
         raise BadParams(f"--{options.kind}: the parameters have no section {options.kind}")
-    return Measured.read(params, options.root, select_runs(params))
+    return ReportData.read(params, options.root, select_runs(params))
 
 
-def _input_digests(measured: Measured, kind: str) -> dict[str, str]:
+def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:
     """Return the SHA-256 of each file that the report may read, by path.
 
     Args:
         kind: a key of `KINDS`, which has the names of the files in the folders of runs.
     """
-    _, of_run, of_evaluation = KINDS[kind]
-    is_in_table = measured.frame.table != ""
-    frame, tables = measured.frame[~is_in_table], measured.frame.table[is_in_table].unique()
-    root, arena = measured.root, measured.params.arena
+    _, run_files, evaluation_files = KINDS[kind]
+    is_from_csv = data.frame.csv_file != ""
+    frame, csv_files = data.frame[~is_from_csv], data.frame.csv_file[is_from_csv].unique()
+    root, arena = data.root, data.params.arena
     trained = frame[frame.algorithm != BASE]
-    paths = [root / folder / name for folder in trained.folder for name in of_run]
-    paths += [root / folder / name for folder in frame.evaluation for name in of_evaluation]
+    paths = [root / folder / name for folder in trained.folder for name in run_files]
+    paths += [root / folder / name for folder in frame.evaluation for name in evaluation_files]
     # No job wrote the record of an earlier arena, so that no manifest has its digest.
     records = [root / arena.record] if kind == "arena" and arena.only else []
     digests = {path.as_posix(): verify_output(path) for path in paths}
-    return digests | hash_files(*records, *map(Path, tables))
+    return digests | hash_files(*records, *map(Path, csv_files))
 
 
-def _build_spec(measured: Measured, options: argparse.Namespace) -> Spec:
+def _build_spec(data: ReportData, options: argparse.Namespace) -> Spec:
     """Return the spec of the report's manifest."""
     if options.sources:
         sources = list(map(str, options.sources))
         config = read(*options.config)
         return imported.ImportSpec(sources=sources, config=config).with_code()
-    return build_report_spec(measured.params)
+    return build_report_spec(data.params)
 
 
-def _write_tables(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
+def _write_tables(data: ReportData, content: Content, options: argparse.Namespace) -> list[Path]:
     """Write the results to tables.tex, and the other tables to appendix.tex; return all paths.
 
-    Each file has a copy for the terminal beside it (.txt). An arena's end points are written to
-    results.csv too.
+    Each file has a copy for the terminal beside it (.txt). For an arena, results.csv with the end
+    points of each run is written too.
     """
-    output, params = options.output, measured.params
-    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
+    output, params = options.output, data.params
+    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT_PREFIX
     results, appendix = content.results, content.appendix
     paths = []
     for path, tables, other_tables in (
@@ -143,35 +143,35 @@ def _write_tables(measured: Measured, content: Content, options: argparse.Namesp
             write_text(path, latex.render(tables, style, prefix, other_tables))
             write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
             paths += [path, path.with_suffix(".txt")]
-    if options.kind == "arena" and not measured.params.arena.tuning:
-        paths.append(output.with_name(RESULTS))
-        write_text(paths[-1], record(measured).to_csv(index=False, float_format="%.6g"))
+    if options.kind == "arena" and not data.params.arena.tuning:
+        paths.append(output.with_name(RESULTS_FILE))
+        write_text(paths[-1], build_record(data).to_csv(index=False, float_format="%.6g"))
     return paths
 
 
-def _write_figures(measured: Measured, content: Content, options: argparse.Namespace) -> list[Path]:
+def _write_figures(data: ReportData, content: Content, options: argparse.Namespace) -> list[Path]:
     """Draw the figures, and write the files that the options name; return their paths."""
     from reports import plots  # imports matplotlib, which tables alone do not need
     from reports.plots import style
     from reports.render import html
 
-    figures = plots.build(options.kind, measured)
-    undrawable = imported.list_undrawable(figures, measured.frame) if options.sources else {}
+    figures = plots.build_figures(options.kind, data)
+    undrawable = imported.list_undrawable(figures, data.frame) if options.sources else {}
     for name, reason in undrawable.items():
         print(f"left out: the figure {figures.pop(name).title}: {reason}", file=sys.stderr)
-    kinds = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
-    page = PaperStyle.from_params(measured.params.report)
-    rendered = {name: style.render(figure, kinds, page) for name, figure in figures.items()}
-    paths = style.save(rendered, options.figures) if options.figures else []
+    formats = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
+    page = PaperStyle.from_params(data.params.report)
+    rendered = {name: style.render(figure, formats, page) for name, figure in figures.items()}
+    paths = style.save_figures(rendered, options.figures) if options.figures else []
     if options.html:
         images = {name: files["svg"] for name, files in rendered.items()}
         folder = options.html.parent.resolve()
-        write_text(options.html, html.render(measured, content, figures, images, folder))
+        write_text(options.html, html.render(data, content, figures, images, folder))
         paths.append(options.html)
     return paths
 
 
-def _parser() -> Parser:
+def _build_parser() -> Parser:
     epilog = f"{imported.describe_columns()} docs/report.md explains them."
     parser = Parser(prog="python -m reports", description=__doc__, epilog=epilog)
     parser.set_defaults(kind="report")

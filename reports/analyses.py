@@ -1,16 +1,16 @@
 """Analyses of two whole runs of the arena: pooled, each alone, and with clustered errors.
 
 The arena was run twice, on different processors and at different commits, with the same seeds,
-learning rates and test problems. Every analysis below compares the algorithms of all claims:
+learning rates and test problems. Each analysis below compares the algorithms of all claims:
 
-Pooled      both runs, which are blocks, with errors clustered over the skeletons of problems
-OverSeeds   the same, for these test problems only
-Clustered   the latest run, with errors clustered
-Earlier     the earlier run; of its accuracies only means over problems are on record
-AtReach     the latest run with another target accuracy
+pooled        both runs, which are blocks, with errors clustered over the skeletons of problems
+over_seeds    the same, for these test problems only
+clustered     the latest run, with errors clustered over skeletons
+earlier       the earlier run, whose record has mean accuracies only, without scores by problem
+other_target  the latest run with another target accuracy
 
 A skeleton is the text of a problem without its numbers. Problems with the same skeleton need the
-same skill, so their scores are no independent sample.
+same skill, so their scores are not independent.
 """
 
 import re
@@ -27,18 +27,18 @@ from rapid.artifacts.manifests import MANIFEST
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.made import draw_exercises
-from rapid.config.arena import Measure
+from rapid.config.arena import EndPoint
 from reports.manifests import read_manifests
-from reports.measured import Measured
-from reports.outcomes import FieldOutcomes, Outcome, fields, on_record
+from reports.outcomes import FieldOutcomes, Outcome, list_fields, read_recorded_outcome
+from reports.report_data import ReportData
 from reports.statistics import blocks, crossed, pairs, times
 from reports.statistics.estimates import Estimate
 from reports.targets import Target
 
 
 @dataclass(frozen=True)
-class Clustered(FieldOutcomes):
-    """The end points of a run, whose accuracies are compared with errors clustered.
+class ClusteredOutcomes(FieldOutcomes):
+    """The end points of a run. Errors of accuracies are clustered over the skeletons of problems.
 
     Args:
         latest: the end points of the run.
@@ -52,157 +52,162 @@ class Clustered(FieldOutcomes):
     def outcomes(self) -> dict[str, Outcome]:
         return self.latest.outcomes
 
-    def compare(self, ours: str, reference: str, by: Measure) -> Estimate:
-        plain = super().compare(ours, reference, by)
-        if by != "accuracy" or plain.value is None:
-            return plain
-        matrix = self.cluster(self.subtract(ours, reference, by))
-        return crossed.estimate(matrix, pairs.DIFFERENCES)
+    def compare(self, ours: str, reference: str, end_point: EndPoint) -> Estimate:
+        unclustered = super().compare(ours, reference, end_point)
+        if end_point != "accuracy" or unclustered.value is None:
+            return unclustered
+        matrix = self.merge_skeletons(self.subtract_accuracies(ours, reference, end_point))
+        return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
 
-    def cluster(self, scores: pd.DataFrame) -> np.ndarray:
-        """Return a score matrix with a column for each skeleton; as it is if it is of means."""
+    def merge_skeletons(self, scores: pd.DataFrame) -> np.ndarray:
+        """Return a score matrix with a column for each skeleton; a column of means is unchanged."""
         if scores.shape[1] == 1:
             return scores.to_numpy()
-        return crossed.by_cluster(scores.to_numpy(), [self.skeletons[id] for id in scores])
+        return crossed.merge_clusters(scores.to_numpy(), [self.skeletons[id] for id in scores])
 
 
 @dataclass(frozen=True)
-class Earlier(FieldOutcomes):
+class EarlierOutcomes(FieldOutcomes):
     """The end points of an earlier run, from its record.
 
     Args:
-        rows: the rows of the record for this benchmark, see `reports.outcomes.record`.
+        rows: the rows of the record for this benchmark, see `reports.outcomes.build_record`.
     """
 
     rows: pd.DataFrame
 
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:
-        by_name = dict(iter(self.rows.groupby("algorithm")))
-        return {name: on_record(by_name[name].set_index("seed"), 1.0) for name in self.field.rates}
+        rows = dict(iter(self.rows.groupby("algorithm")))
+        return {
+            name: read_recorded_outcome(rows[name].set_index("seed"), scale=1.0)
+            for name in self.field.rates
+        }
 
 
 @dataclass(frozen=True)
-class Pooled(FieldOutcomes):
+class PooledOutcomes(FieldOutcomes):
     """The end points of two runs, which are blocks.
 
     Args:
         clustered: the latest run.
-        earlier: the earlier one.
-        scored: whether test problems are a random sample, as their scores in the latest run show.
+        problems_vary: whether the error includes that of drawing the test problems; it is estimated
+            from the scores of the latest run.
     """
 
-    clustered: Clustered
-    earlier: Earlier
-    scored: bool = True
+    clustered: ClusteredOutcomes
+    earlier: EarlierOutcomes
+    problems_vary: bool = True
 
-    def compare(self, ours: str, reference: str, by: Measure) -> Estimate:
+    def compare(self, ours: str, reference: str, end_point: EndPoint) -> Estimate:
         """Compare two algorithms by an end point, paired by seed within each run."""
-        if by == "seconds":
-            return times.ratio(*self.pair_seconds(ours, reference))
-        of_runs = [run.subtract(ours, reference, by) for run in (self.earlier, self.clustered)]
-        latest = of_runs[-1]
-        scored = self.clustered.cluster(latest) if self.scored and latest.shape[1] > 1 else None
-        means = [rows.mean(axis=1).to_numpy() for rows in of_runs]
-        return blocks.estimate(means, scored, pairs.DIFFERENCES)
+        if end_point == "seconds":
+            return times.time_ratio(*self.pair_seconds(ours, reference))
+        runs = (self.earlier, self.clustered)
+        differences = [run.subtract_accuracies(ours, reference, end_point) for run in runs]
+        latest, score_matrix = differences[-1], None
+        if self.problems_vary and latest.shape[1] > 1:
+            score_matrix = self.clustered.merge_skeletons(latest)
+        means = [rows.mean(axis=1).to_numpy() for rows in differences]
+        return blocks.estimate_mean(means, score_matrix, pairs.DIFFERENCE_BOUNDS)
 
     def pair_seconds(self, ours: str, reference: str) -> tuple[np.ndarray, np.ndarray]:
         """Return the seconds of two algorithms in both runs, paired by seed within each."""
-        of_runs = [run.pair_seconds(ours, reference) for run in (self.earlier, self.clustered)]
-        first, second = zip(*of_runs, strict=True)
-        return np.concatenate(first), np.concatenate(second)
+        seconds_by_run = [
+            run.pair_seconds(ours, reference) for run in (self.earlier, self.clustered)
+        ]
+        our_seconds, reference_seconds = zip(*seconds_by_run, strict=True)
+        return np.concatenate(our_seconds), np.concatenate(reference_seconds)
 
 
-def at_reach(latest: FieldOutcomes, level: float) -> FieldOutcomes:
+def with_target_accuracy(outcomes: FieldOutcomes, accuracy: float) -> FieldOutcomes:
     """Return the end points of a run with another target accuracy."""
-    field = latest.field.model_copy(update={"reach": level})
-    return FieldOutcomes(latest.benchmark, field, latest.measured)
+    field = outcomes.field.model_copy(update={"reach": accuracy})
+    return FieldOutcomes(outcomes.benchmark, field, outcomes.data)
 
 
 @dataclass(frozen=True)
-class PooledField:
+class FieldAnalyses:
     """All analyses of a field."""
 
     latest: FieldOutcomes
-    clustered: Clustered
-    earlier: Earlier
+    clustered: ClusteredOutcomes
+    earlier: EarlierOutcomes
 
     @property
-    def target(self) -> Target:
-        return self.latest.target
+    def test_target(self) -> Target:
+        return self.latest.test_target
 
     @cached_property
-    def pooled(self) -> Pooled:
-        return self._pool(scored=True)
+    def pooled(self) -> PooledOutcomes:
+        return self._pool(problems_vary=True)
 
     @cached_property
-    def over_seeds(self) -> Pooled:
-        return self._pool(scored=False)
+    def over_seeds(self) -> PooledOutcomes:
+        return self._pool(problems_vary=False)
 
     @cached_property
-    def at_target(self) -> FieldOutcomes:
-        return at_reach(self.latest, self.target.level)
+    def other_target(self) -> FieldOutcomes:
+        return with_target_accuracy(self.latest, self.test_target.level)
 
-    def _pool(self, scored: bool) -> Pooled:
-        of_field = self.latest.benchmark, self.latest.field, self.latest.measured
-        return Pooled(*of_field, self.clustered, self.earlier, scored)
+    def _pool(self, problems_vary: bool) -> PooledOutcomes:
+        latest = self.latest
+        return PooledOutcomes(
+            latest.benchmark, latest.field, latest.data, self.clustered, self.earlier, problems_vary
+        )
 
 
-def read_fields(measured: Measured, earlier: Path) -> list[PooledField]:
+def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalyses]:
     """Return the analyses of all fields.
 
     Args:
-        earlier: the record of an earlier run.
+        data: the latest run.
+        record_file: the record of the earlier run.
 
     Raises:
         BadFile: the record has other learning rates or target accuracies.
     """
-    rows, of_fields = pd.read_csv(earlier), []
-    for latest in fields(measured):
-        of_benchmark = rows[rows.benchmark == latest.benchmark]
-        expected = {
-            (name, latest.field.run_name(name), latest.field.reach) for name in latest.field.rates
-        }
-        on_file = set(
-            zip(of_benchmark.algorithm, of_benchmark.run, of_benchmark.reach, strict=True)
-        )
-        if on_file != expected:
+    record, analyses = pd.read_csv(record_file), []
+    for latest in list_fields(data):
+        benchmark, field = latest.benchmark, latest.field
+        rows = record[record.benchmark == benchmark]
+        expected = {(name, field.run_name(name), field.reach) for name in field.rates}
+        recorded = set(zip(rows.algorithm, rows.run, rows.reach, strict=True))
+        if recorded != expected:
             raise BadFile(
-                f"{earlier}: {latest.benchmark}: {min(on_file ^ expected)} is not in both runs"
+                f"{record_file}: {benchmark}: {min(recorded ^ expected)} is not in both runs"
             )
-        of_field = latest.benchmark, latest.field, measured
-        of_fields.append(
-            PooledField(
-                latest,
-                Clustered(*of_field, latest, draw_skeletons(measured, latest.benchmark)),
-                Earlier(*of_field, of_benchmark),
-            )
-        )
-    return of_fields
+        skeletons = draw_skeletons(data, benchmark)
+        clustered = ClusteredOutcomes(benchmark, field, data, latest, skeletons)
+        earlier = EarlierOutcomes(benchmark, field, data, rows)
+        analyses.append(FieldAnalyses(latest, clustered, earlier))
+    return analyses
 
 
-def draw_skeletons(measured: Measured, benchmark: str) -> dict[str, str]:
+def draw_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
     """Return the skeleton of each test problem, by id.
 
     The problems are generated again, because the record of a run has only their digest.
 
     Raises:
-        BadFile: the generator makes other problems than the run had.
+        BadFile: the generator now makes other problems than the run had.
     """
-    (folder,) = (place(f"data/{benchmark}") for place in measured.places)
+    (folder,) = (locate_job(f"data/{benchmark}") for locate_job in data.job_locators)
     path = f"{folder}/{MANIFEST}"
-    job = read_manifests(measured.root, [folder])[path]
-    count = {"test": job.value("test")}
-    exercises = draw_exercises(BENCHMARKS[benchmark], job.value("data_seed"), count)["test"]
+    job = read_manifests(data.root, [folder])[path]
+    count = {"test": job.get_spec_value("test")}
+    exercises = draw_exercises(BENCHMARKS[benchmark], job.get_spec_value("data_seed"), count)[
+        "test"
+    ]
     problems = [exercise.problem for exercise in exercises]
     with TemporaryDirectory() as scratch:
         write_jsonl(Path(scratch, "test.jsonl"), problems)
         digest = sha256_file(Path(scratch, "test.jsonl"))
     if digest != job.outputs[f"{folder}/test.jsonl"]:
         raise BadFile(f"{path}: the problems of {benchmark} are not those that are made today")
-    return {problem.id: skeleton(problem) for problem in problems}
+    return {problem.id: get_skeleton(problem) for problem in problems}
 
 
-def skeleton(problem: Problem) -> str:
+def get_skeleton(problem: Problem) -> str:
     """Return the text of a problem with 0 in place of every number."""
     return re.sub(r"\d+", "0", problem.content)

@@ -1,7 +1,7 @@
 """Reads the result files of runs into one data frame: a row for each run, a column for each value.
 
-A run without result files has a row too. Its values are NaN, and the column `no_evaluation` or
-`no_summary` has the reason, which becomes a footnote of the tables.
+A run without result files has a row too. Its values are NaN, and the column `no_evaluation_reason`
+or `no_summary_reason` has the reason, which becomes a footnote of the tables.
 """
 
 import math
@@ -22,20 +22,20 @@ from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run, add_base_runs, list_table_runs
-from reports.manifests import JobManifest, check_chain, read_manifests
+from reports.manifests import JobManifest, check_input_versions, read_manifests
 from reports.statistics.pairs import PASS_AT
 
 # The parts of a training run's time: sampling, grading, ...
 PHASES = [name for name in Runtime.model_fields if name != "total"]
 # The numbers in summary.json, each of which becomes a column with the same name.
-MEASURES = [
+SUMMARY_NUMBERS = [
     name
     for name, field in RunSummary.model_fields.items()
     if field.annotation in (int, float, float | None) and name not in Run.model_fields
 ]
 
 
-def collect(
+def collect_runs(
     params: Params, root: Path | str = ".", trained: list[Run] | None = None
 ) -> pd.DataFrame:
     """Return a data frame with a row for each run, and for each model before training.
@@ -56,15 +56,16 @@ def collect(
         scores: problem -> (graded samples, correct samples), from evaluation.json;
         runtime, runtime.PHASE (both in seconds), MEASURES, hardware, commit: from summary.json;
         disturbed: whether other programs slowed down the last attempt of the run;
-        reasons, evaluation_reasons: reason of a verdict -> number of verdicts, in training and in
-            the evaluation;
-        no_evaluation, no_summary: why evaluation.json or summary.json has no values, else "";
+        reasons, evaluation_reasons: number of verdicts by their reason, in training and in the
+            evaluation;
+        no_evaluation_reason, no_summary_reason: why evaluation.json or summary.json has no values;
+            "" if it has;
         examples: the completions that the report shows, from evaluation.json;
-        unwalled: the sandbox layers that training or evaluation was allowed to do without, as keys
+        waived_layers: the sandbox layers that training or evaluation was allowed to lack, as keys
             of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from, or BASE;
-        accepted: whether `rapid accept` declared one of its jobs current after a change of code.
-        table: the CSV file that has the run's results (see `reports.imported`); "" if they are in
+        accepted: whether `rapid accept` declared one of its jobs current after a change of code;
+        csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
             the files of its jobs.
 
     Raises:
@@ -72,43 +73,48 @@ def collect(
             or was made from inputs that have changed.
     """
     needed = add_base_runs(list_table_runs(params) if trained is None else trained)
-    root, place = Path(root), build_plan(params, root).get_folder
+    root, locate_job = Path(root), build_plan(params, root).get_folder
     ks = {k for benchmark in params.benchmarks.values() for k in benchmark.pass_at}
-    return pd.DataFrame(collect_rows(needed, root, place, problem_sources(params, root), ks))
+    return pd.DataFrame(
+        collect_rows(needed, root, locate_job, read_problem_sources(params, root), ks)
+    )
 
 
 def collect_rows(
     runs: Sequence[Run],
     root: Path,
-    place: Callable[[str], str],
+    locate_job: Callable[[str], str],
     problems: Mapping[str, ProblemSource],
     ks: Iterable[int] = (),
 ) -> list[dict[str, Any]]:
-    """Return the rows of these runs, as `collect` does.
+    """Return the rows of these runs, as `collect_runs` does.
 
     Args:
-        place: returns the folder of a job, below the root, by the job's name.
+        locate_job: returns the folder of a job, below the root, by the job's name.
         ks: values of k for which there is a column pass@k even if no evaluation has pass@k.
     """
-    manifests = read_manifests(root, map(place, _job_names(runs)))
-    check_chain(manifests)
-    of_benchmark = {
+    manifests = read_manifests(root, map(locate_job, _list_job_names(runs)))
+    check_input_versions(manifests)
+    benchmark_columns = {
         name: {"label": source.label, "flawed": frozenset(source.get_flaws("test"))}
         for name, source in problems.items()
     }
-    return [of_benchmark[run.benchmark] | _row(run, root, ks, place, manifests) for run in runs]
+    return [
+        benchmark_columns[run.benchmark] | _build_row(run, root, ks, locate_job, manifests)
+        for run in runs
+    ]
 
 
-def problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
+def read_problem_sources(params: Params, root: Path | str) -> dict[str, ProblemSource]:
     """Return the source of the problems of each benchmark, by the benchmark's name."""
-    place = build_plan(params, root).get_folder
+    locate_job = build_plan(params, root).get_folder
     return {
-        name: read_source(name, Path(root, place(f"data/{name}")), benchmark.source)
+        name: read_source(name, Path(root, locate_job(f"data/{name}")), benchmark.source)
         for name, benchmark in params.benchmarks.items()
     }
 
 
-def _job_names(needed: Sequence[Run]) -> list[str]:
+def _list_job_names(needed: Sequence[Run]) -> list[str]:
     """Return the names of the jobs that made these runs, and of the jobs before them."""
     names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
     names += [f"distilled/{run.benchmark}" for run in needed if SFT.matches_name(run.algorithm)]
@@ -116,112 +122,121 @@ def _job_names(needed: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys([*names, *(run.evaluation for run in needed)]))
 
 
-def of_evaluation(metric: str) -> bool:
+def is_evaluation_metric(metric: str) -> bool:
     """Return whether a metric is from evaluation.json; all others are from summary.json."""
     return metric.startswith(PASS_AT) or metric in EVALUATION_METRICS
 
 
-def file_of(run: pd.Series, metric: str) -> str:
+def get_result_path(run: pd.Series, metric: str) -> str:
     """Return the path of the file that has a metric of a run, below the root."""
-    if run["table"]:
-        return run["table"]
-    if of_evaluation(metric):
+    if run["csv_file"]:
+        return run["csv_file"]
+    if is_evaluation_metric(metric):
         return f"{run['evaluation']}/evaluation.json"
     return f"{run['folder']}/summary.json"
 
 
-def why_missing(run: pd.Series, metric: str) -> str:
+def explain_missing(run: pd.Series, metric: str) -> str:
     """Return why `run[metric]` is NaN, as a clause for a footnote."""
-    no_file = run["no_evaluation"] if of_evaluation(metric) else run["no_summary"]
-    return no_file or f"{Path(file_of(run, metric)).name} has no finite {metric}"
+    column = "no_evaluation_reason" if is_evaluation_metric(metric) else "no_summary_reason"
+    return run[column] or f"{Path(get_result_path(run, metric)).name} has no finite {metric}"
 
 
-def _row(
+def _build_row(
     run: Run,
     root: Path,
     ks: Iterable[int],
-    place: Callable[[str], str],
+    locate_job: Callable[[str], str],
     manifests: dict[str, JobManifest],
 ) -> dict:
     """Return the row of a run.
 
     Args:
-        place: returns the folder of a job, by its name.
+        locate_job: returns the folder of a job, by its name.
         manifests: by path.
     """
     is_trained = run.algorithm != BASE  # the model before training has an evaluation only
-    folder = place(run.folder) if is_trained else run.folder
-    folders = {"folder": folder, "evaluation": place(run.evaluation)}
-    jobs = [job for name in folders.values() if (job := manifests.get(f"{name}/{MANIFEST}"))]
-    asked_for = _asked_for(run, manifests, folders["evaluation"], place(f"data/{run.benchmark}"))
-    evaluation = _read(root / folders["evaluation"] / "evaluation.json", Evaluation, asked_for)
-    summary = (
-        _read(root / folder / "summary.json", RunSummary, run.model_dump()) if is_trained else None
+    folder = locate_job(run.folder) if is_trained else run.folder
+    evaluation_folder = locate_job(run.evaluation)
+    folders = (folder, evaluation_folder)
+    jobs = [job for name in folders if (job := manifests.get(f"{name}/{MANIFEST}"))]
+    expected = _list_expected_values(
+        run, manifests, evaluation_folder, locate_job(f"data/{run.benchmark}")
     )
+    evaluation = _read_record(root / evaluation_folder / "evaluation.json", Evaluation, expected)
+    summary = None
+    if is_trained:
+        summary = _read_record(root / folder / "summary.json", RunSummary, run.model_dump())
     return {
         **run.model_dump(),
-        **folders,
-        "table": "",
+        "folder": folder,
+        "evaluation": evaluation_folder,
+        "csv_file": "",
         "H": float(parse(run.algorithm).H) if RAPID.matches_name(run.algorithm) else math.nan,
-        "unwalled": {wall for job in jobs for wall in job.waived},
+        "waived_layers": {layer for job in jobs for layer in job.waived_layers},
         "accepted": any(job.accepted for job in jobs),
-        "start": next(filter(None, (job.value("training.start") for job in jobs)), BASE),
-        **_evaluation_columns(evaluation, ks),
-        **_summary_columns(summary),
+        "start": next(filter(None, (job.get_spec_value("training.start") for job in jobs)), BASE),
+        **_build_evaluation_columns(evaluation, ks),
+        **_build_summary_columns(summary),
     }
 
 
-def _asked_for(run: Run, manifests: dict[str, JobManifest], evaluation: str, data: str) -> dict:
+def _list_expected_values(
+    run: Run, manifests: dict[str, JobManifest], evaluation: str, problems: str
+) -> dict[str, Any]:
     """Return the values that evaluation.json must have by the specs of its jobs: field -> value.
 
     Args:
-        evaluation, data: the folders of the evaluation and of the benchmark's problems.
+        evaluation, problems: the folders of the evaluation and of the benchmark's problems.
     """
-    evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in (evaluation, data))
+    folders = (evaluation, problems)
+    evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in folders)
     settings = dict(evaluated.spec.get("evaluation", {})) if evaluated else {}
     if prepared:
-        settings["problems"] = prepared.value("test")
+        settings["problems"] = prepared.get_spec_value("test")
     return settings | run.model_dump()
 
 
-def _read(path: Path, record_type: type, asked_for: dict) -> Evaluation | RunSummary | None:
+def _read_record(
+    path: Path, record_type: type, expected_values: dict
+) -> Evaluation | RunSummary | None:
     """Return the record in a result file; None if no finished job has written the file.
 
     Raises:
-        BadFile: a field differs from `asked_for`.
+        BadFile: a field differs from `expected_values`.
     """
     record = read_result(path, record_type)
-    for name, expected in asked_for.items() if record else ():
+    for name, expected in expected_values.items() if record else ():
         value = getattr(record, name, expected)
         if value != expected and (name in Run.model_fields or record.status == "ok"):
             raise BadFile(f"{path}: {name} is {value!r}, but the job's parameters say {expected!r}")
     return record
 
 
-def _evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dict:
-    reason = _why_not("evaluated", "evaluation.json", evaluation)
+def _build_evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dict:
+    reason = _explain_missing_record("evaluated", "evaluation.json", evaluation)
     usable = None if reason else evaluation
     names = ("problems", "samples", "temperature", "top_p", *EVALUATION_METRICS)
     pass_at = dict.fromkeys(sorted(ks)) | (usable.pass_at if usable else {})
     return {
-        "no_evaluation": reason,
-        **{f"pass@{k}": _finite(share) for k, share in pass_at.items()},
-        **{name: _finite(usable and getattr(usable, name)) for name in names},
+        "no_evaluation_reason": reason,
+        **{f"pass@{k}": _to_finite(share) for k, share in pass_at.items()},
+        **{name: _to_finite(usable and getattr(usable, name)) for name in names},
         "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
         "evaluation_reasons": usable.reasons if usable else {},
         "examples": usable.examples if usable else [],
     }
 
 
-def _summary_columns(summary: RunSummary | None) -> dict:
-    reason = _why_not("trained", "summary.json", summary)
+def _build_summary_columns(summary: RunSummary | None) -> dict:
+    reason = _explain_missing_record("trained", "summary.json", summary)
     usable = None if reason else summary
     runtime = usable and usable.runtime
     return {
-        "no_summary": reason,
-        "runtime": _finite(runtime and runtime.total),
-        **{f"runtime.{phase}": _finite(runtime and getattr(runtime, phase)) for phase in PHASES},
-        **{name: _finite(usable and getattr(usable, name)) for name in MEASURES},
+        "no_summary_reason": reason,
+        "runtime": _to_finite(runtime and runtime.total),
+        **{f"runtime.{phase}": _to_finite(runtime and getattr(runtime, phase)) for phase in PHASES},
+        **{name: _to_finite(usable and getattr(usable, name)) for name in SUMMARY_NUMBERS},
         "disturbed": bool(usable and usable.disturbed),
         "reasons": usable.reasons if usable else {},
         "hardware": usable.hardware if usable else "",
@@ -229,19 +244,19 @@ def _summary_columns(summary: RunSummary | None) -> dict:
     }
 
 
-def _why_not(done: str, file: str, record: Evaluation | RunSummary | None) -> str:
+def _explain_missing_record(verb: str, file: str, record: Evaluation | RunSummary | None) -> str:
     """Return why a record has no values, or "" if it has them.
 
     Args:
-        done: what the job does, "trained" or "evaluated".
+        verb: what the job does, "trained" or "evaluated".
     """
     if record is None:
-        return f"not {done}: no {file} of a finished job"
+        return f"not {verb}: no {file} of a finished job"
     if record.status == "unavailable":
-        return f"not {done}: {record.note.strip().rstrip('.') or f'{file} gives no reason'}"
+        return f"not {verb}: {record.note.strip().rstrip('.') or f'{file} gives no reason'}"
     return ""
 
 
-def _finite(value: float | None) -> float:
-    """Return a finite value as it is, and NaN for None, NaN and infinity."""
+def _to_finite(value: float | None) -> float:
+    """Return the value if it is finite, or else NaN; None gives NaN."""
     return value if value is not None and math.isfinite(value) else math.nan

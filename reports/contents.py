@@ -19,11 +19,21 @@ import yaml
 from rapid.config.specs import BASE
 from reports import findings, labels, paper
 from reports.examples import Example, collect_arena_examples
-from reports.measured import BASELINE, Measured
-from reports.outcomes import fields
-from reports.tables import APPENDIX, RESULTS, arena, build, claims, phases, studies, tuning
+from reports.outcomes import list_fields
+from reports.report_data import BASELINE, ReportData
+from reports.tables import (
+    APPENDIX,
+    RESULTS,
+    arena,
+    build_tables,
+    claims,
+    phases,
+    standings,
+    studies,
+    tuning,
+)
 from reports.tables.claims import Headline
-from reports.tables.notes import fill_template, origin_facts, render_notes
+from reports.tables.notes import collect_origin_facts, fill_template, render_notes
 from reports.tables.table import Table
 
 FILE = Path(__file__).with_name("contents.yaml")
@@ -35,9 +45,9 @@ class ReportSection:
 
     Args:
         anchor: the id of the section in report.html.
-        items: labels of tables and names of figures; in the result of `Content.with_figures` the
+        items: labels of tables and names of figures; in the result of `Content.list_sections` the
             tables themselves in place of their labels.
-        folded: whether a click opens its tables.
+        folded: whether its tables are hidden until a click.
     """
 
     anchor: str
@@ -69,8 +79,8 @@ class Content:
     sections: list[ReportSection]
     examples: Sequence[Example] = ()
 
-    def with_figures(self, figures: list[str]) -> list[ReportSection]:
-        """Return the sections with their tables and figures; what does not exist is left out.
+    def list_sections(self, figures: list[str]) -> list[ReportSection]:
+        """Return the sections with those of their tables and figures that exist.
 
         The figure of the first screen is not repeated in a section.
 
@@ -79,10 +89,9 @@ class Content:
         """
         tables = {table.label: table for table in [*self.results, *self.appendix]}
         items = tables | {name: name for name in figures if name != self.figure}
-        named = {item for section in self.sections for item in section.items}
-        last_section = ReportSection(
-            "more", "More", "", [name for name in items if name not in named]
-        )
+        named_items = {item for section in self.sections for item in section.items}
+        other_items = [name for name in items if name not in named_items]
+        last_section = ReportSection("more", "More", "", other_items)
         sections = [
             replace(section, items=[items[item] for item in section.items if item in items])
             for section in [*self.sections, last_section]
@@ -90,34 +99,34 @@ class Content:
         return [section for section in sections if section.items]
 
 
-def build_report(measured: Measured) -> Content:
+def build_report(data: ReportData) -> Content:
     """Return the contents of the main report, with all of its tables computed."""
-    results, appendix = build(RESULTS, measured), build(APPENDIX, measured)
+    results, appendix = build_tables(RESULTS, data), build_tables(APPENDIX, data)
     (claims_table,) = (table for table in appendix if table.label == "tab:claims")
-    machines = origin_facts([name for name in measured.frame.hardware if name], [])
+    machines = collect_origin_facts([name for name in data.frame.hardware if name], [])
     return _arrange(
         "report",
-        measured,
+        data,
         results,
         appendix,
-        claims.headlines(claims_table),
-        verdicts=claims.summarize(claims_table),
-        paper=paper.load(),
+        claims.build_headlines(claims_table),
+        verdicts=claims.summarize_verdicts(claims_table),
+        paper=paper.load_paper(),
         hardware=" ".join(render_notes(["hardware"], machines)),
-        **findings.compare_with_baseline(measured),
+        **findings.compare_with_baseline(data),
     )
 
 
-def build_studies(measured: Measured) -> Content:
+def build_studies(data: ReportData) -> Content:
     """Return the contents of the studies' report: a section for each study."""
-    tables = studies.tables(measured)
+    tables = studies.build_tables(data)
     (claims_table,) = (table for table in tables if table.label == "tab:studied-claims")
-    facts = findings.compare_variants(measured)
+    facts = findings.compare_variants(data)
     content = _arrange(
-        "studies", measured, tables, headlines=claims.headlines(claims_table), **facts
+        "studies", data, tables, headlines=claims.build_headlines(claims_table), **facts
     )
     sections = []
-    for study in studies.studies(measured):
+    for study in studies.list_studies(data):
         name = study.name
         items = [
             f"{name}-sweep", name, f"{name}-curves", f"tab:{name}", f"tab:{name}-reach"
@@ -126,31 +135,31 @@ def build_studies(measured: Measured) -> Content:
     return replace(content, sections=[*sections, *content.sections])
 
 
-def build_arena(measured: Measured) -> Content:
+def build_arena(data: ReportData) -> Content:
     """Return the contents of the arena's report, or of the report on its tuning."""
-    spec = measured.params.arena
+    spec = data.params.arena
     if spec.tuning:
-        return _arrange("tuning", measured, tuning.tables(measured))
+        return _arrange("tuning", data, tuning.build_trial_tables(data))
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
-    verdicts = [] if spec.only else arena.judge(fields(measured))
-    tables = arena.claims(measured, verdicts)
-    for outcomes in fields(measured):  # a field has the algorithms compared on one benchmark
-        tables.append(arena.standings(outcomes, len(tables) + 1))
+    verdicts = [] if spec.only else arena.judge_claims(list_fields(data))
+    tables = arena.build_claims_tables(data, verdicts)
+    for outcomes in list_fields(data):  # one for each benchmark
+        tables.append(standings.build_standings_table(outcomes, len(tables) + 1))
     # The trials of learning rates, read from a file that `reports.tuning` wrote.
-    tables += tuning.recorded(measured, len(tables) + 1)
-    tables += [phases.build(field, len(tables) + n) for n, field in enumerate(fields(measured), 1)]
-    # "Places" are the ranks of algorithms.
-    summary = arena.summarize(measured, verdicts) if verdicts else arena.describe_places(measured)
-    headlines = arena.headlines(verdicts)
-    content = _arrange("arena", measured, tables, headlines=headlines, summary=summary)
-    examples = [item for field in fields(measured) for item in collect_arena_examples(field)]
+    tables += tuning.build_recorded_tables(data, len(tables) + 1)
+    for outcomes in list_fields(data):
+        tables.append(phases.build_phases_table(outcomes, len(tables) + 1))
+    summary = arena.summarize(data, verdicts) if verdicts else standings.describe_new_ranks(data)
+    headlines = arena.build_headlines(verdicts)
+    content = _arrange("arena", data, tables, headlines=headlines, summary=summary)
+    examples = [item for field in list_fields(data) for item in collect_arena_examples(field)]
     return replace(content, examples=examples)
 
 
 def _arrange(
     kind: str,
-    measured: Measured,
+    data: ReportData,
     results: list[Table],
     appendix: Sequence[Table] = (),
     headlines: Sequence[Headline] = (),
@@ -162,9 +171,9 @@ def _arrange(
         facts: variables of the templates in contents.yaml.
     """
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
-    benchmarks = list(measured.params.benchmarks)
+    benchmarks = list(data.params.benchmarks)
     facts |= {
-        "model": measured.params.tables.main.model, "baseline": labels.algorithm(BASELINE)
+        "model": data.params.tables.main.model, "baseline": labels.algorithm(BASELINE)
     }  # fmt: skip
     sections = [
         ReportSection(
@@ -192,26 +201,26 @@ def _arrange(
     )
 
 
-def path(run: pd.Series) -> str:
+def format_run_name(run: pd.Series) -> str:
     """Return the name of a run: benchmark/model/algorithm/seed1."""
     return f"{run.benchmark}/{run.model}/{run.algorithm}/seed{run.seed}"
 
 
-def missing(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the reasons for missing results, each with the names of its runs."""
+def group_missing_results(frame: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """Return each reason for missing results, with the names of its runs."""
     by_reason: dict[str, list[str]] = {}
     for _, run in frame.iterrows():
-        # These columns have the reason why a result is missing, or "" if it exists.
-        reasons = [run.no_evaluation] + ([run.no_summary] if run.algorithm != BASE else [])
+        reasons = [run.no_evaluation_reason]
+        reasons += [run.no_summary_reason] if run.algorithm != BASE else []
         for reason in filter(None, reasons):
-            by_reason.setdefault(reason, []).append(path(run))
+            by_reason.setdefault(reason, []).append(format_run_name(run))
     return list(by_reason.items())
 
 
-def counts(frame: pd.DataFrame) -> str:
+def describe_counts(frame: pd.DataFrame) -> str:
     """Return how many of the needed evaluations and training runs have results, in words."""
     trained = frame[frame.algorithm != BASE]
     return (
-        f"{(frame.no_evaluation == '').sum()} of {len(frame)} evaluations and "
-        f"{(trained.no_summary == '').sum()} of {len(trained)} training runs"
+        f"{(frame.no_evaluation_reason == '').sum()} of {len(frame)} evaluations and "
+        f"{(trained.no_summary_reason == '').sum()} of {len(trained)} training runs"
     )

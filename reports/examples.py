@@ -1,4 +1,4 @@
-"""Completions to look at: the same problems, answered by several models. report.html shows them.
+"""Completions of several models for the same problems, which report.html shows.
 
 The problems are the first test problems, and each completion is the first that was sampled, so that
 none is selected by its quality. Completions are untrusted text: report.html escapes them.
@@ -12,8 +12,8 @@ from rapid.artifacts.evaluations import PASSED
 from rapid.config.specs import BASE
 from rapid.grading.verdicts import REASONS
 from reports import labels
-from reports.measured import Measured
 from reports.outcomes import FieldOutcomes
+from reports.report_data import ReportData
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Answer:
 
     Args:
         model: the label of the algorithm, with the seed.
-        reason: of the verdict.
+        reason: the reason of the verdict.
     """
 
     model: str
@@ -30,7 +30,7 @@ class Answer:
     reason: str
 
     @property
-    def is_right(self) -> bool:
+    def is_correct(self) -> bool:
         return self.reason == PASSED
 
     @property
@@ -48,32 +48,36 @@ class Example:
 
 
 def collect_arena_examples(outcomes: FieldOutcomes) -> list[Example]:
-    """Return problems with answers of the base, the start, PG, and RAPID as in the first claim."""
-    measured, field = outcomes.measured, outcomes.field
-    untrained = dict.fromkeys([BASE, measured.params.training.start])
-    ours = [PG.name, *(claim.ours for claim in field.claims[:1])]
-    names = {name: name for name in untrained} | {name: field.run_name(name) for name in ours}
-    by_label = {labels.algorithm(name): run_name for name, run_name in names.items()}
-    return collect_examples(measured, outcomes.benchmark, by_label)
+    """Return problems with the answers of several models.
+
+    They are the model before training, the model that RL starts from, PG, and the algorithm that
+    the first claim is about.
+    """
+    data, field = outcomes.data, outcomes.field
+    run_names = {name: name for name in (BASE, data.params.training.start)}
+    for name in (PLAIN.name, *(claim.ours for claim in field.claims[:1])):
+        run_names[name] = field.run_name(name)
+    by_label = {labels.algorithm(name): run_name for name, run_name in run_names.items()}
+    return collect_examples(data, outcomes.benchmark, by_label)
 
 
 def collect_examples(
-    measured: Measured, benchmark: str, algorithms: Mapping[str, str]
+    data: ReportData, benchmark: str, algorithms: Mapping[str, str]
 ) -> list[Example]:
-    """Return the problems that the evaluations show, each with the answers of these algorithms.
+    """Return the problems whose completions are recorded, each with the answers of the algorithms.
 
-    Of each algorithm, the run with the lowest seed answers.
+    For each algorithm, the answers are those of the run with the lowest seed.
 
     Args:
         algorithms: names of the runs' algorithms by label.
     """
     by_problem: dict[str, Example] = {}
-    seeds = sorted(set(measured.frame.seed))
+    seeds = sorted(set(data.frame.seed))
     for label, name in algorithms.items():
-        runs = measured.contest(benchmark, [name], seeds).runs.sort_values("seed")
+        runs = data.select_runs(benchmark, [name], seeds).frame.sort_values("seed")
         for _, run in runs[runs.examples.map(len) > 0].head(1).iterrows():
-            for shown in run.examples:
-                example = by_problem.setdefault(shown.id, Example(shown.problem, []))
-                answer = Answer(f"{label}, seed {run.seed}", shown.completion, shown.reason)
+            for record in run.examples:
+                example = by_problem.setdefault(record.id, Example(record.problem, []))
+                answer = Answer(f"{label}, seed {run.seed}", record.completion, record.reason)
                 example.answers.append(answer)
     return list(by_problem.values())

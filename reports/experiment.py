@@ -1,8 +1,9 @@
-"""`python -m reports.experiment`: write the files of DVC experiments, from the runs of RAPID.
+"""`python -m reports.experiment`: write the files that DVC compares between experiments.
 
-`dvc exp show` compares metrics.json: means over seeds of accuracy, runtime and a few metrics, for
-RAPID with the H of `rapid.H` in params.yaml, and the source of the problems. `dvc plots` draws
-live/: the metrics by optimizer step, in dvclive's format.
+They are about the runs of RAPID with the H of `rapid.H` in params.yaml. `dvc exp show` compares
+metrics.json, which has means over seeds of accuracy, runtime and a few metrics, and the source of
+the problems. `dvc plots` draws the files in live/, which have metrics by optimizer step in
+dvclive's format.
 """
 
 import math
@@ -21,11 +22,11 @@ from rapid.config.params import Params, load_files
 from rapid.config.specs import BASE, build_report_spec, list_dvc_runs
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_workflow
-from reports.collect import collect, problem_sources
+from reports.collect import collect_runs, read_problem_sources
 
-# The values in metrics.json besides pass@k: columns of the data frame of `collect`.
-REPORTED = ("runtime", *(name for name in COMPARED if METRICS[name].summary == "mean"))
-CURVES = [*COMPARED, *PHASES]
+# The values in metrics.json besides pass@k: columns of the data frame of `collect_runs`.
+AVERAGED_METRICS = ("runtime", *(name for name in COMPARED if METRICS[name].summary == "mean"))
+CURVE_METRICS = [*COMPARED, *PHASES]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,58 +36,58 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
     options = parser.parse_args(arguments)
     try:
-        report(load_files(options.config), options.out)
+        write_experiment(load_files(options.config), options.out)
     except (BadInput, OSError) as error:
         print(f"reports.experiment: {describe_shortage(error) or error}", file=sys.stderr)
         return 1
     return 0
 
 
-def report(params: Params, folder: Path, root: Path = Path(".")) -> None:
+def write_experiment(params: Params, folder: Path, root: Path = Path(".")) -> None:
     """Write metrics.json, live/ and manifest.json into `folder`.
 
     Raises:
         BadFile: a run's file is damaged.
     """
-    frame = collect(params, root, list_dvc_runs(params))
+    frame = collect_runs(params, root, list_dvc_runs(params))
     frame = frame[frame.algorithm != BASE]
     paths = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
     paths += [root / run / "evaluation.json" for run in frame.evaluation]
     inputs = {path.as_posix(): verify_output(path) for path in paths}
-    problems = {"problems": problem_sources(params, root)[params.experiment.benchmark].label}
-    write_json(folder / "metrics.json", problems | mean_metrics(params, frame))
+    problems = {"problems": read_problem_sources(params, root)[params.experiment.benchmark].label}
+    write_json(folder / "metrics.json", problems | average_metrics(params, frame))
     steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
-    write_curves(mean_curves(steps), folder / "live")
+    write_curves(average_curves(steps), folder / "live")
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", build_report_spec(params), inputs, outputs)
 
 
-def mean_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
+def average_metrics(params: Params, frame: pd.DataFrame) -> dict[str, float]:
     """Return the mean of each metric over the seeds that have it.
 
     pass@k is in percent, the runtime in seconds. A metric that no run has is left out.
     """
     ks = params.benchmarks[params.experiment.benchmark].pass_at
     means = {f"pass@{k}": 100 * frame[f"pass@{k}"].mean() for k in ks}
-    means |= {name: frame[name].mean() for name in REPORTED}
+    means |= {name: frame[name].mean() for name in AVERAGED_METRICS}
     return {name: float(value) for name, value in means.items() if math.isfinite(value)}
 
 
-def mean_curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
+def average_curves(runs: list[list[StepRecord]]) -> pd.DataFrame:
     """Return the means over runs at each optimizer step: a row for each step.
 
     A run that has ended before a step, or has no value of a metric at it, is left out of the mean.
-    If this leaves no run, the mean is NaN.
+    If no run is left, the mean is NaN.
     """
     steps = [step.model_dump() for run in runs for step in run]
-    rows = pd.DataFrame(steps, columns=["step", *CURVES])
+    rows = pd.DataFrame(steps, columns=["step", *CURVE_METRICS])
     return rows.astype(float).groupby("step").mean()
 
 
-def write_curves(points: pd.DataFrame, folder: Path) -> None:
-    """Write each metric's curve to a file in dvclive's format."""
+def write_curves(means_by_step: pd.DataFrame, folder: Path) -> None:
+    """Write a file in dvclive's format for each column, which is a metric."""
     with Live(str(folder), save_dvc_exp=False, dvcyaml=None) as live:
-        for step, values in points.iterrows():
+        for step, values in means_by_step.iterrows():
             live.step = int(step)
             for name, value in values.dropna().items():
                 live.log_metric(name, value, timestamp=False)

@@ -9,71 +9,66 @@ from typing import Any
 import numpy as np
 
 from reports import labels
-from reports.measured import Measured
-from reports.statistics.decisions import holm
+from reports.report_data import ReportData
+from reports.statistics.decisions import adjust_by_holm
 from reports.statistics.estimates import LEVEL
 from reports.tables.claims import select_rapid
-from reports.tables.columns import RUNTIME, accuracy
+from reports.tables.columns import RUNTIME, list_accuracy_columns
 from reports.tables.intervals import Comparison
-from reports.tables.notes import run_facts
-from reports.tables.study_runs import studies
-from reports.tables.table import interval
+from reports.tables.notes import collect_run_facts
+from reports.tables.study_runs import list_studies
+from reports.tables.table import format_interval
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def compare_with_baseline(measured: Measured) -> dict[str, Any]:
+def compare_with_baseline(data: ReportData) -> dict[str, Any]:
     """Return the facts of the main report's first paragraphs: RAPID compared with the baseline.
 
     H is the number of optimizer steps that RAPID takes on one inference batch. On each benchmark,
     RAPID is compared at the H at which it is fastest in the paper.
     """
-    pairs = [(contest, select_rapid(contest)) for contest in measured.contests.values()]
-    runtimes = [Comparison(contest, RUNTIME, rapid) for contest, rapid in pairs]
-    accuracies = [
-        Comparison(contest, accuracy(measured.params, contest.benchmark)[0], rapid)
-        for contest, rapid in pairs
-    ]
-    origin = run_facts(measured.frame)
-    return {key: origin[key] for key in ("machines", "trained", "disturbed")} | {
-        "runtimes": _describe_known(runtimes),
-        "no_runtimes": _list_unknown(runtimes),
-        "accuracies": _describe_known(accuracies),
-        "no_accuracies": _list_unknown(accuracies),
+    runtimes, accuracies = [], []
+    for runs in data.runs_by_benchmark.values():
+        rapid, accuracy = select_rapid(runs), list_accuracy_columns(data.params, runs.benchmark)[0]
+        runtimes.append(Comparison(runs, RUNTIME, rapid))
+        accuracies.append(Comparison(runs, accuracy, rapid))
+    run_facts = collect_run_facts(data.frame)
+    return {key: run_facts[key] for key in ("machines", "trained", "disturbed")} | {
+        "runtimes": _describe_estimates(runtimes),
+        "no_runtimes": _list_benchmarks_without_estimate(runtimes),
+        "accuracies": _describe_estimates(accuracies),
+        "no_accuracies": _list_benchmarks_without_estimate(accuracies),
         "metrics": list(dict.fromkeys(comparison.column.title for comparison in accuracies)),
         "tested": len(_list_ps(accuracies)),
         "significant": [
-            comparison.contest.label
+            comparison.runs.label
             for comparison in accuracies
             if comparison.p is not None and comparison.p <= 1 - LEVEL
         ],
     }
 
 
-def compare_variants(measured: Measured) -> dict[str, Any]:
+def compare_variants(data: ReportData) -> dict[str, Any]:
     """Return the facts of the first paragraphs of the report on the studies (ablations).
 
     Each variant of a study is compared with the study's first variant.
     """
-    comparisons = {
-        (study.title, study.label(variant)): Comparison(
-            study.contest,
-            accuracy(measured.params, study.contest.benchmark)[0],
-            variant,
-            study.reference,
-        )
-        for study in studies(measured)
-        for variant in study.contest.algorithms[1:]
-    }
+    comparisons = {}  # by the title of the study and the label of the variant
+    for study in list_studies(data):
+        accuracy = list_accuracy_columns(data.params, study.runs.benchmark)[0]
+        for variant in study.runs.algorithms[1:]:
+            comparison = Comparison(study.runs, accuracy, variant, study.reference)
+            comparisons[study.title, study.label_variant(variant)] = comparison
     ps = _list_ps(comparisons.values())
-    estimates = {names: pair.estimate for names, pair in comparisons.items() if pair.estimate}
-    largest = max(estimates, key=lambda names: abs(estimates[names].value), default=None)
+    differences = {key: pair.estimate.value for key, pair in comparisons.items() if pair.estimate}
+    largest = max(differences, key=lambda key: abs(differences[key]), default=None)
     return {
         "variants": len(comparisons),
         "tested": len(ps),
         "significant": (ps <= 1 - LEVEL).sum(),
-        "significant_together": (holm(ps) <= 1 - LEVEL).sum(),
-        "largest": largest and (*largest, _show_estimate(comparisons[largest])),
+        "significant_adjusted": (adjust_by_holm(ps) <= 1 - LEVEL).sum(),
+        "largest": largest and (*largest, _format_estimate(comparisons[largest])),
     }
 
 
@@ -81,24 +76,24 @@ def _list_ps(comparisons: Iterable[Comparison]) -> np.ndarray:
     return np.array([comparison.p for comparison in comparisons if comparison.p is not None])
 
 
-def _list_unknown(comparisons: Iterable[Comparison]) -> list[str]:
+def _list_benchmarks_without_estimate(comparisons: Iterable[Comparison]) -> list[str]:
     """Return the labels of the benchmarks without an estimate."""
-    return [comparison.contest.label for comparison in comparisons if not comparison.estimate]
+    return [comparison.runs.label for comparison in comparisons if not comparison.estimate]
 
 
-def _describe_known(comparisons: Iterable[Comparison]) -> list[str]:
+def _describe_estimates(comparisons: Iterable[Comparison]) -> list[str]:
     """Return each estimate with benchmark and H: 0.60 [0.49, 0.73] on MBPP+ (made) with H=8."""
     return [
-        f"{_show_estimate(comparison)} on {comparison.contest.label} "
-        f"with {labels.ratio(comparison.ours)}"
+        f"{_format_estimate(comparison)} on {comparison.runs.label} "
+        f"with {labels.h_label(comparison.ours)}"
         for comparison in comparisons
         if comparison.estimate
     ]
 
 
-def _show_estimate(comparison: Comparison) -> str:
+def _format_estimate(comparison: Comparison) -> str:
     """Return an estimate with its interval, joined by no-break spaces: 0.60 [0.49, 0.73]."""
     show, estimate = comparison.column.paired.show, comparison.estimate
-    bounds = interval(show, estimate).replace(" ", NO_BREAK)
+    bounds = format_interval(show, estimate).replace(" ", NO_BREAK)
     text = show(estimate.value)
     return f"{text}{NO_BREAK}{bounds}" if bounds else f"{text} (one pair of runs, no interval)"

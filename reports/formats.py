@@ -1,10 +1,10 @@
 """Formats numbers as short Unicode texts for tables; `render.tex` escapes these for TeX.
 
-The format of a column prints means and, with the argument `like`, standard deviations: `like` is
-the mean above the deviation, which is printed with the mean's unit and number of decimals. All
-durations in a column have the same unit.
+The format of a column prints means and standard deviations. For a standard deviation it gets the
+mean as the argument `mean`, and prints the deviation with the mean's unit and number of decimals.
+All durations in a column have the same unit.
 
-A share of whole completions can lie exactly halfway between two texts, such as 51.25 %. It is
+A share of whole completions, such as 51.25 %, can lie exactly halfway between two texts. It is
 rounded away from zero, as by hand, even if floating point has an error in its last bit.
 """
 
@@ -16,24 +16,24 @@ from rapid.text import HOUR, MINUTE
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
-# Units of durations: sign, length in seconds, and the duration (seconds) from which on a column has
-# the next unit. Columns with longer durations are in hours.
+# Units of durations: sign, length in seconds, and the longest duration (seconds) of a column with
+# this unit. Columns with longer durations are in hours.
 TIME_UNITS = [("ms", 1e-3, 0.1), ("s", 1, 10 * MINUTE), ("min", MINUTE, 10 * HOUR)]
 
 
-def percent(share: float, like: float | None = None) -> str:
+def percent(share: float, mean: float | None = None) -> str:
     """Return a share of 1 as percent: 0.123 -> 12.3%."""
     return f"{_tenths(100 * share)}%".replace("-", MINUS)
 
 
-def time_unit(longest: float) -> tuple[str, float]:
+def choose_time_unit(longest: float) -> tuple[str, float]:
     """Return the unit for a column with this longest duration, and the unit's length in seconds."""
     units = ((sign, length) for sign, length, limit in TIME_UNITS if longest < limit)
     return next(units, ("h", HOUR))
 
 
-def durations(seconds: Iterable[float]) -> Format:
-    """Return the format of a column, given the mean durations that it prints, in seconds.
+def choose_duration_format(seconds: Iterable[float]) -> Format:
+    """Return the format for a column of mean durations in seconds.
 
     The longest duration decides the unit of the column (ms, s, min or h). The shortest decides the
     number of decimals: it has three significant digits, but at most three decimals. Examples: 2.31s
@@ -41,33 +41,33 @@ def durations(seconds: Iterable[float]) -> Format:
     """
     lengths = sorted(length for length in seconds if 0 < length < math.inf)
     shortest, longest = (lengths[0], lengths[-1]) if lengths else (1.0, 1.0)
-    sign, length = time_unit(longest)
+    sign, length = choose_time_unit(longest)
     decimals = min(3, max(0, 2 - math.floor(math.log10(shortest / length))))
 
-    def show(value: float, like: float | None = None) -> str:
+    def show(value: float, mean: float | None = None) -> str:
         return f"{value / length:,.{decimals}f}{sign}"
 
     return show
 
 
-def staleness(value: float, like: float | None = None) -> str:
+def staleness(value: float, mean: float | None = None) -> str:
     """Return a staleness with two decimals, or below 0.005 with two significant digits.
 
     Examples: 0.08, 0.0031.
     """
-    scale = abs(value if like is None else like)
+    scale = abs(value if mean is None else mean)
     decimals = 2
     if 1e-6 <= scale < 0.005:
         decimals = 1 - math.floor(math.log10(scale))
     return f"{value:.{decimals}f}"
 
 
-def megabytes(value: float, like: float | None = None) -> str:
+def megabytes(value: float, mean: float | None = None) -> str:
     """Return megabytes without decimals: 1,234."""
     return f"{value:,.0f}"
 
 
-def plain(value: float, like: float | None = None) -> str:
+def plain(value: float, mean: float | None = None) -> str:
     """Return four significant digits: 0.5312, 3.817, 1200."""
     return f"{value:.4g}".replace("-", MINUS)
 
@@ -96,15 +96,15 @@ def ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
-def p_value(p: float, equal: str = "") -> str:
+def p_value(p: float, prefix: str = "") -> str:
     """Return p with three decimals, 0.012, or as a bound, < 0.001.
 
     A p that would round to 0.050 gets enough decimals to show on which side of 0.05 it lies.
 
     Args:
-        equal: stands before a p that is not a bound: "= " gives = 0.012.
+        prefix: text before a p that is not a bound: "= " gives = 0.012.
     """
     if p < 0.001:
         return "< 0.001"
     texts = (f"{p:.{decimals}f}" for decimals in range(3, 9))
-    return equal + next((text for text in texts if p == 0.05 or float(text) != 0.05), f"{p:.3f}")
+    return prefix + next((text for text in texts if p == 0.05 or float(text) != 0.05), f"{p:.3f}")

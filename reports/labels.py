@@ -9,7 +9,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import BASE
 from reports.render import tex
 
-if TYPE_CHECKING:  # the workflow imports this module, and does not need to wait for pandas
+if TYPE_CHECKING:  # the workflow imports this module without pandas, to start faster
     import pandas as pd
 
 
@@ -54,13 +54,13 @@ def algorithm(name: str) -> str:
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 
-def model_of(name: str) -> str:
-    """Return in words the model that an algorithm has trained, or the model before training."""
+def describe_start_model(name: str) -> str:
+    """Return the model that runs start from in words: the model of SFT, or that before training."""
     return "the model before training" if name == BASE else f"the model of {algorithm(name)}"
 
 
-def ratio(name: str) -> str:
-    """Return a short label of RAPID where only RAPID is compared: rapid-H4 -> H=4."""
+def h_label(name: str) -> str:
+    """Return the H of RAPID as a short label, for tables of RAPID only: rapid-H4 -> H=4."""
     return f"H={name.removeprefix(f'{RAPID.name}-H')}"
 
 

@@ -16,21 +16,21 @@ class JobManifest(Manifest):
 
     @field_validator("spec")
     @classmethod
-    def _has_a_policy(cls, spec: dict) -> dict:
+    def _check_grading_policy(cls, spec: dict) -> dict:
         GradingPermissions.model_validate(spec.get("grading", {}))
         return spec
 
     @property
-    def waived(self) -> set[str]:
+    def waived_layers(self) -> set[str]:
         """The sandbox layers that the job was allowed to lack: keys of params.yaml's `grading`."""
         return set(GradingPermissions.model_validate(self.spec.get("grading", {})).unsafe_settings)
 
-    def value(self, key: str, default: Any = None) -> Any:
+    def get_spec_value(self, key: str, default: Any = None) -> Any:
         """Return spec["a"]["b"] for the key "a.b", or the default if there is no such entry."""
-        entry: Any = self.spec
+        value: Any = self.spec
         for part in key.split("."):
-            entry = entry.get(part, default) if isinstance(entry, dict) else default
-        return entry
+            value = value.get(part, default) if isinstance(value, dict) else default
+        return value
 
 
 def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, JobManifest]:
@@ -46,7 +46,7 @@ def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, JobManifest]
     return {path: manifest for path, manifest in manifests.items() if manifest}
 
 
-def check_chain(manifests: dict[str, JobManifest]) -> None:
+def check_input_versions(manifests: dict[str, JobManifest]) -> None:
     """Check that each job read the versions of files that other jobs' manifests have as outputs.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The numbers that the paper prints, from paper.yaml. Tables show them beside measured values."""
+"""The numbers that the paper prints, from paper.yaml, for comparison with those of runs."""
 
 import re
 from functools import cache
@@ -12,32 +12,30 @@ from rapid.algorithms.variant_names import parse
 from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 
-BASELINES, RAPIDS = (
-    ["grpo", "pg", "dapo"],
-    [RAPID.format_name(4), RAPID.format_name(8)],
-)  # in the paper's Table 1
+# The baselines and RAPID in the paper's Table 1.
+BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]
 NAIVE = "naive-grpo"  # the baseline of the paper's Figure 1
 FILE = Path(__file__).with_name("paper.yaml")
 
 
 @cache
-def load() -> dict[str, Any]:
+def load_paper() -> dict[str, Any]:
     """Return paper.yaml, with the numbers as texts."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Return the value of a printed number: 12.3% -> 0.123, 4h42m -> 16920 (seconds), 0.06 -> 0.06.
 
     Raises:
-        ValueError: the text is not of one of these forms.
+        ValueError: the text has none of these forms.
     """
     if time := re.fullmatch(r"(?:(\d+)h)?([\d.]+)m", text):
         return 3600 * int(time[1] or 0) + 60 * float(time[2])
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
+def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float | None:
     """Return a mean of the paper's Table 1, or of Table 3 for an H of RAPID that only it has.
 
     None if the paper has no such number.
@@ -45,50 +43,50 @@ def main(benchmark: str, algorithm: str | None, metric: str) -> float | None:
     Args:
         metric: a key in paper.yaml, such as runtime.
     """
-    document = load()
+    document = load_paper()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
     if entry is None and algorithm and RAPID.matches_name(algorithm):
         h = parse(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
-    return None if entry is None else number(entry[0])
+    return None if entry is None else parse_number(entry[0])
 
 
-def family(model: str, algorithm: str, metric: str) -> float | None:
+def get_family_value(model: str, algorithm: str, metric: str) -> float | None:
     """Return a number of the paper's Table 2, for its model of the same family; None without one.
 
     The family is the first word of the model's name in paper.yaml: Qwen, Llama or Gemma.
     """
-    for title, rows in load()["families"].items():
+    for title, rows in load_paper()["families"].items():
         if title != "table" and title.split()[0].lower() in model.lower():
             text = rows.get(algorithm, {}).get(metric)
-            return None if text is None else number(text)
+            return None if text is None else parse_number(text)
     return None
 
 
-def first(benchmark: str, algorithms: list[str], metric: str) -> str | None:
-    """Return the algorithm that is best by a metric in the paper's Table 1; None if it has none.
+def find_best(benchmark: str, algorithms: list[str], metric: str) -> str | None:
+    """Return the algorithm with the best mean in the paper's Table 1; None if it has none of them.
 
     The lowest runtime is best, and the highest value of any other metric.
     """
-    means = {name: main(benchmark, name, metric) for name in algorithms}
+    means = {name: get_main_value(benchmark, name, metric) for name in algorithms}
     sign = 1 if metric == "runtime" else -1
-    having = [name for name in algorithms if means[name] is not None]
-    return min(having, key=lambda name: sign * means[name], default=None)
+    candidates = [name for name in algorithms if means[name] is not None]
+    return min(candidates, key=lambda name: sign * means[name], default=None)
 
 
-def correlation(benchmark: str, metric: str) -> Estimate | None:
+def get_correlation(benchmark: str, metric: str) -> Estimate | None:
     """Return a correlation of the paper's Table 4, with an interval that the paper does not print.
 
     The interval follows from the number of runs. None if the paper has no such correlation.
     """
-    document = load()
+    document = load_paper()
     text = document["correlations"].get(benchmark, {}).get(metric)
     if text is None:
         return None
     n = document["runs"] * len(document["staleness"][benchmark])
-    return estimates.correlation(float(text), n)
+    return estimates.estimate_correlation(float(text), n)
 
 
-def paper_value(name: str) -> float:
+def get_value_of_text(name: str) -> float:
     """Return the value of a number in the paper's text, by its name in paper.yaml."""
-    return number(load()["text"][name]["value"])
+    return parse_number(load_paper()["text"][name]["value"])

@@ -19,8 +19,8 @@ class PaperStyle:
 
     Args:
         columns: number of text columns on a page.
-        text_width, column_width, text_height: of the text on a page, in inches.
-        type_size: of the text, in TeX points.
+        text_width, column_width, text_height: sizes of the text on a page, in inches.
+        type_size: size of the text, in TeX points.
         caption: where the caption of a table stands.
         notes: where the notes of a table stand: below it, in its caption, after all tables, or
             nowhere.
@@ -36,9 +36,9 @@ class PaperStyle:
 
     @classmethod
     def from_params(cls, report: ReportParams) -> "PaperStyle":
-        """Return the layout of a named style, with the values that params.yaml sets itself."""
-        chosen = report.model_dump(exclude={"style"}, exclude_none=True)
-        return cls(**load_styles()[report.style] | chosen)
+        """Return the layout of a named style, changed by the other values of `report`."""
+        changes = report.model_dump(exclude={"style"}, exclude_none=True)
+        return cls(**load_styles()[report.style] | changes)
 
 
 @cache
@@ -47,4 +47,4 @@ def load_styles() -> dict[str, dict[str, Any]]:
     return yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
-PLAIN = PaperStyle.from_params(ReportParams())
+PLAIN_STYLE = PaperStyle.from_params(ReportParams())

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import load_files
 from rapid.config.specs import list_arena_runs
-from reports.analyses import read_fields
-from reports.measured import Measured
+from reports.analyses import read_field_analyses
 from reports.render import text
+from reports.report_data import ReportData
 from reports.tables.pooled import build_tables
 
 
@@ -29,8 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
         with TemporaryDirectory() as root:
             with tarfile.open(options.raw) as archive:
                 archive.extractall(root, filter="data")
-            measured = Measured.read(params, root, list_arena_runs(params))
-            tables = build_tables(read_fields(measured, options.earlier))
+            data = ReportData.read(params, root, list_arena_runs(params))
+            tables = build_tables(read_field_analyses(data, options.earlier))
         write_text(options.output, text.render(tables, params.name) + "\n")
     except (BadInput, OSError) as error:
         print(f"reports.pooled: {error}", file=sys.stderr)

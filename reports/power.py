@@ -1,7 +1,7 @@
-"""`python -m reports.power`: what the tests of a study's hypotheses can detect, before any run.
+"""`python -m reports.power`: which effects the tests of a study's hypotheses would detect.
 
-The noise of each variant is that of the similar algorithm in a recorded arena: the standard
-deviation of Pass@1 over seeds. Variants are taken to be independent of each other given the seed.
+The noise of each variant is taken from the similar algorithm in a recorded arena: its standard
+deviation of Pass@1 over seeds. Given the seed, variants are assumed to be independent.
 """
 
 import argparse
@@ -19,17 +19,17 @@ from rapid.config.sections import Run
 from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
 from reports import formats
-from reports.statistics.decisions import detectable
+from reports.statistics.decisions import compute_detectable_difference
 from reports.statistics.estimates import LEVEL, Estimate
 from reports.tables.hypotheses import count_tests
 
 METRIC = "pass@1"
-SEEDS = (10, 20, 40)
+SEED_COUNTS = (10, 20, 40)
 RECORDED_H = 16  # the H at which the arena has RAPID with and without a baseline
 
 
 def find_similar(params: Params, run: Run) -> str:
-    """Return the algorithm of the arena whose noise is taken for that of a run of the study."""
+    """Return the algorithm of the arena whose noise is assumed for a run of the study."""
     objective = build_train_spec(params, run).objective
     if objective.baseline == "none" or objective.baseline_scale == 0:
         return f"{RAPID.format_name(RECORDED_H)},baseline=none"
@@ -39,7 +39,7 @@ def find_similar(params: Params, run: Run) -> str:
 
 
 def render_power(params: Params, record: pd.DataFrame) -> str:
-    """Return a table with the noise and the detectable distance of each test of pass@1.
+    """Return a table with the noise of each test of pass@1, and the distance that it detects.
 
     Args:
         record: results.csv of an arena, with a row for each training.
@@ -48,7 +48,7 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
     tests = count_tests(params)
     alpha = (1 - LEVEL) / tests
     deviations = record.groupby(["benchmark", "algorithm"]).accuracy.std()
-    rows = [["Hypothesis", "Study", "SD", *(f"n = {n}" for n in SEEDS)]]
+    rows = [["Hypothesis", "Study", "SD", *(f"n = {n}" for n in SEED_COUNTS)]]
     for key, hypothesis in studies.hypotheses.items():
         for name in hypothesis.studies if hypothesis.metric == METRIC else ():
             study = studies.compared[name]
@@ -58,13 +58,11 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
                 run = Run(benchmark=study.benchmark, model=model, algorithm=algorithm, seed=1)
                 similar = find_similar(params, run)
                 variance += (factor * deviations[study.benchmark, similar]) ** 2
-            deviation = math.sqrt(variance)
-            seen_from = (
-                detectable(Estimate(0.0, error=deviation / math.sqrt(n), df=n - 1), alpha)
-                for n in SEEDS
-            )
-            shown = (formats.points(value).removeprefix("+") for value in (deviation, *seen_from))
-            rows.append([key, name, *shown])
+            values = [math.sqrt(variance)]
+            for n in SEED_COUNTS:
+                estimate = Estimate(0.0, error=math.sqrt(variance / n), df=n - 1)
+                values.append(compute_detectable_difference(estimate, alpha))
+            rows.append([key, name, *(formats.points(value).removeprefix("+") for value in values)])
     head = [
         f"{len(runs)} trainings and {len(add_base_runs(runs))} evaluations, {tests} tests.",
         "SD: standard deviation of a contrast over seeds, in points of Pass@1.",

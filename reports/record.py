@@ -1,11 +1,11 @@
-"""`python -m reports.record`: pack what is finished of an arena into small files, for Git.
+"""`python -m reports.record`: pack the finished runs of an arena into small archives, for Git.
 
-A block of an arena has the runs of one seed, of every algorithm. NAME-seedN.tar.xz has the files of
-their jobs, and NAME-start.tar.xz those of the jobs before all blocks; neither has files of models.
-The same files make an archive of the same bytes. Another machine continues from the archives
-(`--unpack`), because a job whose small files are there is not repeated.
+A block of an arena has the runs of all algorithms with one seed. NAME-seedN.tar.xz has the files of
+their jobs, and NAME-start.tar.xz those of the jobs before all blocks. Neither has files of models.
+The same files always make the same bytes. To continue an arena on another machine, unpack its
+archives there (`--unpack`): a job whose small files exist is not repeated.
 
-NAME-models.tar has the models from which runs start: the base, and that of the run that
+NAME-models.tar has the models from which runs start: the base model, and the model of the run that
 `training.start` names. It is too large for Git; `dvc add` and `dvc push` store it.
 """
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m reports.record", description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the arena")
-    add("--archives", required=True, metavar="PATH/NAME", help="where the archives' names begin")
+    add("--archives", required=True, metavar="PATH/NAME", help="beginning of the archives' paths")
     add("--pack", type=int, metavar="SEED", help="pack this block, whose runs must be finished")
     add("--prune", action="store_true", help="delete the models of the packed runs afterwards")
     add("--complete", action="store_true", help="exit with 1 if a block has no archive yet")
@@ -43,10 +43,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         plan = build_plan(load_files(*options.configfile))
         if options.unpack:
-            unpack(options.archives)
+            unpack_archives(options.archives)
         if options.pack is not None:
-            pack(plan, options.pack, options.archives, options.prune)
-        if options.complete and (missing := list_missing(plan.params, options.archives)):
+            pack_block(plan, options.pack, options.archives, options.prune)
+        if options.complete and (missing := list_missing_seeds(plan.params, options.archives)):
             print(f"not recorded yet: seed {join_words([*map(str, missing)])}", file=sys.stderr)
             return 1
     except (BadInput, OSError, tarfile.TarError) as error:
@@ -55,47 +55,47 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def pack(plan: Plan, seed: int, name: str, prune: bool = False) -> None:
+def pack_block(plan: Plan, seed: int, name: str, prune: bool = False) -> None:
     """Write the archive of a block, and those of the jobs before all blocks.
 
     Args:
-        name: begin of the archives' paths.
+        name: the beginning of the archives' paths.
         prune: delete the models of the block's runs, except the one that other runs start from.
 
     Raises:
         BadInput: a job is not finished, or no run has this seed.
     """
     *jobs, _ = plan.list_with_inputs(ARENA)
-    places = {job: parse_folder(job.folder.removeprefix(plan.root)) for job in jobs}
-    begun_from = {start for job in jobs if job.rule == "train" for start in job.inputs}
-    block = [
-        job
-        for job, (_, names) in places.items()
-        if names.get("seed") == str(seed) and job not in begun_from
-    ]
-    starts = [job for job, (_, names) in places.items() if "seed" not in names or job in begun_from]
+    inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
+    block, starts = [], []
+    for job in jobs:
+        _, names = parse_folder(job.folder.removeprefix(plan.root))
+        if "seed" not in names or job in inputs_of_training:
+            starts.append(job)
+        elif names["seed"] == str(seed):
+            block.append(job)
     missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
     if missing or not block:
-        why = f"{missing[0]} is not finished" if missing else "no run has this seed"
-        raise BadInput(f"the block of seed {seed} cannot be packed: {why}")
-    _write_archive(Path(f"{name}-seed{seed}.tar.xz"), _list_files(block, of_models=False))
-    _write_archive(Path(f"{name}-start.tar.xz"), _list_files(starts, of_models=False))
+        reason = f"{missing[0]} is not finished" if missing else "no run has this seed"
+        raise BadInput(f"the block of seed {seed} cannot be packed: {reason}")
+    _write_archive(Path(f"{name}-seed{seed}.tar.xz"), _list_files(block, are_models=False))
+    _write_archive(Path(f"{name}-start.tar.xz"), _list_files(starts, are_models=False))
     if not (models := Path(f"{name}-models.tar")).exists():
-        _write_archive(models, _list_files(starts, of_models=True))
+        _write_archive(models, _list_files(starts, are_models=True))
     for job in block if prune else ():
         if job.rule == "train":
             for folder in MODEL_FOLDERS:
                 remove_path(Path(job.folder, folder))
 
 
-def list_missing(params: Params, name: str) -> list[int]:
+def list_missing_seeds(params: Params, name: str) -> list[int]:
     """Return the seeds of the arena whose block has no archive yet."""
     runs = [run for run in list_arena_runs(params) if run.algorithm != params.training.start]
     seeds = sorted({run.seed for run in runs})
     return [seed for seed in seeds if not Path(f"{name}-seed{seed}.tar.xz").exists()]
 
 
-def unpack(name: str, root: Path = Path()) -> None:
+def unpack_archives(name: str, root: Path = Path()) -> None:
     """Extract all archives of this name into a folder; files that exist there are kept."""
     pattern = re.compile(rf"{re.escape(name)}-((start|seed\d+)\.tar\.xz|models\.tar)")
     for path in sorted(Path(name).parent.glob("*.tar*")):
@@ -106,22 +106,22 @@ def unpack(name: str, root: Path = Path()) -> None:
             archive.extractall(root, new, filter="data")
 
 
-def _list_files(jobs: Iterable[Job], of_models: bool) -> list[Path]:
-    """List the files of models that jobs wrote, or else their other outputs and manifests."""
+def _list_files(jobs: Iterable[Job], are_models: bool) -> list[Path]:
+    """Return the files of models that jobs wrote, or else their other outputs and manifests."""
     files = []
     for job in jobs:
-        paths = [Path(path) for path in Manifest.read(job.folder).outputs]
         folders = [Path(job.folder, name) for name in MODEL_FOLDERS]
         if job.stage == "models":
             folders.append(Path(job.folder))
-        in_model = {path for path in paths for part in folders if path.is_relative_to(part)}
-        kept = [path for path in paths if (path in in_model) == of_models]
-        files += kept if of_models else [*kept, Path(job.manifest)]
+        for path in map(Path, Manifest.read(job.folder).outputs):
+            if any(map(path.is_relative_to, folders)) == are_models:
+                files.append(path)
+        files += [] if are_models else [Path(job.manifest)]
     return files
 
 
 def _write_archive(path: Path, files: Iterable[Path]) -> None:
-    """Write an archive, whose bytes depend on names and contents of the files only."""
+    """Write an archive whose bytes depend only on the names and contents of the files."""
 
     def forget_origin(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.mtime = member.uid = member.gid = 0

@@ -8,12 +8,12 @@ import pandas as pd
 
 from reports.statistics import curves
 
-GAIN = 0.75  # share of PG's gain in accuracy on the test problems, at which the target lies
+GAIN_SHARE = 0.75  # share of PG's gain in accuracy that a run must reach
 
 
 @dataclass(frozen=True)
 class Target:
-    """A target accuracy that a model which learns nothing hardly reaches.
+    """A target accuracy, and the probability that a model reaches it without learning.
 
     Args:
         start: mean accuracy of the model before RL, on the test problems.
@@ -21,32 +21,36 @@ class Target:
         level: the start plus three quarters of PG's gain on the test problems, in whole per mille;
             NaN if there are no runs.
         chance: probability that a model that learns nothing reaches `level`.
-        chance_at_reach: the same for the target accuracy in the parameters, or for `level` if they
-            have none.
+        chance_at_set_target: the same for the target accuracy in the parameters, or for `level` if
+            they have none.
     """
 
     start: float
     noise: float
     level: float
     chance: float
-    chance_at_reach: float
+    chance_at_set_target: float
 
 
-def find_target(
-    untrained: pd.DataFrame, plain: pd.DataFrame, metric: str, reach: float | None, evaluations: int
+def compute_target(
+    untrained: pd.DataFrame,
+    plain: pd.DataFrame,
+    metric: str,
+    set_target: float | None,
+    evaluations: int,
 ) -> Target:
     """Return the target accuracy of a field, as defined on its test problems.
 
     Args:
-        untrained: rows of the model before RL in the data frame of `collect`, one per evaluation.
+        untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
         plain: rows of PG.
         metric: pass@k.
-        reach: the target accuracy in the parameters.
+        set_target: the target accuracy in the parameters.
         evaluations: how often a run is evaluated during and after training.
     """
     accuracies = untrained[metric].dropna().to_numpy()
     start, final = (float(runs[metric].mean()) for runs in (untrained, plain))
-    level = start + GAIN * (final - start)
+    level = start + GAIN_SHARE * (final - start)
     level = math.floor(1000 * level + 0.5) / 1000 if math.isfinite(level) else level
     if len(accuracies) == 1:
         (scores,) = untrained[untrained[metric].notna()].scores
@@ -54,8 +58,8 @@ def find_target(
     else:
         noise = float(accuracies.std(ddof=1)) if len(accuracies) else math.nan
     chances = (
-        curves.chance_to_reach(at, start, noise, evaluations)
-        for at in (level, level if reach is None else reach)
+        curves.compute_chance_to_reach(accuracy, start, noise, evaluations)
+        for accuracy in (level, level if set_target is None else set_target)
     )
     return Target(start, noise, level, *chances)
 

@@ -3,13 +3,14 @@
 The arena is a preregistered comparison of algorithms (docs/arena.md). A trial is a run of an
 algorithm with one of the learning rates to choose from. This command reads the trials, writes a
 record with a row for each of them, and replaces the learning rates and target accuracies in
-experiments/arena.yaml. An algorithm gets the rate with the highest mean accuracy over seeds. If
-`arena.rate_rule` is `smoothed`, means are first averaged with those of the neighbouring rates, by
-weights of 1, 2 and 1. The averaging avoids a rate that is next to one at which training fails, and
-reduces the influence of chance, but may choose a rate that is worse than its neighbour. If it
-is `highest`, rates that are not significantly worse than the chosen one are called ties. The
-target accuracy (`reach`) lies three quarters of the way from the accuracy before training to the
-accuracy of PG with its chosen rate.
+experiments/arena.yaml.
+
+An algorithm gets the rate with the highest mean accuracy over seeds. If `arena.rate_rule` is
+`smoothed`, means are first averaged with those of the neighbouring rates, by weights of 1, 2 and 1.
+The averaging avoids a rate that is next to one at which training fails, and reduces the influence
+of chance, but may choose a rate that is worse than its neighbour. If the rule is `highest`, rates
+that are not significantly worse than the chosen one are called ties. The target accuracy (`reach`)
+is the accuracy before training plus three quarters of the gain of PG with its chosen rate.
 """
 
 import re
@@ -26,11 +27,11 @@ from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena, RateRule
 from rapid.config.params import load_files
 from rapid.config.specs import BASE, list_arena_runs
-from reports.measured import Measured
 from reports.outcomes import METRIC
+from reports.report_data import ReportData
 from reports.statistics import estimates
+from reports.targets import GAIN_SHARE
 
-WAY = 0.75  # share of PG's gain in accuracy that defines the target accuracy
 COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
 
 
@@ -56,75 +57,76 @@ def main(arguments: list[str] | None = None) -> int:
             "--configfile"
         )
     try:
-        record = trials(Measured.read(params, trained=list_arena_runs(params)))
+        trials = collect_trials(ReportData.read(params, trained=list_arena_runs(params)))
     except BadInput as error:
         print(f"reports.tuning: {error}", file=sys.stderr)
         return 1
-    if missing := int(record.accuracy.isna().sum()):
-        print(f"reports.tuning: {missing} of {len(record)} trials are missing", file=sys.stderr)
+    if missing := int(trials.accuracy.isna().sum()):
+        print(f"reports.tuning: {missing} of {len(trials)} trials are missing", file=sys.stderr)
         return 1
-    write_text(options.record, record.to_csv(index=False, float_format="%.6g"))
+    write_text(options.record, trials.to_csv(index=False, float_format="%.6g"))
     text = options.write.read_text(encoding="utf-8")
-    write_text(options.write, write_rates(text, params.arena, record))
+    write_text(options.write, replace_rates(text, params.arena, trials))
     return 0
 
 
-def trials(measured: Measured) -> pd.DataFrame:
+def collect_trials(data: ReportData) -> pd.DataFrame:
     """Return a row for each trial, and for each evaluation of the model before training.
 
     The learning rate of the model before training is 0.
     """
-    arena, rows = measured.params.arena, []
+    arena, rows = data.params.arena, []
     for benchmark, field in arena.fields.items():
         names = {
             field.trial_name(name, rate): (name, rate)
             for name in field.rates
             for rate in arena.tuning.rates[benchmark]
         }
-        entries = [measured.params.training.start, *names]
-        runs = measured.contest(benchmark, entries, arena.tuning.seeds).runs
+        algorithms = [data.params.training.start, *names]
+        runs = data.select_runs(benchmark, algorithms, arena.tuning.seeds).frame
         for _, run in runs.iterrows():
             name, rate = names.get(run.algorithm, (BASE, 0.0))
             rows.append((benchmark, name, rate, run.seed, run[METRIC]))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def score_rates(record: pd.DataFrame, rule: RateRule) -> pd.Series:
-    """Return what is compared of each rate: its mean accuracy over seeds, perhaps smoothed.
+def score_rates(trials: pd.DataFrame, rule: RateRule) -> pd.Series:
+    """Return the score of each rate: its mean accuracy over seeds, smoothed if the rule says so.
 
     Args:
-        record: the trials of one algorithm.
+        trials: of one algorithm.
     """
     if rule == "smoothed":
-        return smooth_accuracies(record)
-    return record.groupby("learning_rate").accuracy.mean()
+        return smooth_accuracies(trials)
+    return trials.groupby("learning_rate").accuracy.mean()
 
 
-def find_ties(record: pd.DataFrame, chosen: float) -> list[float]:
-    """Return the rates whose accuracy is not significantly below that of the chosen one.
+def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
+    """Return the rates whose accuracy is not significantly below that of the chosen rate.
 
     Accuracies are paired by seed. A rate is a tie if the 95 % interval of the mean difference
     contains 0, or if there are too few seeds for an interval.
 
     Args:
-        record: the trials of one algorithm.
+        trials: of one algorithm.
     """
-    by_rate = record.pivot(index="seed", columns="learning_rate", values="accuracy")
+    by_rate = trials.pivot(index="seed", columns="learning_rate", values="accuracy")
     ties = []
-    for rate in by_rate.columns.drop(chosen):
-        difference = estimates.mean((by_rate[chosen] - by_rate[rate]).to_list())
-        if difference and (difference.low is None or difference.covers(0.0)):
+    for rate in by_rate.columns.drop(chosen_rate):
+        differences = (by_rate[chosen_rate] - by_rate[rate]).to_list()
+        estimate = estimates.estimate_mean(differences)
+        if estimate and (estimate.low is None or estimate.covers(0.0)):
             ties.append(float(rate))
     return ties
 
 
-def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
+def smooth_accuracies(trials: pd.DataFrame) -> pd.Series:
     """Return the mean accuracy of each rate over seeds, averaged with its neighbours.
 
     Args:
-        record: the trials of one algorithm.
+        trials: of one algorithm.
     """
-    means = record.groupby("learning_rate").accuracy.mean()
+    means = trials.groupby("learning_rate").accuracy.mean()
     sums, weights = (
         np.convolve(values, [1.0, 2.0, 1.0])[1:-1] for values in (means, np.ones(len(means)))
     )
@@ -132,7 +134,7 @@ def smooth_accuracies(record: pd.DataFrame) -> pd.Series:
 
 
 def select_rate(
-    record: pd.DataFrame,
+    trials: pd.DataFrame,
     benchmark: str,
     name: str,
     borrowed: dict[int, int],
@@ -148,35 +150,38 @@ def select_rate(
     """
     if (h := parse(name).H) in borrowed:
         name = name.replace(f"-H{h}", f"-H{borrowed[h]}")
-    tried = record[(record.benchmark == benchmark) & (record.algorithm == name)]
-    if tried.empty:
+    trials = trials[(trials.benchmark == benchmark) & (trials.algorithm == name)]
+    if trials.empty:
         raise ValueError(f"{name} on {benchmark} has no trials")
-    return float(score_rates(tried, rule).idxmax())
+    return float(score_rates(trials, rule).idxmax())
 
 
-def compute_reach(record: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed") -> float:
+def compute_target_accuracy(
+    trials: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed"
+) -> float:
     """Return the target accuracy of a benchmark."""
-    record = record[record.benchmark == benchmark]
-    has_chosen_rate = record.learning_rate == select_rate(record, benchmark, PG.name, {}, rule)
-    before = record[record.algorithm == BASE].accuracy.mean()
-    plain = record[(record.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
-    return float(before + WAY * (plain - before))
+    trials = trials[trials.benchmark == benchmark]
+    has_chosen_rate = trials.learning_rate == select_rate(trials, benchmark, PG.name, {}, rule)
+    untrained = trials[trials.algorithm == BASE].accuracy.mean()
+    plain = trials[(trials.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
+    return float(untrained + GAIN_SHARE * (plain - untrained))
 
 
-def write_rates(text: str, arena: Arena, record: pd.DataFrame) -> str:
+def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:
     """Return the text of the arena's parameters with new learning rates and target accuracies.
 
     Only the numbers are replaced, so that the comments of the YAML file stay.
     """
-    # `parts`: the text before the first field, and the text of each field (a benchmark's section).
     rule = arena.rate_rule
+    # The first part is the text before all fields; each further part is that of a field.
     starts = [re.search(rf"^    {name}:\n", text, re.M).start() for name in arena.fields]
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
-        has_reach = field.reach is not None
-        values = {"reach": f"{compute_reach(record, benchmark, rule):.2f}"} if has_reach else {}
+        values = {}
+        if field.reach is not None:
+            values["reach"] = f"{compute_target_accuracy(trials, benchmark, rule):.2f}"
         for name in field.rates:
-            values[name] = f"{select_rate(record, benchmark, name, arena.borrowed, rule):.1e}"
+            values[name] = f"{select_rate(trials, benchmark, name, arena.borrowed, rule):.1e}"
         for name, value in values.items():
             line = re.compile(rf"^( +{re.escape(name)}: )[\d.e-]+", re.M)
             parts[position] = line.sub(rf"\g<1>{value}", parts[position], count=1)

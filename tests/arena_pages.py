@@ -10,8 +10,8 @@ from rapid.config.specs import list_arena_runs
 from rapid.text import join_words
 from reports import record
 from reports.contents import Content, build_arena
-from reports.measured import Measured
 from reports.render import text as as_text
+from reports.report_data import ReportData
 from reports.tables.table import MISSING
 from tests.conftest import ROOT
 
@@ -26,7 +26,7 @@ def arena(text: str, root: Path, part: str, overlay: str) -> str:
         overlay: the file of the arena's parameters, beside which its archives are.
     """
     params, name = load_arena(overlay), str(ROOT / overlay.removesuffix(".yaml"))
-    if missing := record.list_missing(params, name):
+    if missing := record.list_missing_seeds(params, name):
         seeds = join_words([*map(str, missing)])
         return f"\n{MISSING} (these runs have not been made: seeds {seeds})\n"
     content = read_arena(name, overlay)
@@ -51,5 +51,5 @@ def read_arena(name: str, overlay: str) -> Content:
     """
     params = load_arena(overlay)
     with TemporaryDirectory() as folder:
-        record.unpack(name, Path(folder))
-        return build_arena(Measured.read(params, folder, list_arena_runs(params)))
+        record.unpack_archives(name, Path(folder))
+        return build_arena(ReportData.read(params, folder, list_arena_runs(params)))

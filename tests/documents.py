@@ -44,11 +44,11 @@ from rapid.config.specs import BASE, list_dvc_runs
 from rapid.cost.roofline import get_gpu_rates
 from rapid.text import align_columns, render_markdown_table, shorten_commit
 from reports import experiment
-from reports.collect import collect, problem_sources
-from reports.measured import Measured
+from reports.collect import collect_runs, read_problem_sources
 from reports.render import text as as_text
+from reports.report_data import ReportData
 from reports.tables import results as tables
-from reports.tables.notes import origin_facts, render_notes
+from reports.tables.notes import collect_origin_facts, render_notes
 from reports.tables.table import MISSING
 from tests.arena_pages import arena
 from tests.conftest import ROOT
@@ -67,13 +67,15 @@ FIGURES = "reports/figures"
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     """Return a benchmark's part of Table 1, with the problems, hardware and code of its runs."""
-    measured = Measured.read(load_params(*overlays), root)
-    rendered = as_text.render([tables.main(measured)])
-    label = measured.label(benchmark)
+    measured = ReportData.read(load_params(*overlays), root)
+    rendered = as_text.render([tables.build_main_table(measured)])
+    label = measured.label_benchmark(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
-    trained = measured.frame[(measured.frame.no_summary == "") & (measured.frame.algorithm != BASE)]
+    trained = measured.frame[
+        (measured.frame.no_summary_reason == "") & (measured.frame.algorithm != BASE)
+    ]
     origin_notes = render_notes(
-        ["hardware", "code"], origin_facts(trained.hardware, trained.commit)
+        ["hardware", "code"], collect_origin_facts(trained.hardware, trained.commit)
     )
     problems = describe_sources([measured.problems[benchmark]])
     return indent_lines([*block.splitlines(), "", problems, *origin_notes])
@@ -85,12 +87,12 @@ def sweep(text: str, root: Path, *ratios: str) -> str:
     for number, ratio in enumerate(ratios, 1):
         values["rapid"]["H"] = int(ratio)
         params_at_ratio = load(values)
-        frame = collect(params_at_ratio, root, list_dvc_runs(params_at_ratio))
-        metrics = experiment.mean_metrics(params_at_ratio, frame[frame.algorithm != BASE])
+        frame = collect_runs(params_at_ratio, root, list_dvc_runs(params_at_ratio))
+        metrics = experiment.average_metrics(params_at_ratio, frame[frame.algorithm != BASE])
         if not metrics:
             return MISSING
         benchmark = params_at_ratio.experiment.benchmark
-        problems = problem_sources(params_at_ratio, root)[benchmark].label
+        problems = read_problem_sources(params_at_ratio, root)[benchmark].label
         cells = (f"{value:.5g}" for value in metrics.values())
         rows.append([f"sweep-{number}", problems, *cells, ratio])
     return indent_lines(align_columns([["Experiment", "problems", *metrics, "rapid.H"], *rows]))
@@ -257,9 +259,9 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     """Return a picture of a report, the source of its problems, and the code of its runs."""
     if not picture_paths(root, name, *overlays)[0].exists():
         return MISSING
-    measured = Measured.read(load_params(*overlays), root)
-    commits = measured.frame[measured.frame.no_summary == ""].commit
-    notes = render_notes(["code"], origin_facts([], commits))
+    measured = ReportData.read(load_params(*overlays), root)
+    commits = measured.frame[measured.frame.no_summary_reason == ""].commit
+    notes = render_notes(["code"], collect_origin_facts([], commits))
     lines = [describe_sources(measured.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 

@@ -24,7 +24,7 @@ from rapid.settings import describe_invalid
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
 # completions, or accuracy after equal training time.
-Measure = Literal["seconds", "accuracy", "accuracy_in_time"]
+EndPoint = Literal["seconds", "accuracy", "accuracy_in_time"]
 # How a tuning chooses a learning rate (`Arena.rate_rule`).
 RateRule = Literal["smoothed", "highest"]
 # Runs to make: each of the algorithms, with changed parameters in its name, with each seed.
@@ -47,7 +47,7 @@ class Claim(Section):
 
     ours: AlgorithmName
     theirs: AlgorithmName
-    by: Measure
+    by: EndPoint
     expect: Literal["better", "same"] = "better"
 
     @model_validator(mode="after")

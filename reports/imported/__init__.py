@@ -2,8 +2,8 @@
 
 A folder has the runs/ and evaluations/ that this pipeline wrote on another server. A CSV file has a
 line for each run (`table`). The runs become one data frame (`pool`), like the one that
-`reports.collect` makes of the jobs in the working folder. Which tables and columns the report has
-follows from the runs (`scope`), or from params.yaml if it is given.
+`reports.collect` makes from the jobs in the working folder. The parameters determine the tables and
+columns of the report; without a params.yaml they are derived from the runs (`scope`).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,14 +26,20 @@ from reports.imported.pool import RunPool, locate_in
 from reports.imported.scope import PaperParams, derive_params
 from reports.imported.table import describe_columns, raise_errors
 from reports.manifests import read_manifests
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables.table import MISSING, NOT_APPLICABLE, Table
 
-__all__ = ["ImportSpec", "describe_columns", "leave_out_empty", "list_undrawable", "read_sources"]
+__all__ = [
+    "ImportSpec",
+    "describe_columns",
+    "list_undrawable",
+    "read_sources",
+    "remove_empty_tables",
+]
 NO_SOURCE = "no source has this run"
-# Figure -> the column of the data frame that it is drawn from, and that a CSV file may lack. All
+# Figure -> the column of the data frame from which it is drawn, and which a CSV file may lack. All
 # other figures are drawn from files in the folders of runs.
-DRAWN_FROM = {
+FIGURE_COLUMNS = {
     "clipped": "clip_fraction",
     "length-and-time": "completion_length",
     "phases": "runtime.sampling",
@@ -51,13 +57,13 @@ class ImportSpec(Spec):
 
 
 @dataclass(frozen=True)
-class ImportedRuns(Measured):
-    """`Measured` for runs that were made elsewhere.
+class ImportedRuns(ReportData):
+    """`ReportData` for runs that were made elsewhere.
 
     Args:
         folders: the folders among the sources.
         problem_sources: the source of the problems of each benchmark.
-        unused: runs that the sources have, and that no table or figure shows.
+        unused: runs of the sources that no table or figure shows.
     """
 
     folders: Sequence[Path]
@@ -69,21 +75,21 @@ class ImportedRuns(Measured):
         return self.problem_sources
 
     @property
-    def places(self) -> list[Callable[[str], str]]:
+    def job_locators(self) -> list[Callable[[str], str]]:
         return [locate_in(folder) for folder in self.folders]
 
-    def rows(self, algorithms: list[str]) -> dict[str, str]:
-        """Return labels as `Measured` does, but of the model before training only if it was run."""
-        labelled, shown = super().rows(algorithms), set(self.frame.algorithm)
-        return {name: label for name, label in labelled.items() if name in shown}
+    def label_rows(self, algorithms: list[str]) -> dict[str, str]:
+        """Return the labels as `ReportData` does, without algorithms that have no runs."""
+        row_labels, shown = super().label_rows(algorithms), set(self.frame.algorithm)
+        return {name: label for name, label in row_labels.items() if name in shown}
 
 
 def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedRuns:
     """Read the runs of these folders and CSV files.
 
     Args:
-        config: parameter files. With all parameters, like params.yaml, they decide which runs are
-            shown. With keys of `PaperParams` only, the runs themselves decide.
+        config: parameter files. If they have all parameters, as params.yaml has, these determine
+            which runs are shown. If they have only keys of `PaperParams`, all runs are shown.
 
     Raises:
         BadFile: a file is damaged or has wrong values, or two sources have the same run, or
@@ -112,9 +118,10 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     absent = [run for run in needed if run not in pool.rows]
     rows = collect_rows(absent, Path(), locate_in(paths[0]), problems)
     if len(pool.folders) < len(paths):
-        rows = [row | {"no_evaluation": NO_SOURCE, "no_summary": NO_SOURCE} for row in rows]
-    by_run = pool.rows | dict(zip(absent, rows, strict=True))
-    frame = pd.DataFrame([by_run[run] for run in needed])
+        reasons = {"no_evaluation_reason": NO_SOURCE, "no_summary_reason": NO_SOURCE}
+        rows = [row | reasons for row in rows]
+    row_by_run = pool.rows | dict(zip(absent, rows, strict=True))
+    frame = pd.DataFrame([row_by_run[run] for run in needed])
     frame["label"] = frame.benchmark.map(lambda name: problems[name].label)
     accuracies = {f"pass@{k}" for sizes in params.benchmarks.values() for k in sizes.pass_at}
     frame = frame.reindex(columns=[*frame.columns, *sorted(accuracies - {*frame.columns})])
@@ -124,23 +131,23 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
 
 
 def _count_demonstrations(pool: RunPool) -> int:
-    """Return how many demonstrations were made for imitation; 0 if a teacher wrote them."""
+    """Return how many demonstrations were generated for SFT; 0 if a teacher wrote them."""
     folders = [f"{folder}/distilled/{name}" for folder in pool.folders for name in pool.problems]
     manifests = read_manifests(Path(), folders).values()
-    return max((manifest.value("demonstrations", 0) for manifest in manifests), default=0)
+    return max((manifest.get_spec_value("demonstrations", 0) for manifest in manifests), default=0)
 
 
 # Tables and figures without data ------------------------------------------------------------------
 
 
-def leave_out_empty(content: Content) -> Content:
+def remove_empty_tables(content: Content) -> Content:
     """Return the contents without the tables that have no values."""
 
-    def has_figure(table: Table) -> bool:
-        return any(cell.text not in (MISSING, NOT_APPLICABLE) for cell in table.cells())
+    def has_values(table: Table) -> bool:
+        return any(cell.text not in (MISSING, NOT_APPLICABLE) for cell in table.iterate_cells())
 
     results, appendix = (
-        list(filter(has_figure, tables)) for tables in (content.results, content.appendix)
+        list(filter(has_values, tables)) for tables in (content.results, content.appendix)
     )
     return replace(content, results=results, appendix=appendix)
 
@@ -149,7 +156,7 @@ def list_undrawable(figures: dict[str, Any], frame: pd.DataFrame) -> dict[str, s
     """Return the figures that cannot be drawn from these runs: name -> reason."""
     reasons = {}
     for name, figure in figures.items():
-        column = DRAWN_FROM.get(name)
+        column = FIGURE_COLUMNS.get(name)
         if column and frame[column].isna().all():
             reasons[name] = f"no run has {column}"
         elif not figure.sources:

@@ -13,25 +13,25 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.problem_source import ProblemSource, build_declared_source, read_source
 from rapid.config.params import Params
 from rapid.config.sections import BASE, Run
-from reports.collect import collect_rows, of_evaluation
-from reports.contents import path
-from reports.imported.scope import name_run
+from reports.collect import collect_rows, is_evaluation_metric
+from reports.contents import format_run_name
+from reports.imported.scope import build_run
 from reports.imported.table import read_table
 
 
 @dataclass(frozen=True)
 class StatedSource(ProblemSource):
-    """Problems of which a file or folder states only a short name (`source`), or "" for no name."""
+    """Problems of which a file or folder states only a short name; "" if it states none."""
 
     file: str = ""
 
     @property
     def label(self) -> str:
-        """The benchmark, and what is stated: MBPP+ (published)."""
+        """The benchmark and the stated name: MBPP+ (published)."""
         return f"{BENCHMARKS[self.benchmark].label} ({self.name or 'not stated'})"
 
     def describe(self) -> str:
-        """Return the benchmark, what is stated, and where."""
+        """Return the benchmark, the stated name, and the file that states it."""
         stated = f"{self.name}, as stated in" if self.name else "problems not stated in"
         return f"{BENCHMARKS[self.benchmark].label}: {stated} {self.file}"
 
@@ -42,17 +42,17 @@ class RunPool:
 
     Args:
         rows: the row of each run in the data frame of `reports.collect`.
-        places: where each run was found (folder, or file and line), for messages.
+        locations: the location of each run (folder, or file and line), for messages.
         problems: the source of the problems of each benchmark.
-        stated_in: where the source of the problems of each benchmark was found.
+        problem_locations: the location that states the source of each benchmark's problems.
         folders: the folders of results among the sources.
         errors: messages on runs or problems that contradict each other.
     """
 
     rows: dict[Run, dict[str, Any]] = field(default_factory=dict)
-    places: dict[Run, str] = field(default_factory=dict)
+    locations: dict[Run, str] = field(default_factory=dict)
     problems: dict[str, ProblemSource] = field(default_factory=dict)
-    stated_in: dict[str, str] = field(default_factory=dict)
+    problem_locations: dict[str, str] = field(default_factory=dict)
     folders: list[Path] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
 
@@ -60,17 +60,18 @@ class RunPool:
         """Add the runs of a folder.
 
         Args:
-            params: if given, only the `needed` runs are added. Otherwise all runs are, except those
-                of variants with changed parameters (their names have a comma).
+            params: None adds all runs, except those of variants with changed parameters (whose
+                names have a comma).
+            needed: with `params`, only these runs are added.
         """
         finished = _list_finished(folder)
         runs = [run for run in finished if (run in needed if params else "," not in run.algorithm)]
         problems: dict[str, ProblemSource] = {}
         for name in dict.fromkeys(run.benchmark for run in runs):
-            data = folder / "data" / name
-            if params or Manifest.read(data):
+            problem_folder = folder / "data" / name
+            if params or Manifest.read(problem_folder):
                 declared = params.benchmarks[name].source if params else "embedded"
-                problems[name] = read_source(name, data, declared)
+                problems[name] = read_source(name, problem_folder, declared)
             else:
                 problems[name] = StatedSource(name, "folder", "", file=str(folder))
             self._add_problems(problems[name], str(folder))
@@ -82,23 +83,23 @@ class RunPool:
     def add_csv(self, file: Path) -> None:
         """Add the runs in a CSV file."""
         for line, values in read_table(file):
-            place, benchmark = f"{file}:{line}", values["benchmark"]
+            location, benchmark = f"{file}:{line}", values["benchmark"]
             problems: ProblemSource = StatedSource(
                 benchmark, "file", values.pop("source", ""), file=file.name
             )
             if problems.name == "made":
                 problems = build_declared_source(benchmark, "embedded")
-            self._add_problems(problems, place)
-            run = name_run(*(values[name] for name in Run.model_fields))
-            (blank,) = collect_rows([run], Path(), locate_in(file), {benchmark: problems})
+            self._add_problems(problems, location)
+            run = build_run(*(values[name] for name in Run.model_fields))
+            (empty_row,) = collect_rows([run], Path(), locate_in(file), {benchmark: problems})
             reason = f"not stated in {file.name}"
             reasons = {
-                "no_evaluation": "" if any(map(of_evaluation, values)) else reason,
-                "no_summary": "" if "runtime" in values else reason,
+                "no_evaluation_reason": "" if any(map(is_evaluation_metric, values)) else reason,
+                "no_summary_reason": "" if "runtime" in values else reason,
             }
-            self._add_run(run, blank | values | reasons | {"table": str(file)}, place)
+            self._add_run(run, empty_row | values | reasons | {"csv_file": str(file)}, location)
 
-    def _add_run(self, run: Run, row: dict[str, Any], place: str) -> None:
+    def _add_run(self, run: Run, row: dict[str, Any], location: str) -> None:
         """Add a run that no other source has.
 
         The evaluation of the model before training may be in several folders, if its scores are the
@@ -107,24 +108,25 @@ class RunPool:
         first = self.rows.setdefault(run, row)
         is_same = first is row or (run.algorithm == BASE and row["scores"] == first["scores"] != {})
         if not is_same:
-            self.errors.append(f"{place}: {path(run)} is in {self.places[run]} too")
-        self.places.setdefault(run, place)
+            name, first_location = format_run_name(run), self.locations[run]
+            self.errors.append(f"{location}: {name} is in {first_location} too")
+        self.locations.setdefault(run, location)
 
-    def _add_problems(self, problems: ProblemSource, place: str) -> None:
+    def _add_problems(self, problems: ProblemSource, location: str) -> None:
         """Add a benchmark's problems; note an error if another source has different problems."""
         first = self.problems.setdefault(problems.benchmark, problems)
-        where = self.stated_in.setdefault(problems.benchmark, place)
+        first_location = self.problem_locations.setdefault(problems.benchmark, location)
         if not is_same_source(problems, first):
             self.errors.append(
-                f"{place}: source: the problems are {problems.label!r}, but {where} has "
-                f"{first.label!r}; make a report for each"
+                f"{location}: source: the problems are {problems.label!r}, but {first_location} "
+                f"has {first.label!r}; make a report for each"
             )
         if problems.prepared and not first.prepared:
             self.problems[problems.benchmark] = problems
 
 
 def is_same_source(first: ProblemSource, second: ProblemSource) -> bool:
-    """Return whether problems are the same: by digest, or by label if a source has no digest."""
+    """Return whether two sources have the same digests, or the same label if one has no digest."""
     if not (first.prepared and second.prepared):
         return first.label == second.label
     return all(first.get_part(name) == second.get_part(name) for name in ("train", "test"))

@@ -24,7 +24,7 @@ from rapid.config.sections import (
 )
 from reports.statistics.pairs import PASS_AT
 
-Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `collect`
+Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `collect_runs`
 
 
 class PaperParams(Section):
@@ -35,9 +35,9 @@ class PaperParams(Section):
 
 
 class ImportedParams(Params):
-    """The part of params.yaml that reports read.
+    """The part of params.yaml that reports read; no other field is set.
 
-    No other field is set. Models and algorithms may have names that the project does not know.
+    Models and algorithms may have names that the project does not have.
     """
 
     sft: Any
@@ -48,26 +48,26 @@ class ImportedParams(Params):
     def list_runs(self) -> list[Run]:
         """Return the runs that the tables show, including the models before training (`BASE`)."""
         main, families = self.tables.main, self.tables.families
-        entries = [(name, main.model, main) for name in self.benchmarks]
-        entries += [(families.benchmark, model, families) for model in families.models]
+        tables = [(name, main.model, main) for name in self.benchmarks]
+        tables += [(families.benchmark, model, families) for model in families.models]
         return [
-            name_run(benchmark, model, algorithm, seed)
-            for benchmark, model, table in entries
+            build_run(benchmark, model, algorithm, seed)
+            for benchmark, model, table in tables
             for algorithm in (BASE, *table.algorithms)
             for seed in table.seeds
         ]
 
 
-def name_run(benchmark: str, model: str, algorithm: str, seed: int) -> Run:
-    """Return a `Run` without checking its names, because models may have any name here."""
+def build_run(benchmark: str, model: str, algorithm: str, seed: int) -> Run:
+    """Return a `Run` without validation, because models may have any name here."""
     return Run.model_construct(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
 
 
 def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> ImportedParams:
     """Return the parameters of a report of these runs.
 
-    Table 1 (all algorithms on all benchmarks) has the model with the most benchmarks, and among
-    equals the one with the most runs. Table 2 has the other models, on the one benchmark on which
+    Table 1 (all algorithms on all benchmarks) has the model with the most benchmarks; if there are
+    several, the one with the most runs. Table 2 has the other models, on the benchmark on which
     they have the most runs.
 
     Args:
@@ -78,16 +78,16 @@ def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> Import
         by_model.setdefault(run.model, []).append(run)
     model = max(by_model, key=lambda name: _count_benchmarks_and_runs(by_model[name]))
     main = _list_algorithms_and_seeds(by_model[model])
-    of_families = [run for run in rows if run.model != model]
-    benchmarks = Counter(run.benchmark for run in of_families or rows)
+    family_runs = [run for run in rows if run.model != model]
+    benchmarks = Counter(run.benchmark for run in family_runs or rows)
     ((benchmark, _),) = benchmarks.most_common(1)
-    of_families = [run for run in of_families if run.benchmark == benchmark]
+    family_runs = [run for run in family_runs if run.benchmark == benchmark]
     tables = Tables.model_construct(
         main=MainTable.model_construct(model=model, **main),
         families=FamilyTable.model_construct(
             benchmark=benchmark,
-            models=list(dict.fromkeys(run.model for run in of_families)),
-            **_list_algorithms_and_seeds(of_families),
+            models=list(dict.fromkeys(run.model for run in family_runs)),
+            **_list_algorithms_and_seeds(family_runs),
         ),
         staleness=StalenessTable.model_construct(
             H=[h for name in main["algorithms"] if RAPID.format_name(h := parse_h(name)) == name]
@@ -121,12 +121,12 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
     """Return names in the order of tables: the project's baselines, other names, RAPID by H."""
     registry = list(ALGORITHMS.values())
 
-    def place(name: str) -> tuple:
+    def sort_key(name: str) -> tuple:
         positions = (n for n, algorithm in enumerate(registry) if algorithm.matches_name(name))
         position = next(positions, registry.index(RAPID) - 0.5)
         return position, parse_h(name)
 
-    return sorted(names, key=place)
+    return sorted(names, key=sort_key)
 
 
 def parse_h(name: str) -> int:

@@ -1,7 +1,7 @@
 """Reads runs from a CSV file with a line for each run, and declares its columns.
 
-All wrong values of a file are listed at once. A byte order mark and the line ends of any system are
-accepted. A file with semicolons is refused, because its numbers may have decimal commas.
+An error message lists all wrong values of a file. A byte order mark and the line ends of any system
+are accepted. A file with semicolons is rejected, because its numbers may have decimal commas.
 """
 
 import csv
@@ -24,24 +24,30 @@ from reports.render.tex import list_unprintable
 
 PASS_AT = re.compile(r"pass@([1-9][0-9]{0,5})")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-ERRORS = 20  # number of errors that a message lists at most
+MAX_ERRORS = 20  # in a message
 
 
 class InvalidValue(ValueError):
-    """A column may not have this value. The message says why."""
+    """A value that its column may not have. The message has the reason."""
 
 
 def _parse_number(
-    text: str, low: float = 0, high: float = math.inf, above: bool = False, is_integer: bool = False
+    text: str,
+    low: float = 0,
+    high: float = math.inf,
+    is_exclusive: bool = False,
+    is_integer: bool = False,
 ) -> float:
-    """Return a finite number from `low` to `high`; with `above`, it must be greater than `low`."""
+    """Return a finite number from `low` to `high`; with `is_exclusive`, greater than `low`."""
     value = float(text) if NUMBER.fullmatch(text) else math.nan
-    is_within = low < value <= high if above else low <= value <= high
+    is_within = low < value <= high if is_exclusive else low <= value <= high
     if not is_within or math.isinf(value) or (is_integer and value % 1):
         kind = "whole number" if is_integer else "number"
         upper = f" to {high:g}" if high < LARGEST else ""
         point = "" if is_integer else ", with a decimal point"
-        raise InvalidValue(f"must be a {kind} {'above' if above else 'from'} {low:g}{upper}{point}")
+        raise InvalidValue(
+            f"must be a {kind} {'above' if is_exclusive else 'from'} {low:g}{upper}{point}"
+        )
     return int(value) if is_integer else value
 
 
@@ -74,14 +80,14 @@ def _parse_benchmark(text: str) -> str:
 def _parse_algorithm(text: str) -> str:
     """Return the project's name of an algorithm, or any other name.
 
-    A different spelling of a name in the project, such as "Rapid_H4", is refused.
+    A different spelling of a name in the project, such as "Rapid_H4", is rejected.
     """
     spelling, *spellings = (
         re.sub(r"[\W_]", "", name).lower()
         for name in (text, BASE, *(n for a in ALGORITHMS.values() for n in (a.name, a.label)))
     )
-    is_known = re.fullmatch(rf"({'|'.join(spellings)})(h\d+)?", spelling)
-    if is_known or any(algorithm.matches_name(text) for algorithm in ALGORITHMS.values()):
+    is_similar = re.fullmatch(rf"({'|'.join(spellings)})(h\d+)?", spelling)
+    if is_similar or any(algorithm.matches_name(text) for algorithm in ALGORITHMS.values()):
         try:
             return text if text == BASE else parse(text).name
         except ValueError as error:
@@ -93,11 +99,11 @@ def _parse_algorithm(text: str) -> str:
 class CsvColumn(NamedTuple):
     """A column: a description of its values, and the function that parses a value."""
 
-    about: str
+    description: str
     parse: Callable[[str], Any]
 
 
-_count = partial(_parse_number, low=1, is_integer=True)
+_parse_count = partial(_parse_number, low=1, is_integer=True)
 ACCURACY = CsvColumn("accuracy, a share from 0 to 1", _parse_share)
 COLUMNS = {
     "benchmark": CsvColumn(", ".join(BENCHMARKS), _parse_benchmark),
@@ -107,7 +113,7 @@ COLUMNS = {
         _parse_algorithm,
     ),
     "seed": CsvColumn("a whole number", partial(_parse_number, high=LARGEST, is_integer=True)),
-    "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, above=True)),
+    "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, is_exclusive=True)),
     "pass@1": ACCURACY,
     "staleness": CsvColumn("mean |log min(w, eta)| in nats", _parse_number),
     "clip_fraction": CsvColumn("share of clipped weights, from 0 to 1", _parse_share),
@@ -119,18 +125,18 @@ COLUMNS = {
         "where the problems come from, in a word or two: made, hub, published",
         partial(_parse_text, longest=40),
     ),
-    "problems": CsvColumn("test problems", _count),
-    "samples": CsvColumn("completions per test problem", _count),
+    "problems": CsvColumn("test problems", _parse_count),
+    "samples": CsvColumn("completions per test problem", _parse_count),
     "temperature": CsvColumn("of their sampling", _parse_number),
-    "top_p": CsvColumn("of their sampling", partial(_parse_number, high=1, above=True)),
+    "top_p": CsvColumn("of their sampling", partial(_parse_number, high=1, is_exclusive=True)),
 }
-NAMES = ("benchmark", "model", "algorithm", "seed")  # of a run; never empty
-REQUIRED = (*NAMES, "runtime")  # columns, with one of pass@k
-SETTINGS = ("problems", "samples", "temperature", "top_p")  # of the evaluation: all or none
+RUN_COLUMNS = ("benchmark", "model", "algorithm", "seed")  # name a run; never empty
+REQUIRED = (*RUN_COLUMNS, "runtime")  # columns, with one of pass@k
+SETTINGS = ("problems", "samples", "temperature", "top_p")  # a run has all of them or none
 
 
 class CsvRun(NamedTuple):
-    """The number of a line in the file, and its values that are not empty, by column."""
+    """A run in the file: the number of its line, and its values by column, without empty ones."""
 
     line: int
     values: Mapping[str, Any]
@@ -138,7 +144,7 @@ class CsvRun(NamedTuple):
 
 def describe_columns() -> str:
     """Return a sentence that names and explains all columns, for the command's help."""
-    columns = [f"{name} ({column.about})" for name, column in COLUMNS.items()]
+    columns = [f"{name} ({column.description})" for name, column in COLUMNS.items()]
     needed = len(REQUIRED)
     return (
         f"A CSV has a line for each run and the columns {', '.join(columns[:needed])}, and one or "
@@ -166,15 +172,15 @@ def read_table(file: Path) -> list[CsvRun]:
 
 
 def raise_errors(errors: list[str]) -> None:
-    """Raise a BadFile with the first `ERRORS` errors and the number of the others; none if []."""
+    """Raise a BadFile with the first `MAX_ERRORS` errors, if there are any."""
     errors = list(dict.fromkeys(errors))
     if errors:
-        rest = [f"... and {len(errors) - ERRORS} more"] if len(errors) > ERRORS else []
-        raise BadFile("\n".join([*errors[:ERRORS], *rest]))
+        rest = [f"... and {len(errors) - MAX_ERRORS} more"] if len(errors) > MAX_ERRORS else []
+        raise BadFile("\n".join([*errors[:MAX_ERRORS], *rest]))
 
 
 def _split_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the numbers and the cells of lines that are not empty."""
+    """Yield the number and the cells of each line that is not empty."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -192,7 +198,7 @@ def _split_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_header(header: list[str]) -> Iterator[str]:
-    """Yield what is wrong with the names of the columns."""
+    """Yield the errors in the names of the columns."""
     if header == [""]:
         yield "is empty; write a line with the names of columns, and a line for each run"
     elif len(header) == 1 and re.search(r"[;\t]", header[0]):
@@ -212,24 +218,26 @@ def _check_header(header: list[str]) -> Iterator[str]:
 
 
 def _read_values(header: list[str], cells: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of a line by their columns, and what is wrong with them."""
+    """Return the values of a line by column, and the errors in them."""
     if len(cells) != len(header):
         return {}, [f"has {len(cells)} values for {len(header)} columns"]
     values, problems = {}, []
     for name, text in zip(header, cells, strict=True):
         column = COLUMNS.get(name, ACCURACY)
         if not text:
-            problems += [f"{name}: is empty; write {column.about}"] if name in NAMES else []
+            problems += (
+                [f"{name}: is empty; write {column.description}"] if name in RUN_COLUMNS else []
+            )
             continue
         try:
             values[name] = column.parse(text)
         except InvalidValue as error:
             problems.append(describe_invalid(name, text, str(error)))
-    return values, problems or list(_check_together(values))
+    return values, problems or list(_check_combination(values))
 
 
-def _check_together(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the combination of the values in a line."""
+def _check_combination(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the errors in the combination of the values in a line."""
     ks = [int(match[1]) for match in map(PASS_AT.fullmatch, values) if match]
     if values["algorithm"] == BASE and "runtime" in values:
         reason = f"must be empty, because {BASE} is not trained"

@@ -1,6 +1,6 @@
 """The figures of the reports. To add a figure to the main report, add a module to `figures`.
 
-The module's name becomes the figure's name. The module has a function `figure(measured)` that
+The module's name becomes the figure's name. The module has a function `figure(data)` that
 returns a `style.Figure`, most easily by `panels.by_h` (metrics by H) or `panels.panel_figure` (any
 panels, one per benchmark). contents.yaml gives the figure its place in report.html; without an
 entry it stands at the end. A `Figure` has a caption, a list of missing runs and a function that
@@ -23,28 +23,29 @@ from rapid.config.arena import ArenaField
 from rapid.config.params import Params
 
 _MODULES = sorted(path.stem for path in Path(__file__).with_name("figures").glob("[a-z]*.py"))
-MOST_CURVES = 8
+MAX_CURVES = 8  # algorithms in a figure of curves
 FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
-def build(kind: str, measured) -> dict:
+def build_figures(kind: str, data) -> dict:
     """Return all figures of a report, by name.
 
     Args:
         kind: "report" (the main report), "studies" or "arena".
-        measured: a `reports.measured.Measured`.
+        data: a `reports.report_data.ReportData`.
     """
     if kind != "report":
-        return import_module(f"{__name__}.{kind}").figures(measured)
+        return import_module(f"{__name__}.{kind}").build_figures(data)
     modules = (import_module(f"{__name__}.figures.{name}") for name in _MODULES)
-    return {name: module.figure(measured) for name, module in zip(FIGURES, modules, strict=True)}
+    return {name: module.figure(data) for name, module in zip(FIGURES, modules, strict=True)}
 
 
-def arena_figures(params: Params) -> list[str]:
+def list_arena_figures(params: Params) -> list[str]:
     """Return the names of the arena's figures.
 
-    There is one for each benchmark, a second one with curves if it has few algorithms, and a map of
-    N_step and H. The report on the trials of learning rates (`arena.tuning` is set) has no figures.
+    Each benchmark has a figure, and a second one with curves if it has few algorithms. Another
+    figure is a map of N_step and H. The report on the trials of learning rates (`arena.tuning` is
+    set) has no figures.
     """
     arena = params.arena
     if not arena or arena.tuning:
@@ -57,26 +58,22 @@ def arena_figures(params: Params) -> list[str]:
 
 
 def has_curves(field: ArenaField) -> bool:
-    """Return whether the algorithms of a field are few enough for a figure with their curves."""
-    return len(field.rates) <= MOST_CURVES
+    """Return whether a field has few enough algorithms for a figure with their curves."""
+    return len(field.rates) <= MAX_CURVES
 
 
-def study_figures(params: Params) -> list[str]:
+def list_study_figures(params: Params) -> list[str]:
     """Return the names of the figures in the report on the studies.
 
     Each study has one figure. If its runs saved snapshots (the model at several points of
     training), it has another one, with the accuracy by training time. If it sweeps a parameter, it
     has one with metrics by its value.
     """
-    from reports.statistics.curves import with_snapshots
+    from reports.statistics.curves import select_with_snapshots
 
-    return [
-        f"{name}{part}"
-        for name, study in (params.studies.compared.items() if params.studies else [])
-        for part, is_drawn in (
-            ("", True),
-            ("-curves", with_snapshots(study.algorithms)),
-            ("-sweep", study.sweep),
-        )
-        if is_drawn
-    ]
+    names = []
+    for name, study in params.studies.compared.items() if params.studies else ():
+        names.append(name)
+        names += [f"{name}-curves"] if select_with_snapshots(study.algorithms) else []
+        names += [f"{name}-sweep"] if study.sweep else []
+    return names

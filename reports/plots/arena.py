@@ -7,6 +7,7 @@ optimizer steps per inference batch.
 """
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,53 +15,55 @@ import pandas as pd
 from rapid.algorithms import PG, RAPID
 from rapid.config.arena import ArenaMap, first_seeds
 from reports import formats, labels
-from reports.measured import Measured
-from reports.outcomes import METRIC, FieldOutcomes, fields
+from reports.outcomes import METRIC, FieldOutcomes, list_fields
 from reports.plots import has_curves, style
-from reports.plots.studies import curves_figure
+from reports.plots.studies import build_curves_figure
 from reports.plots.style import Figure
+from reports.report_data import ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
-from reports.tables.arena import order
+from reports.tables.standings import rank_algorithms
 from reports.tables.studies import StudyRuns
-from reports.tables.target import describe_reach
+from reports.tables.target import format_target_accuracy
 
-EDGES = 1 / 8, 8.0  # ratios of time to PG's at the edges of the panel; others are drawn at an edge
+# Ratios of time to PG's at the edges of the panel. Ratios beyond an edge are drawn at the edge.
+EDGES = 1 / 8, 8.0
 REFERENCE = labels.algorithm(PG.name)
 
 
-def figures(measured: Measured) -> dict[str, Figure]:
-    """Return the figures by name, see `reports.plots.arena_figures`."""
-    if measured.params.arena.tuning:
+def build_figures(data: ReportData) -> dict[str, Figure]:
+    """Return the figures by name, see `reports.plots.list_arena_figures`."""
+    if data.params.arena.tuning:
         return {}
-    by_name = {f"arena-{field.benchmark}": _first_figure(field) for field in fields(measured)}
-    by_name |= {
-        f"arena-{field.benchmark}-curves": curves_figure(_as_study(field))
-        for field in fields(measured)
-        if has_curves(field.field)
-    }
-    return by_name | (
-        {"arena-map": _map_figure(measured)} if measured.params.arena.planned_maps else {}
-    )
+    figures = {}
+    for outcomes in list_fields(data):
+        name = f"arena-{outcomes.benchmark}"
+        figures[name] = _build_comparison_figure(outcomes)
+        if has_curves(outcomes.field):
+            figures[f"{name}-curves"] = build_curves_figure(_build_study(outcomes))
+    if data.params.arena.planned_maps:
+        figures["arena-map"] = _build_map_figure(data)
+    return figures
 
 
-def _as_study(outcomes: FieldOutcomes) -> StudyRuns:
+def _build_study(outcomes: FieldOutcomes) -> StudyRuns:
     """Return the runs of a field as those of a study, which has a figure of their curves."""
-    measured, field = outcomes.measured, outcomes.field
-    names, seeds = [*map(field.run_name, field.rates)], sorted(set(measured.frame.seed))
-    contest = measured.contest(outcomes.benchmark, names, seeds)
-    start = measured.params.training.start
-    before = outcomes.runs(start)
-    return StudyRuns(outcomes.benchmark, contest, start, before, METRIC, measured.root)
+    data, field = outcomes.data, outcomes.field
+    names, seeds = [*map(field.run_name, field.rates)], sorted(set(data.frame.seed))
+    runs = data.select_runs(outcomes.benchmark, names, seeds)
+    start = data.params.training.start
+    untrained = outcomes.select_runs(start)
+    return StudyRuns(outcomes.benchmark, runs, start, untrained, METRIC, data.root)
 
 
 # All algorithms compared with PG ------------------------------------------------------------------
 
 
-def _first_figure(outcomes: FieldOutcomes) -> Figure:
-    runs = {name: outcomes.runs(outcomes.field.run_name(name)) for name in outcomes.field.rates}
+def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
+    target, field = format_target_accuracy(outcomes), outcomes.field
+    runs = [outcomes.select_runs(field.run_name(name)) for name in field.rates]
     return Figure(
-        title=f"{outcomes.label}: time until {describe_reach(outcomes)} % accuracy, and accuracy",
+        title=f"{outcomes.label}: time until {target} % accuracy, and accuracy",
         caption=(
             f"Left: training time until that accuracy, divided by {REFERENCE}'s, paired by seed, "
             "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "
@@ -69,24 +72,22 @@ def _first_figure(outcomes: FieldOutcomes) -> Figure:
             "never reach the accuracy. An algorithm without a marker has no runs, or the same "
             f"scores as {REFERENCE}."
         ),
-        draw=lambda width: _draw_first(outcomes, width),
-        problems=[outcomes.measured.problems[outcomes.benchmark]],
+        draw=lambda width: _draw_comparison(outcomes, width),
+        problems=[outcomes.data.problems[outcomes.benchmark]],
         missing=[
             f"{labels.algorithm(name)}: {missing} runs"
             for name, outcome in outcomes.outcomes.items()
             if (missing := len(outcome.runs) - len(outcome.seconds))
         ],
-        sources=[
-            f"{folder}/evaluation.json" for part in runs.values() for folder in part.evaluation
-        ],
+        sources=[f"{folder}/evaluation.json" for part in runs for folder in part.evaluation],
     )
 
 
-def _draw_first(outcomes: FieldOutcomes, width: float):
-    names = order(outcomes)
+def _draw_comparison(outcomes: FieldOutcomes, width: float):
+    names = rank_algorithms(outcomes)
     canvas, ((left, right),) = style.create_canvas(width, 0.9, columns=2, sharey=True)
     lines = style.name_rows(left, [labels.algorithm(name) for name in names])
-    style.add_lines(canvas, len(names) * (0.9 + lines / 2))  # a long name is rare
+    style.add_lines(canvas, len(names) * (0.9 + lines / 2))  # few names are long
     for row, name in enumerate(names):
         color = style.RED if RAPID.matches_name(name) else style.BLUE
         if name == PG.name:
@@ -98,7 +99,7 @@ def _draw_first(outcomes: FieldOutcomes, width: float):
     left.set_xticks(ticks, [f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}" for tick in ticks])
     left.minorticks_off()
     right.set_xlabel(f"points minus {REFERENCE}'s")
-    margin = 100 * outcomes.measured.params.arena.margin
+    margin = 100 * outcomes.data.params.arena.margin
     right.axvspan(-margin, margin, color="#EDEDED", zorder=0)
     left.axvline(1, color="black", lw=0.8)
     right.axvline(0, color="black", lw=0.8)
@@ -113,11 +114,11 @@ def _draw_interval(
     edges: tuple[float, float] = (-np.inf, np.inf),
     scale: float = 1,
 ) -> None:
-    """Draw an estimate with its interval in a row, cut off at the edges of the panel.
+    """Draw an estimate with its interval in a row of a panel.
 
     Args:
-        edges: smallest and largest value that is drawn; a triangle at an edge stands for a value
-            outside of them.
+        edges: smallest and largest drawn value. An interval is cut off there, and a value beyond
+            them is drawn as a triangle.
         scale: factor of the drawn values, such as 100 for percentage points.
     """
     if estimate.value is None:
@@ -133,16 +134,13 @@ def _draw_interval(
 # The map ------------------------------------------------------------------------------------------
 
 
-def _map_figure(measured: Measured) -> Figure:
-    maps = measured.params.arena.maps
-    cells = {
-        (name, n_step, h): measured.contest(
-            name, [grid.run_name(n_step, h)], first_seeds(grid.seeds)
-        ).runs
-        for name, grid in maps.items()
-        for n_step in grid.n_step
-        for h in grid.H
-    }
+def _build_map_figure(data: ReportData) -> Figure:
+    maps = data.params.arena.maps
+    runs_by_cell = {}  # by (benchmark, N_step, H)
+    for benchmark, grid in maps.items():
+        for n_step, h in product(grid.n_step, grid.H):
+            names, seeds = [grid.run_name(n_step, h)], first_seeds(grid.seeds)
+            runs_by_cell[benchmark, n_step, h] = data.select_runs(benchmark, names, seeds).frame
     return Figure(
         title="Effect of H at each N_step",
         caption=(
@@ -151,56 +149,65 @@ def _map_figure(measured: Measured) -> Figure:
             "training time saved. Below: accuracy gained, in percentage points, ± half the width "
             "of the 95 % confidence interval. Means over seeds; blue favours the larger H."
         ),
-        draw=lambda width: _draw_map(maps, cells, measured.label, width),
-        problems=[measured.problems[name] for name in maps],
+        draw=lambda width: _draw_map(maps, runs_by_cell, data.label_benchmark, width),
+        problems=[data.problems[name] for name in maps],
         missing=[
-            f"{measured.label(benchmark)}, N_step = {n_step}, H = {h}: no runs"
-            for (benchmark, n_step, h), runs in cells.items()
+            f"{data.label_benchmark(benchmark)}, N_step = {n_step}, H = {h}: no runs"
+            for (benchmark, n_step, h), runs in runs_by_cell.items()
             if runs.dropna(subset=["runtime", METRIC]).empty
         ],
-        sources=[f"{folder}/summary.json" for runs in cells.values() for folder in runs.folder],
+        sources=[
+            f"{folder}/summary.json" for runs in runs_by_cell.values() for folder in runs.folder
+        ],
         wide=len(maps) > 1,
     )
 
 
-def _draw_map(maps: dict[str, ArenaMap], cells: dict, label: Callable[[str], str], width: float):
+def _draw_map(
+    maps: dict[str, ArenaMap],
+    runs_by_cell: dict[tuple[str, int, int], pd.DataFrame],
+    label_benchmark: Callable[[str], str],
+    width: float,
+):
     canvas, (above, below) = style.create_canvas(width, 4.2, rows=2, columns=len(maps))
     for column, (benchmark, grid) in enumerate(maps.items()):
-        for axes, change, limit in ((above[column], _saving, 0.8), (below[column], _gain, 0.1)):
-            changes = {
-                (n, h): change(cells[benchmark, n, h], cells[benchmark, n, grid.H[0]])
-                for n in grid.n_step
-                for h in grid.H
-            }
-            _draw_heat(axes, grid, changes, limit)
-        style.set_title(above[column], label(benchmark))
+        for axes, compute_change, limit in (
+            (above[column], _compute_saving, 0.8), (below[column], _compute_gain, 0.1),
+        ):  # fmt: skip
+            changes = {}
+            for n_step, h in product(grid.n_step, grid.H):
+                runs = runs_by_cell[benchmark, n_step, h]
+                reference = runs_by_cell[benchmark, n_step, grid.H[0]]
+                changes[n_step, h] = compute_change(runs, reference)
+            _draw_heat_map(axes, grid, changes, limit)
+        style.set_title(above[column], label_benchmark(benchmark))
         below[column].set_xlabel("H")
     above[0].set_ylabel("time saved\nN_step")
     below[0].set_ylabel("points gained\nN_step")
     return canvas
 
 
-def _saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
+def _compute_saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
     """Return the share of time that runs save, and its text; None if no seed has both."""
-    time = pairs.ratio(runs, reference, "runtime")
+    time = pairs.estimate_ratio(runs, reference, "runtime")
     return time and (1 - time.value, f"{1 - time.value:.0%}")
 
 
-def _gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
+def _compute_gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
     """Return the accuracy that runs gain, and its text; None if no seed has both."""
-    gain = pairs.difference(runs, reference, METRIC)
+    gain = pairs.estimate_difference(runs, reference, METRIC)
     if gain is None:
         return None
-    half = 100 * (gain.high - gain.low) / 2 if gain.low is not None else np.nan
-    return gain.value, f"{formats.points(gain.value)}\n± {half:.1f}"
+    half_width = 100 * (gain.high - gain.low) / 2 if gain.low is not None else np.nan
+    return gain.value, f"{formats.points(gain.value)}\n± {half_width:.1f}"
 
 
-def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
+def _draw_heat_map(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
     """Draw a heat map with a row for each N_step and a column for each H.
 
     Args:
         changes: (N_step, H) -> value and text, or None.
-        limit: absolute value from which on the colour does not change.
+        limit: absolute value above which the colour does not change.
     """
     values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
@@ -209,14 +216,9 @@ def _draw_heat(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
             value, text = changes[n_step, h] or (0, "\N{EM DASH}")
             color = "white" if abs(value) > 0.7 * limit else "black"
             axes.text(
-                column,
-                row,
-                text,
-                ha="center",
-                va="center",
-                color=color,
-                fontproperties=style.note_font(),
-            )
+                column, row, text, ha="center", va="center", color=color,
+                fontproperties=style.get_note_font(),
+            )  # fmt: skip
     axes.set_xticks(range(len(grid.H)), grid.H)
     axes.set_yticks(range(len(grid.n_step)), grid.n_step)
     axes.grid(False)

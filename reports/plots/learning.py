@@ -6,17 +6,17 @@ from matplotlib.axes import Axes
 from rapid.artifacts.manifests import read_rows
 from rapid.artifacts.runs import StepRecord
 from reports import formats, labels
-from reports.measured import IMITATIONS, Contest, Measured
 from reports.plots import style
-from reports.plots.looks import SeriesLook, looks_of_report
 from reports.plots.panels import panel_figure
-from reports.plots.style import Entries, Figure
+from reports.plots.series_styles import SeriesStyle, assign_report_styles
+from reports.plots.style import Figure, LegendEntries
+from reports.report_data import SUPERVISED, BenchmarkRuns, ReportData
 
 POINTS = 120  # number of points of a mean curve, if its runs have different x
 Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both of shape (steps,)
 
 
-def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
+def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
     """Return the figure of rewards by a field of steps.jsonl, "step" or "seconds".
 
     Args:
@@ -26,45 +26,49 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
     curves: dict[tuple[str, str], list[Curve]] = {}  # by benchmark and algorithm
     missing, sources = [], []
     runs = [
-        (contest, name, run)
-        for contest in measured.contests.values()
-        for name in measured.params.tables.main.algorithms
-        if name not in IMITATIONS  # SFT has no reward
-        for _, run in contest.of(name).iterrows()
+        (benchmark_runs, name, run)
+        for benchmark_runs in data.runs_by_benchmark.values()
+        for name in data.params.tables.main.algorithms
+        if name not in SUPERVISED  # SFT has no reward
+        for _, run in benchmark_runs.select(name).iterrows()
     ]
-    for contest, name, run in runs:
+    for benchmark_runs, name, run in runs:
         path = f"{run.folder}/steps.jsonl"
-        rows = read_rows(measured.root / path, StepRecord)
+        rows = read_rows(data.root / path, StepRecord)
         steps = [row for row in rows if row.reward is not None and np.isfinite(row.reward)]
         if steps:
-            curves.setdefault((contest.benchmark, name), []).append(smooth_rewards(steps, x))
+            curves.setdefault((benchmark_runs.benchmark, name), []).append(smooth_rewards(steps, x))
             sources.append(path)
         else:
-            place = f"{labels.algorithm(name)} on {contest.label}"
+            place = f"{labels.algorithm(name)} on {benchmark_runs.label}"
             missing.append(f"{place}, seed {run.seed}: no steps.jsonl with a reward")
 
-    looks = looks_of_report(measured)
+    styles = assign_report_styles(data)
 
-    def draw_curves(axes: Axes, contest: Contest) -> Entries:
-        by_name = {name: curves[at, name] for at, name in curves if at == contest.benchmark}
+    def draw_curves(axes: Axes, benchmark_runs: BenchmarkRuns) -> LegendEntries:
+        curves_by_name = {
+            name: curves_of_name
+            for (benchmark, name), curves_of_name in curves.items()
+            if benchmark == benchmark_runs.benchmark
+        }
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("reward")
             axes.set_ylim(0, 1)  # of all panels: they share the y-axis
-        if not by_name:
+        if not curves_by_name:
             return style.draw_empty(axes)
         unit, length = "", 1.0
         if x == "seconds":
-            longest = max(seconds[-1] for runs in by_name.values() for seconds, _ in runs)
-            unit, length = formats.time_unit(longest)
+            longest = max(seconds[-1] for runs in curves_by_name.values() for seconds, _ in runs)
+            unit, length = formats.choose_time_unit(longest)
         axes.set_xlabel(f"{label} ({unit})" if unit else label)
-        axes.xaxis.set_major_locator(style.few_ticks())
+        axes.xaxis.set_major_locator(style.create_few_ticks())
         return {
-            labels.algorithm(name): _draw_mean(axes, looks[name], runs, length)
-            for name, runs in by_name.items()
+            labels.algorithm(name): _draw_mean(axes, styles[name], runs, length)
+            for name, runs in curves_by_name.items()
         }
 
     return panel_figure(
-        measured,
+        data,
         draw_curves,
         share_y=True,
         title=title,
@@ -77,14 +81,14 @@ def figure(measured: Measured, x: str, label: str, title: str) -> Figure:
     )
 
 
-def _draw_mean(axes: Axes, look: SeriesLook, runs: list[Curve], unit: float) -> object:
+def _draw_mean(axes: Axes, series_style: SeriesStyle, runs: list[Curve], unit: float) -> object:
     """Draw the mean of runs and a band of one standard deviation; return the line.
 
     Args:
-        unit: x is divided by it, such as 60 for minutes if x is in seconds.
+        unit: divisor of x, such as 60 to convert seconds to minutes.
     """
     x, mean, deviation = average_curves(runs)
-    return style.draw_line(axes, look, x / unit, mean, deviation, max(1, len(x) // 6))
+    return style.draw_line(axes, series_style, x / unit, mean, deviation, max(1, len(x) // 6))
 
 
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
@@ -100,13 +104,13 @@ def smooth_rewards(steps: list[StepRecord], x: str) -> Curve:
 
 
 def average_curves(curves: list[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return x, mean and standard deviation over runs, for all x that every run covers.
+    """Return x, mean and standard deviation over runs, for the range of x that all runs cover.
 
     Runs with different x are interpolated at common points. The deviation of one run is None.
     """
     low = max(x[0] for x, _ in curves)
     high = min(x[-1] for x, _ in curves)
-    same = all(len(x) == len(curves[0][0]) and (x == curves[0][0]).all() for x, _ in curves)
-    grid = curves[0][0] if same else np.linspace(low, max(low, high), POINTS)
+    have_same_x = all(np.array_equal(x, curves[0][0]) for x, _ in curves)
+    grid = curves[0][0] if have_same_x else np.linspace(low, max(low, high), POINTS)
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
     return grid, values.mean(0), values.std(0, ddof=1) if len(curves) > 1 else None

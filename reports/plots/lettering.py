@@ -1,4 +1,4 @@
-"""Prepares text for figures: replaces characters that the font lacks, and breaks lines to fit."""
+"""Prepares the text of figures: replaces characters that the font lacks, and breaks lines."""
 
 import textwrap
 import unicodedata
@@ -13,11 +13,11 @@ POINTS_PER_INCH = 72  # matplotlib's points
 FREETYPE_UNITS = 64  # units per point: FreeType measures text in 1/64 points
 
 
-def printable(text: str, font: FontProperties) -> str:
-    """Return a text with the code, such as U+4E2D, of each character that the font cannot print.
+def replace_unprintable(text: str, font: FontProperties) -> str:
+    """Return a text with codes such as U+4E2D in place of characters that the font cannot print.
 
-    Control characters other than line breaks are replaced too. Codes of neighbouring characters are
-    separated by spaces.
+    Control characters other than line breaks are replaced too. Neighbouring codes are separated by
+    spaces.
     """
     glyphs = get_font(findfont(font)).get_charmap()
 
@@ -26,12 +26,12 @@ def printable(text: str, font: FontProperties) -> str:
         return char != "\n" and (is_control or ord(char) not in glyphs)
 
     return "".join(
-        " ".join(f"U+{ord(char):04X}" for char in run) if missing else "".join(run)
-        for missing, run in groupby(text, is_missing)
+        " ".join(f"U+{ord(char):04X}" for char in chars) if missing else "".join(chars)
+        for missing, chars in groupby(text, is_missing)
     )
 
 
-def measure(text: str, font: FontProperties) -> float:
+def measure_width(text: str, font: FontProperties) -> float:
     """Return the width of the widest line of a text, in inches."""
     face = get_font(findfont(font))
     face.set_size(font.get_size_in_points(), POINTS_PER_INCH)
@@ -42,14 +42,14 @@ def measure(text: str, font: FontProperties) -> float:
     return max(widths) / FREETYPE_UNITS / POINTS_PER_INCH
 
 
-def fit(text: str, width: float, font: FontProperties) -> str:
-    """Return a printable text in lines of at most this width (inches).
+def wrap_text(text: str, width: float, font: FontProperties) -> str:
+    """Return a printable text, broken into lines of at most this width in inches.
 
-    Lines break between words, or within a word that is wider than a line.
+    Lines are broken between words, and within a word that is wider than a line.
     """
-    text = lines = printable(text, font)
+    text = lines = replace_unprintable(text, font)
     columns = len(text)
-    while columns > 1 and measure(lines, font) > width:
+    while columns > 1 and measure_width(lines, font) > width:
         columns -= 1
         lines = textwrap.fill(text, columns, break_on_hyphens=False)
     return lines

@@ -1,8 +1,8 @@
 """Figures with a column of panels for each benchmark.
 
-`panel_figure` lays out the panels, and derives from the runs that a figure shows which runs are
-missing and which files it is made from. `by_h` makes a whole figure of metrics by H, the number of
-optimizer steps per inference batch.
+`panel_figure` lays out the panels, and lists the missing runs and the files that the figure is made
+from. `by_h` makes a whole figure of metrics by H, the number of optimizer steps per inference
+batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from reports import formats
-from reports.collect import file_of
-from reports.measured import Contest, Measured
+from reports.collect import get_result_path
 from reports.plots import style
-from reports.plots.style import Canvas, Entries, Figure
-from reports.tables.columns import missing_reasons
+from reports.plots.style import Canvas, Figure, LegendEntries
+from reports.report_data import BenchmarkRuns, ReportData
+from reports.tables.columns import explain_missing_runs
 
 
 class Series(NamedTuple):
@@ -30,8 +30,8 @@ class Series(NamedTuple):
 
 
 def panel_figure(
-    measured: Measured,
-    *draw_rows: Callable[[Axes, Contest], Entries],
+    data: ReportData,
+    *draw_rows: Callable[[Axes, BenchmarkRuns], LegendEntries],
     series: Sequence[Series] = (),
     share_y: bool = False,
     height: float = style.HEIGHT,
@@ -44,12 +44,12 @@ def panel_figure(
         series: the runs and metrics that the figure shows.
         share_y: whether all panels have the same y-axis.
         height: height of a row, in inches.
-        fields: further fields of `Figure`, or replacements of the derived ones.
+        fields: further fields of `Figure`; they replace those that are derived from `series`.
     """
-    contests = list(measured.contests.values())
-    reasons = {part.label: missing_reasons(part.runs, part.metrics) for part in series}
+    selections = list(data.runs_by_benchmark.values())
+    reasons = {part.label: explain_missing_runs(part.runs, part.metrics) for part in series}
     sources = [
-        file_of(run, metric)
+        get_result_path(run, metric)
         for part in series
         for metric in part.metrics
         for _, run in part.runs.iterrows()
@@ -57,26 +57,26 @@ def panel_figure(
 
     def draw(width: float) -> Canvas:
         size = width, height * len(draw_rows)
-        canvas, panels = style.create_canvas(*size, len(draw_rows), len(contests), sharey=share_y)
-        entries: Entries = {}
+        canvas, panels = style.create_canvas(*size, len(draw_rows), len(selections), sharey=share_y)
+        entries: LegendEntries = {}
         for row, draw_panel in zip(panels, draw_rows, strict=True):
-            for axes, contest in zip(row, contests, strict=True):
-                style.set_title(axes, contest.label)
-                entries |= draw_panel(axes, contest)
-            _label_once(row)
+            for axes, benchmark_runs in zip(row, selections, strict=True):
+                style.set_title(axes, benchmark_runs.label)
+                entries |= draw_panel(axes, benchmark_runs)
+            _remove_repeated_labels(row)
         style.draw_legend(canvas, entries)
         return canvas
 
     derived = {
-        "problems": [*measured.problems.values()],
+        "problems": [*data.problems.values()],
         "missing": [f"{label}: {reason}" for label, reason in reasons.items() if reason],
         "sources": list(dict.fromkeys(sources)),
-        "wide": len(contests) > 1,
+        "wide": len(selections) > 1,
     }
     return Figure(draw=draw, **derived | fields)
 
 
-def _label_once(row: list[Axes]) -> None:
+def _remove_repeated_labels(row: list[Axes]) -> None:
     """Remove the labels of y-axes that repeat the label of the first panel."""
     for axes in row[1:]:
         if axes.get_ylabel() == row[0].get_ylabel():
@@ -88,10 +88,10 @@ class Quantity:
     """A metric on a y-axis.
 
     Args:
-        metric: column of the data frame of `collect`. scale: factor from the metric to the drawn
-        values. seconds: whether the metric is a duration. A duration is drawn in the unit of time
-        that suits
-            its largest value.
+        metric: column of the data frame of `collect_runs`.
+        scale: factor from the metric to the drawn values.
+        seconds: whether the metric is a duration, which is drawn in a unit of time that suits its
+            largest value.
     """
 
     metric: str
@@ -100,24 +100,26 @@ class Quantity:
     seconds: bool = False
 
 
-def by_h(measured: Measured, quantities: list[Quantity], title: str, caption: str) -> Figure:
+def by_h(data: ReportData, quantities: list[Quantity], title: str, caption: str) -> Figure:
     """Return a figure with a row for each metric, by RAPID's H, over the runs of Table 3."""
     series = [
-        Series(f"{measured.label(name)}, {quantity.label}", runs, [quantity.metric])
-        for name, runs in measured.sweeps.items()
+        Series(f"{data.label_benchmark(name)}, {quantity.label}", runs, [quantity.metric])
+        for name, runs in data.h_sweeps.items()
         for quantity in quantities
     ]
-    draw_rows = (partial(_draw_by_h, measured, quantity) for quantity in quantities)
-    return panel_figure(measured, *draw_rows, series=series, title=title, caption=caption)
+    draw_rows = (partial(_draw_by_h, data, quantity) for quantity in quantities)
+    return panel_figure(data, *draw_rows, series=series, title=title, caption=caption)
 
 
-def _draw_by_h(measured: Measured, quantity: Quantity, axes: Axes, contest: Contest) -> Entries:
-    runs = measured.sweeps[contest.benchmark].dropna(subset=[quantity.metric])
+def _draw_by_h(
+    data: ReportData, quantity: Quantity, axes: Axes, benchmark_runs: BenchmarkRuns
+) -> LegendEntries:
+    runs = data.h_sweeps[benchmark_runs.benchmark].dropna(subset=[quantity.metric])
     if runs.empty:
         return style.draw_empty(axes)
     scale, label = quantity.scale, quantity.label
     if quantity.seconds:
-        unit, seconds = formats.time_unit(runs[quantity.metric].max())
+        unit, seconds = formats.choose_time_unit(runs[quantity.metric].max())
         scale, label = 1 / seconds, f"{label} ({unit})"
     values = scale * runs[quantity.metric]
     means = values.groupby(runs.H).mean()

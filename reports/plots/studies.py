@@ -10,72 +10,69 @@ from matplotlib.axes import Axes
 
 from rapid.algorithms import RAPID
 from reports import formats, labels
-from reports.measured import Measured
 from reports.plots import style
-from reports.plots.looks import SeriesLook, assign_looks
-from reports.plots.style import Entries, Figure
-from reports.plots.sweeps import draw_sweep
+from reports.plots.series_styles import SeriesStyle, assign_styles
+from reports.plots.style import Figure, LegendEntries
+from reports.plots.sweeps import build_sweep_figure
+from reports.report_data import ReportData
 from reports.statistics import curves, pairs
 from reports.statistics.curves import AccuracyCurve
-from reports.tables.columns import missing_reasons
-from reports.tables.study_runs import StudyRuns, studies
+from reports.tables.study_runs import StudyRuns, list_studies
 
 POINTS = 200  # number of points of a drawn curve
 
 
-def figures(measured: Measured) -> dict[str, Figure]:
+def build_figures(data: ReportData) -> dict[str, Figure]:
     """Return the figures of all studies by name."""
-    by_name = {}
-    for study in studies(measured):
-        by_name[study.name] = _variants_figure(study)
+    figures = {}
+    for study in list_studies(data):
+        figures[study.name] = _build_variants_figure(study)
         if study.curves:
-            by_name[f"{study.name}-curves"] = curves_figure(study)
+            figures[f"{study.name}-curves"] = build_curves_figure(study)
         if study.sweep:
-            by_name[f"{study.name}-sweep"] = draw_sweep(measured.params, study)
-    return by_name
+            figures[f"{study.name}-sweep"] = build_sweep_figure(data.params, study)
+    return figures
 
 
 # Variants -----------------------------------------------------------------------------------------
 
 
-def _variants_figure(study: StudyRuns) -> Figure:
-    folders = [*study.before.evaluation, *study.contest.runs.evaluation]
+def _build_variants_figure(study: StudyRuns) -> Figure:
+    folders = [*study.untrained.evaluation, *study.runs.frame.evaluation]
     return Figure(
         title=study.title,
         caption=(
             f"{study.metric.capitalize()}: large markers are means over seeds with their 95 % "
             "confidence interval over problems and seeds, small ones are single runs. The dashed "
-            f"line is {labels.model_of(study.start)}, the dotted one the mean of the first row."
+            f"line is {labels.describe_start_model(study.start)}, the dotted one the mean of the "
+            "first row."
         ),
         draw=lambda width: _draw_variants(study, width),
-        problems=[study.contest.problems],
-        missing=[
-            f"{study.label(name)}: {reason}"
-            for name in study.contest.algorithms
-            if (reason := missing_reasons(study.contest.of(name), [study.metric]))
-        ],
+        problems=[study.runs.problems],
+        missing=study.list_missing_runs(),
         sources=[f"{folder}/evaluation.json" for folder in folders],
         wide=False,
     )
 
 
 def _draw_variants(study: StudyRuns, width: float):
-    algorithms, metric = study.contest.algorithms, study.metric
+    algorithms, metric = study.runs.algorithms, study.metric
     canvas, ((axes,),) = style.create_canvas(width, 0.8)
-    lines = style.name_rows(axes, [study.label(name) for name in algorithms])
+    lines = style.name_rows(axes, [study.label_variant(name) for name in algorithms])
     style.add_lines(canvas, len(algorithms) * (lines + 1))
-    before, reference = study.before, study.contest.of(study.reference)
-    for runs, line in ((before, (0, (6, 3))), (reference, (0, (1, 2)))):
+    reference = study.runs.select(study.reference)
+    for runs, line in ((study.untrained, style.DASHED), (reference, style.DOTTED)):
         if not np.isnan(value := runs[metric].mean()):
             axes.axvline(100 * value, color="black", lw=0.8, ls=line)
     for row, name in enumerate(algorithms):
-        runs = study.contest.of(name).dropna(subset=[metric])
+        runs = study.runs.select(name).dropna(subset=[metric])
         color = style.RED if RAPID.matches_name(name) else style.BLUE
         axes.plot(100 * runs[metric], [row] * len(runs), "x", color=color, ms=3.5, alpha=0.6)
-        if (mean := pairs.accuracy(runs, metric)) is None:
-            place = {"transform": axes.get_yaxis_transform(), "va": "center"}
-            white = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-            axes.text(0.03, row, "no runs", color=style.GREY, bbox=white, **place)
+        if (mean := pairs.estimate_accuracy(runs, metric)) is None:
+            axes.text(
+                0.03, row, "no runs", transform=axes.get_yaxis_transform(), va="center",
+                color=style.GREY, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            )  # fmt: skip
             continue
         error = [[100 * (mean.value - mean.low)], [100 * (mean.high - mean.value)]]
         axes.errorbar(
@@ -89,12 +86,12 @@ def _draw_variants(study: StudyRuns, width: float):
 # Accuracy by training time ------------------------------------------------------------------------
 
 
-def curves_figure(study: StudyRuns) -> Figure:
+def build_curves_figure(study: StudyRuns) -> Figure:
     """Return the figure of accuracy by training time."""
     runs = [
         (name, run, run.seed in by_seed)
         for name, by_seed in study.curves.items()
-        for _, run in study.contest.of(name).iterrows()
+        for _, run in study.runs.select(name).iterrows()
     ]
     return Figure(
         title="Accuracy by training time, and training time by accuracy",
@@ -105,13 +102,13 @@ def curves_figure(study: StudyRuns) -> Figure:
             "means over seeds, up to the accuracy that all of them reach, thin lines single runs."
         ),
         draw=lambda width: _draw_curves(study, width),
-        problems=[study.contest.problems],
+        problems=[study.runs.problems],
         missing=[
             f"{labels.algorithm(name)}, seed {run.seed}: no curve"
             for name, run, has_curve in runs
             if not has_curve
         ],
-        sources=[curves.path_of(run) for _, run, has_curve in runs if has_curve],
+        sources=[curves.get_curve_path(run) for _, run, has_curve in runs if has_curve],
     )
 
 
@@ -122,15 +119,16 @@ def _draw_curves(study: StudyRuns, width: float):
         for axes in (left, right):
             style.draw_empty(axes)
         return canvas
-    unit, length = formats.time_unit(max(curve.seconds[-1] for curve in all_curves))
-    low, high = min(c.accuracy[0] for c in all_curves), max(max(c.accuracy) for c in all_curves)
-    shares = np.linspace(low, high, POINTS)
-    looks = assign_looks(study.curves)
-    entries: Entries = {}
+    unit, length = formats.choose_time_unit(max(curve.seconds[-1] for curve in all_curves))
+    low = min(curve.accuracy[0] for curve in all_curves)
+    high = max(max(curve.accuracy) for curve in all_curves)
+    accuracies = np.linspace(low, high, POINTS)
+    styles = assign_styles(study.curves)
+    entries: LegendEntries = {}
     for name, by_seed in study.curves.items():
         if runs := list(by_seed.values()):
-            entries[study.label(name)] = _draw_by_seconds(left, runs, looks[name], length)
-            _draw_by_accuracy(right, runs, looks[name], shares, length)
+            entries[study.label_variant(name)] = _draw_by_seconds(left, runs, styles[name], length)
+            _draw_by_accuracy(right, runs, styles[name], accuracies, length)
     title = f"{study.metric.capitalize()} (%)"
     left.set(xlabel=f"training time ({unit})", ylabel=title, xlim=(0, None))
     right.set(xlabel=title, ylabel=f"time until it is reached ({unit})")
@@ -140,19 +138,23 @@ def _draw_curves(study: StudyRuns, width: float):
 
 
 def _draw_by_seconds(
-    axes: Axes, runs: list[AccuracyCurve], look: SeriesLook, unit: float
+    axes: Axes, runs: list[AccuracyCurve], series_style: SeriesStyle, unit: float
 ) -> object:
     grid = np.linspace(0, min(curve.seconds[-1] for curve in runs), POINTS)
-    values = 100 * np.stack([curve.within(grid) for curve in runs])  # (runs, POINTS)
+    values = 100 * np.stack([curve.accuracy_at(grid) for curve in runs])  # (runs, POINTS)
     deviation = values.std(0, ddof=1) if len(runs) > 1 else None
-    return style.draw_line(axes, look, grid / unit, values.mean(0), deviation)
+    return style.draw_line(axes, series_style, grid / unit, values.mean(0), deviation)
 
 
 def _draw_by_accuracy(
-    axes: Axes, runs: list[AccuracyCurve], look: SeriesLook, shares: np.ndarray, unit: float
+    axes: Axes,
+    runs: list[AccuracyCurve],
+    series_style: SeriesStyle,
+    accuracies: np.ndarray,
+    unit: float,
 ) -> None:
-    times = [[curve.reaches(share) for share in shares] for curve in runs]
-    values = np.array(times, dtype=float) / unit  # (runs, POINTS), NaN where never reached
-    for run in values:
-        axes.plot(100 * shares, run, color=look.color, lw=0.5, alpha=0.5)
-    style.draw_line(axes, look, 100 * shares, values.mean(0))
+    seconds = [[curve.seconds_to_reach(accuracy) for accuracy in accuracies] for curve in runs]
+    times = np.array(seconds, dtype=float) / unit  # (runs, POINTS), NaN where never reached
+    for run_times in times:
+        axes.plot(100 * accuracies, run_times, color=series_style.color, lw=0.5, alpha=0.5)
+    style.draw_line(axes, series_style, 100 * accuracies, times.mean(0))

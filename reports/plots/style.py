@@ -1,9 +1,9 @@
-"""The style of all figures, and rendering to files: the same data give the same bytes.
+"""The style of all figures, and their rendering to files. The same data give the same bytes.
 
 A figure is as wide as the text or a column of the paper, and its type is as large as the paper's
-footnotes, so that a paper includes it without scaling. The user's settings of matplotlib have no
-effect. Colours are Okabe and Ito's, which colour-blind readers can distinguish; markers, dashes and
-hatches distinguish the same things in greyscale. Only `reports.plots` imports matplotlib.
+footnotes, so that a paper can include it without scaling. The user's settings of matplotlib have no
+effect. Colours are Okabe and Ito's, which colour-blind readers can distinguish. In greyscale,
+markers, dashes and hatches distinguish the same things. Only `reports.plots` imports matplotlib.
 """
 
 import io
@@ -23,21 +23,22 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
-from reports.paper_style import PLAIN, PaperStyle
-from reports.plots.lettering import POINTS_PER_INCH, fit, measure, printable
-from reports.plots.looks import SeriesLook
+from reports.paper_style import PLAIN_STYLE, PaperStyle
+from reports.plots.lettering import POINTS_PER_INCH, measure_width, replace_unprintable, wrap_text
+from reports.plots.series_styles import SeriesStyle
 
 BLACK, ORANGE, SKY, BLUE, RED = "#000000", "#E69F00", "#56B4E9", "#0072B2", "#D55E00"
 GREY = "#555555"
+DASHED, DOTTED = (0, (6, 3)), (0, (1, 2))  # line styles of reference values
 HEIGHT = 2.05  # height in inches of a row of panels, without the head above and the legend below
-SMALLEST = 8.0, 7.0  # smallest size of type in points: of labels, and of numbers and notes
-ROOM = 0.08  # free share of an x-axis beyond the largest value, so that its marker is not cut
-ROW = 0.15  # smallest height of a named row, in inches
-NAMES = 0.4  # largest share of a figure's width for the names of rows
+MIN_TYPE_SIZES = 8.0, 7.0  # smallest size of type in points: of labels, and of numbers and notes
+FREE_SHARE = 0.08  # of an x-axis beyond the largest value, so that its marker is not cut off
+MIN_ROW_HEIGHT = 0.15  # smallest height of a named row, in inches
+MAX_NAME_SHARE = 0.4  # largest share of a figure's width for the names of rows
 LEADING = 1.25  # height of a line of text, relative to its size of type
 MARGIN = 0.1  # inches that text leaves free at the edges of the canvas
 LEGEND_ENTRY = 4.6  # width of a legend entry without its label, relative to the size of type
-Entries = dict[str, object]  # entries of a legend: label -> matplotlib artist with the look
+LegendEntries = dict[str, object]  # label -> matplotlib artist with the style
 
 SETTINGS = {
     "axes.spines.top": False,
@@ -65,14 +66,15 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """The description of a figure, with the function that draws it.
+    """A figure that is not drawn yet.
 
     Args:
-        draw: draws the figure, given its width in inches.
+        draw: draws the figure with a width in inches.
         problems: sources of the problems that the figure is about, named in caption and drawing.
-        missing: runs that the figure does not show, and why.
+        missing: runs that the figure does not show, with the reasons.
         sources: files that the figure is made from, as paths below the root.
-        wide: whether the figure is as wide as the text, or else as one column of it.
+        wide: whether the figure is as wide as the text of a page; otherwise it is as wide as a
+            column of the text.
     """
 
     title: str
@@ -91,19 +93,19 @@ class Figure:
 
 def use_style(page: PaperStyle) -> AbstractContextManager:
     """Return a context with matplotlib's default settings, changed by SETTINGS and the page."""
-    labels, numbers = type_sizes(page)
+    labels, numbers = get_type_sizes(page)
     sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
     sizes |= {"font.size": labels, "axes.titlesize": labels}
     return settings.context(["default", SETTINGS | sizes])
 
 
-def type_sizes(page: PaperStyle) -> tuple[float, float]:
+def get_type_sizes(page: PaperStyle) -> tuple[float, float]:
     """Return the sizes in points of labels (TeX's footnotesize), and of numbers and notes."""
-    labels, numbers = SMALLEST
+    labels, numbers = MIN_TYPE_SIZES
     return max(labels, 0.8 * page.type_size), max(numbers, 0.7 * page.type_size)
 
 
-def note_font() -> FontProperties:
+def get_note_font() -> FontProperties:
     """Return the font of numbers, legends and notes in the current style."""
     return FontProperties(size=rcParams["legend.fontsize"])
 
@@ -111,7 +113,7 @@ def note_font() -> FontProperties:
 def create_canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, **options
 ) -> tuple[Canvas, list]:
-    """Return a matplotlib figure of this size in inches, and its panels row by row.
+    """Return a matplotlib figure of a size in inches, and the rows of its panels.
 
     Args:
         rows, columns: number of panels.
@@ -125,17 +127,17 @@ def create_canvas(
 def set_title(axes: Axes, text: str) -> None:
     """Set the title of a panel, broken into lines that fit its width."""
     width = axes.figure.get_figwidth() / axes.get_subplotspec().get_gridspec().ncols
-    axes.set_title(fit(text, width - MARGIN, axes.title.get_fontproperties()))
+    axes.set_title(wrap_text(text, width - MARGIN, axes.title.get_fontproperties()))
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> int:
-    """Set the names of a panel's rows, from above, broken into lines of limited width.
+    """Set the names of a panel's rows from top to bottom, broken into lines of limited width.
 
     Returns:
-        The number of lines of the name with most lines.
+        The largest number of lines of a name.
     """
-    room = NAMES * axes.figure.get_figwidth()
-    texts = [fit(name, room, note_font()) for name in names]
+    room = MAX_NAME_SHARE * axes.figure.get_figwidth()
+    texts = [wrap_text(name, room, get_note_font()) for name in names]
     axes.set_yticks(range(len(texts)), texts)
     axes.set_ylim(len(texts) - 0.5, -0.5)
     return max(text.count("\n") + 1 for text in texts)
@@ -143,50 +145,55 @@ def name_rows(axes: Axes, names: Sequence[str]) -> int:
 
 def draw_line(
     axes: Axes,
-    look: SeriesLook,
+    series_style: SeriesStyle,
     x: np.ndarray,
     mean: np.ndarray,
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
 ) -> object:
-    """Draw a line in a look, with a band of one standard deviation around it; return the line.
+    """Draw a line with a band of one standard deviation around it; return the line.
 
     Args:
         marker_every: distance between two markers, in points of the line.
     """
     (line,) = axes.plot(
-        x, mean, color=look.color, ls=look.line, markevery=marker_every, **look.markers
+        x,
+        mean,
+        color=series_style.color,
+        ls=series_style.line,
+        markevery=marker_every,
+        **series_style.markers,
     )
     if deviation is not None:
         low, high = mean - deviation, mean + deviation
-        axes.fill_between(x, low, high, color=look.color, alpha=0.13, lw=0)
+        axes.fill_between(x, low, high, color=series_style.color, alpha=0.13, lw=0)
     return line
 
 
-def few_ticks() -> MaxNLocator:
+def create_few_ticks() -> MaxNLocator:
     """Return ticks for a narrow x-axis, so few that numbers of five digits do not overlap."""
     return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
 
 
-def draw_empty(axes: Axes, text: str = "no runs") -> Entries:
+def draw_empty(axes: Axes, text: str = "no runs") -> LegendEntries:
     """Draw a text in place of data, and return no entries for the legend."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
-    shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
+    is_shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
     # The first panel of a row keeps the numbers of a y-axis that the other panels share.
-    numbered = shared and axes.get_subplotspec().is_first_col()
-    axes.tick_params(bottom=False, left=numbered, labelbottom=False, labelleft=numbered)
+    has_numbers = is_shared and axes.get_subplotspec().is_first_col()
+    axes.tick_params(bottom=False, left=has_numbers, labelbottom=False, labelleft=has_numbers)
     axes.grid(False)
     return {}
 
 
-def draw_legend(canvas: Canvas, entries: Entries) -> None:
+def draw_legend(canvas: Canvas, entries: LegendEntries) -> None:
     """Draw a legend below all panels, in as many columns as fit the width."""
     if not entries:
         return
-    font, width = note_font(), canvas.get_figwidth() - MARGIN
-    beside = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
-    labels = [fit(label, width - beside, font) for label in entries]
-    widest = beside + max(measure(label, font) for label in labels)
+    font, width = get_note_font(), canvas.get_figwidth() - MARGIN
+    line_width = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
+    labels = [wrap_text(label, width - line_width, font) for label in entries]
+    widest = line_width + max(measure_width(label, font) for label in labels)
     rows = math.ceil(len(labels) / (int(width / widest) or 1))
     columns = math.ceil(len(labels) / rows)
     canvas.legend(entries.values(), labels, loc="outside lower center", ncols=columns)
@@ -196,15 +203,15 @@ def draw_legend(canvas: Canvas, entries: Entries) -> None:
 
 def draw_head(canvas: Canvas, text: str) -> None:
     """Write a text above all panels."""
-    font = note_font()
-    text = fit(text, canvas.get_figwidth() - 2 * MARGIN, font)
+    font = get_note_font()
+    text = wrap_text(text, canvas.get_figwidth() - 2 * MARGIN, font)
     x = MARGIN / canvas.get_figwidth()
     canvas.suptitle(text, x=x, ha="left", color=GREY, fontproperties=font)
     add_lines(canvas, text.count("\n") + 1)
 
 
 def add_lines(canvas: Canvas, count: float) -> None:
-    """Make a figure taller by lines of text, so that the height of its panels stays the same."""
+    """Add the height of lines of text to a figure, so that its panels keep their height."""
     height = count * LEADING * rcParams["legend.fontsize"] / POINTS_PER_INCH
     canvas.set_figheight(canvas.get_figheight() + height)
 
@@ -216,35 +223,35 @@ METADATA = {
     "svg": {"Date": None, "Creator": None},
 }
 # Kind of file -> key of its description in the metadata.
-ABOUT = {"pdf": "Subject", "png": "Description", "svg": "Description"}
+DESCRIPTION_KEYS = {"pdf": "Subject", "png": "Description", "svg": "Description"}
 
 
 def render(
-    figure: Figure, kinds: Sequence[str] = tuple(METADATA), page: PaperStyle = PLAIN
+    figure: Figure, kinds: Sequence[str] = tuple(METADATA), page: PaperStyle = PLAIN_STYLE
 ) -> dict[str, bytes]:
-    """Return a figure as files of these kinds; their metadata name the source of the problems."""
+    """Return the files of a figure by kind. Their metadata name the source of the problems."""
     streams = {kind: io.BytesIO() for kind in kinds}
     problems = describe_sources(figure.problems)
     with use_style(page):
         canvas = lay_out(figure, page)
         for kind, stream in streams.items():
-            metadata = METADATA[kind] | ({ABOUT[kind]: problems} if problems else {})
+            metadata = METADATA[kind] | ({DESCRIPTION_KEYS[kind]: problems} if problems else {})
             canvas.savefig(stream, format=kind, dpi=200, metadata=metadata)
     return {kind: stream.getvalue() for kind, stream in streams.items()}
 
 
 def lay_out(figure: Figure, page: PaperStyle) -> Canvas:
-    """Draw a figure for a page, with a line on its problems above it, and compute the layout."""
+    """Draw a figure for a page, with the source of its problems above it, and lay it out."""
     canvas = figure.draw(page.text_width if figure.wide else page.column_width)
     draw_head(canvas, describe_sources(figure.problems))
     for text in canvas.findobj(Text):
-        text.set_text(printable(text.get_text(), text.get_fontproperties()))
+        text.set_text(replace_unprintable(text.get_text(), text.get_fontproperties()))
     canvas.draw_without_rendering()
     canvas.set_layout_engine("none")  # keep this layout in all kinds of files
     return canvas
 
 
-def save(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
+def save_figures(rendered: dict[str, dict[str, bytes]], folder: Path) -> list[Path]:
     """Write NAME.pdf and NAME.png for each figure into a folder, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

@@ -1,6 +1,6 @@
 """Renders tables and reports: `latex`, `text` (for a terminal), `html`, `markdown` and `csv`.
 
-Each module takes plain data (`reports.tables.table`) and decides only how it looks.
+Each module prints tables that are plain data (`reports.tables.table`), and computes no values.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,12 +18,12 @@ def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
         For each panel the positions of its columns.
     """
     panels: list[list[int]] = []
-    used = 0
+    panel_width = 0
     for position, width in enumerate(widths):
-        used += width
-        if not panels or used > max_width:
+        panel_width += width
+        if not panels or panel_width > max_width:
             panels.append([])
-            used = width
+            panel_width = width
         panels[-1].append(position)
     return panels
 

@@ -10,7 +10,7 @@ import io
 from rapid.benchmarks.problem_source import describe_sources
 from reports.tables.table import Table
 
-PROBLEMS = "Problems"
+PROBLEMS = "Problems"  # title of the last column
 
 
 def render(table: Table) -> str:
@@ -24,5 +24,5 @@ def render(table: Table) -> str:
     problems = describe_sources(table.problems)
     for row in table.rows:
         label = row.label or label
-        writer.writerow([label, *(cell.line for cell in row.all_cells), problems])
+        writer.writerow([label, *(cell.one_line for cell in row.all_cells), problems])
     return stream.getvalue()

@@ -1,13 +1,14 @@
 """Lays out tables on the pages of a paper: chooses width and size of type, splits tall tables.
 
 LaTeX does not split a float that is too large for a page, and only warns in its log. So the size of
-a table is estimated here from its texts. The estimate is generous: a character is about half as
-wide as the size of type, and a line 1.2 times as high.
+a table is estimated here from its texts. The estimate is an upper bound for usual texts: a
+character is about half as wide as the size of type, and a line 1.2 times as high.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from reports.paper_style import POINTS_PER_INCH, PaperStyle
 from reports.render import split_columns
@@ -15,12 +16,12 @@ from reports.tables.table import Cell, Row, Table
 
 CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, per size of type
 GAP = 8.0  # points between two columns: twice the \tabcolsep that the template sets
-SMALLER = 0.8  # size of the further lines of a cell, relative to the table's size of type
-RULES = 16.0  # points for the horizontal lines of a tabular and the space around them
+SMALL_LINE_SIZE = 0.8  # size of the further lines of a cell, relative to the table's size of type
+RULES = 16.0  # points of the horizontal lines of a tabular and the space around them
 # LaTeX's size command -> size relative to the text's, for tables, largest first.
 SIZES = {"small": 0.9, "footnotesize": 0.8}
-LEGEND = " " * 90  # stands for the explanation of marks that the template adds to a caption
-FILLED = 0.85  # largest share of a page's height that a float may take
+LEGEND = " " * 90  # as long as the explanation of marks that the template adds to a caption
+MAX_FILL = 0.85  # largest share of a page's height that a float may take
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
     """Return the pieces of a table, each of which fits a page.
 
     A group of columns is never split. Groups that do not fit beside each other are put below each
-    other, and rows that do not fit the page continue in the next piece. So do the notes.
+    other. Rows and notes that do not fit the page continue in the next piece.
 
     Args:
         notes: the paragraphs below the table.
@@ -69,9 +70,9 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
     environment, size, points, width = _choose_width(table, style)
     line = LINE * style.type_size
     floats = [Float(environment, size)]
-    page = FILLED * style.text_height * POINTS_PER_INCH
+    page = MAX_FILL * style.text_height * POINTS_PER_INCH
     caption = [table.full_caption, LEGEND, *(table.notes if style.notes == "caption" else [])]
-    room = page - _measure_paragraph(" ".join(caption), style.type_size, width)
+    height_left = page - _measure_paragraph(" ".join(caption), style.type_size, width)
 
     def turn_page() -> float:
         """Begin a new piece; return the height left on its page below "Table 1, continued."."""
@@ -84,30 +85,30 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
         rows = list(table.rows)
         while rows:
             heights = [_measure_row(row, groups, points) for row in rows]
-            count = _count_fitting(heights, room - head)
+            count = _count_fitting(heights, height_left - head)
             if not count and floats[-1].panels:
-                room = turn_page()
+                height_left = turn_page()
                 continue
             count = max(1, count)  # a row taller than a page gets a page of its own
             floats[-1].panels.append(Panel(groups, rows[:count]))
-            room -= head + sum(heights[:count])
+            height_left -= head + sum(heights[:count])
             rows = rows[count:]
     for note in notes:
         height = _measure_paragraph(
             note.name + note.text, SIZES["footnotesize"] * style.type_size, width
         )
-        if height > room and (floats[-1].panels or floats[-1].notes):
-            room = turn_page()
+        if height > height_left and (floats[-1].panels or floats[-1].notes):
+            height_left = turn_page()
         floats[-1].notes.append(note)
-        room -= height
+        height_left -= height
     return floats
 
 
 def _choose_width(table: Table, style: PaperStyle) -> tuple[str, str, float, float]:
-    """Return environment, size command, size of type and width of a table, the last two in points.
+    """Return a table's environment and size command, and its size of type and width in points.
 
     The narrowest environment in which all columns fit beside each other is chosen, with the largest
-    type that fits. If the columns fit in none, it is the widest environment with the smallest type.
+    type that fits. If they fit in no environment, the widest is chosen with the smallest type.
     """
     widths = {"table": style.column_width} | (
         {"table*": style.text_width} if style.columns > 1 else {}
@@ -132,21 +133,25 @@ def _measure_group(table: Table, position: int, points: float) -> float:
     group = table.groups[position]
     widths = []
     for column, title in enumerate(group.columns):
-        cells = (_cell_width(row.cells[position][column], points) for row in table.rows)
+        cells = (_measure_cell(row.cells[position][column], points) for row in table.rows)
         widths.append(max([len(title) * points, *cells]))
     body = sum(GAP + CHARACTER * width for width in widths)
     return max(body, GAP + CHARACTER * len(group.title) * points)
 
 
-def _cell_width(cell: Cell, points: float) -> float:
+def _measure_cell(cell: Cell, points: float) -> float:
     """Return the width of a cell, as its number of characters times their size in points."""
-    return max([len(cell.text) * points, *(len(line) * SMALLER * points for line in cell.lines)])
+    return max(
+        [len(cell.text) * points, *(len(line) * SMALL_LINE_SIZE * points for line in cell.lines)]
+    )
 
 
 def _measure_row(row: Row, groups: Sequence[int], points: float) -> float:
     """Return the height in points of a row, with these groups of columns."""
     lines = max(len(cell.lines) for group in groups for cell in row.cells[group])
-    return LINE * points * (1 + SMALLER * lines) + (GAP if lines or row.section else 0)
+    return LINE * points * (1 + SMALL_LINE_SIZE * lines) + (
+        GAP if lines or row.starts_section else 0
+    )
 
 
 def _measure_paragraph(text: str, points: float, width: float) -> float:
@@ -154,12 +159,6 @@ def _measure_paragraph(text: str, points: float, width: float) -> float:
     return LINE * points * math.ceil(CHARACTER * points * len(text) / width)
 
 
-def _count_fitting(heights: Sequence[float], room: float) -> int:
-    """Return how many of these heights, from the first on, fit into the room."""
-    count = 0
-    for height in heights:
-        room -= height
-        if room < 0:
-            break
-        count += 1
-    return count
+def _count_fitting(heights: Sequence[float], height_left: float) -> int:
+    """Return how many of the first heights fit into the height that is left."""
+    return sum(total <= height_left for total in accumulate(heights))

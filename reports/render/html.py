@@ -1,9 +1,9 @@
 """Renders report.html: the whole report in one file that opens offline.
 
 Styles and figures are embedded. A click on a number in a table opens a box with the values of its
-runs, and a button below a table opens its text in another format; both are popovers, which need no
-script. The only script copies that text to the clipboard in place of opening it. Links to the files
-of runs are relative.
+runs. A button below a table opens its text in another format. Both boxes are popovers, which need
+no script. The only script copies the text to the clipboard in place of opening it. Links to the
+files of runs are relative.
 """
 
 import base64
@@ -21,20 +21,20 @@ from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import escape_control_chars, format_duration, join_words, shorten_commit
 from reports import contents, formats
-from reports.collect import file_of
+from reports.collect import get_result_path
 from reports.contents import Content
-from reports.measured import Measured
 from reports.paper_style import PaperStyle
 from reports.plots.style import Figure
 from reports.render import csv, latex, load_template, markdown
+from reports.report_data import ReportData
 from reports.statistics.pairs import PASS_AT
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
 FIGURE_SCALE = 1.4  # magnifies figures, whose type is sized for print
-MANY_SEEDS = 5  # more seeds than these are listed as a range
+MAX_LISTED_SEEDS = 5  # more consecutive seeds are printed as a range
 LONE_H = re.compile(r"(?<![\w.-])H(?![\w-])")  # the variable H, not the letter in Nemotron-H-8B
-# Verdict of a claim -> class in report.css, and sign before the words.
+# Verdict of a claim -> its class in report.css, and the sign before it.
 VERDICTS = {
     claims.HOLDS: ("holds", "\N{CHECK MARK}"),
     claims.FAILS: ("fails", "\N{MULTIPLICATION X}"),
@@ -44,7 +44,7 @@ VERDICTS = {
 
 
 def render(
-    measured: Measured, content: Content, figures: dict[str, Figure], images: dict, folder: Path
+    data: ReportData, content: Content, figures: dict[str, Figure], images: dict, folder: Path
 ) -> str:
     """Return the text of report.html.
 
@@ -53,16 +53,16 @@ def render(
         images: the same figures as SVG, by name.
         folder: of report.html, to which links are relative.
     """
-    frame, root, params = measured.frame, measured.root.resolve(), measured.params
+    frame, root, params = data.frame, data.root.resolve(), data.params
     tables = [*content.results, *content.appendix]
     anchors = {table.number: table.label.replace(":", "-") for table in tables}
-    texts = {table.label: _render_texts(table, tables, params) for table in tables}
+    copies = {table.label: _render_copies(table, tables, params) for table in tables}
     filters = {
-        "symbols": symbols,
-        "prose": partial(prose, anchors=anchors),
-        "texts": lambda table: texts[table.label],
+        "label": render_label,
+        "prose": partial(render_prose, anchors=anchors),
+        "copies": lambda table: copies[table.label],
         "image": embed_image,
-        "image_size": image_size,
+        "image_size": get_image_size,
         "is_table": lambda item: isinstance(item, Table),
         "verdict": VERDICTS.get,
         "exists": lambda path: (root / path).is_file(),  # a missing file is not linked
@@ -74,30 +74,30 @@ def render(
         content=content,
         figures=figures,
         images=images,
-        sections=content.with_figures(list(figures)),
-        missing=contents.missing(frame),
-        counts=contents.counts(frame),
+        sections=content.list_sections(list(figures)),
+        missing=contents.group_missing_results(frame),
+        counts=contents.describe_counts(frame),
         facts=list_facts(frame),
-        problems=describe_sources(measured.problems.values()),
-        runs=[_list_run(run) for _, run in frame.iterrows()],
+        problems=describe_sources(data.problems.values()),
+        runs=[_describe_run(run) for _, run in frame.iterrows()],
     )
     return escape_control_chars(text)
 
 
-def _render_texts(table: Table, tables: list[Table], params: Params) -> list[tuple[str, str]]:
-    """Return the texts that can be copied of a table: (name of the format, text)."""
-    remaining = [sibling for sibling in tables if sibling is not table]
-    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT
+def _render_copies(table: Table, tables: list[Table], params: Params) -> list[tuple[str, str]]:
+    """Return a table in the formats in which it can be copied: (name of the format, text)."""
+    other_tables = [other for other in tables if other is not table]
+    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT_PREFIX
     return [
-        ("LaTeX", latex.render([table], style, prefix, remaining)),
+        ("LaTeX", latex.render([table], style, prefix, other_tables)),
         ("Markdown", markdown.render(table)),
         ("CSV", csv.render(table)),
     ]
 
 
 def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
-    """Return the facts about training runs at the head of the page, as (name, value)."""
-    trained = frame[(frame.no_summary == "") & (frame.algorithm != BASE)]
+    """Return the facts about training runs for the head of the page, as (name, value)."""
+    trained = frame[(frame.no_summary_reason == "") & (frame.algorithm != BASE)]
     columns = {
         "Commits": trained.commit.map(shorten_commit),
         "Hardware": trained.hardware,
@@ -113,12 +113,12 @@ def list_facts(frame: pd.DataFrame) -> list[tuple[str, str]]:
 
 def _list_seeds(seeds: list[int]) -> str:
     """Return seeds in words: 1, 2 and 3. A long range is shortened: 1 to 80."""
-    if len(seeds) > MANY_SEEDS and len(seeds) == seeds[-1] - seeds[0] + 1:
+    if len(seeds) > MAX_LISTED_SEEDS and len(seeds) == seeds[-1] - seeds[0] + 1:
         return f"{seeds[0]} to {seeds[-1]}"
     return join_words([str(seed) for seed in seeds])
 
 
-def _list_run(run: pd.Series) -> dict[str, str]:
+def _describe_run(run: pd.Series) -> dict[str, str]:
     """Return the entries of a run in the list "Every run", by the names that the template uses."""
     accuracies = [
         f"{name.capitalize()} {formats.percent(run[name])}"
@@ -126,24 +126,26 @@ def _list_run(run: pd.Series) -> dict[str, str]:
         if name.startswith(PASS_AT) and pd.notna(run[name])
     ]
     is_trained = run.algorithm != BASE
-    reasons = [run.no_summary if is_trained else "", run.no_evaluation]
+    reasons = [run.no_summary_reason if is_trained else "", run.no_evaluation_reason]
     return {
-        "name": contents.path(run),
+        "name": contents.format_run_name(run),
         "accuracy": ", ".join(accuracies) or MISSING,
         "runtime": format_duration(run.runtime) if pd.notna(run.runtime) else MISSING,
         "commit": shorten_commit(run.commit) or MISSING,
-        "evaluation": "" if run.no_evaluation else file_of(run, "pass@1"),
-        "summary": file_of(run, "runtime") if is_trained and not run.no_summary else "",
+        "evaluation": "" if run.no_evaluation_reason else get_result_path(run, "pass@1"),
+        "summary": get_result_path(run, "runtime")
+        if is_trained and not run.no_summary_reason
+        else "",
         "why": "; ".join(filter(None, reasons)),
     }
 
 
-def symbols(text: str) -> Markup:
+def render_label(text: str) -> Markup:
     """Return a label as HTML, with a lone H in italics, as a variable."""
     return Markup(LONE_H.sub("<i>H</i>", str(escape(text))))
 
 
-def prose(text: str, anchors: dict[int, str]) -> Markup:
+def render_prose(text: str, anchors: dict[int, str]) -> Markup:
     """Return a caption or note as HTML, with variables, `code`, and links to tables.
 
     Args:
@@ -157,7 +159,7 @@ def prose(text: str, anchors: dict[int, str]) -> Markup:
 
     parts = re.split(r"`([^`]+)`", text)
     html = "".join(
-        f"<code>{escape(part)}</code>" if number % 2 else symbols(part)
+        f"<code>{escape(part)}</code>" if number % 2 else render_label(part)
         for number, part in enumerate(parts)
     )
     return Markup(re.sub(r"\bTable\N{NO-BREAK SPACE}(\d+)", to_link, html))
@@ -168,7 +170,7 @@ def embed_image(svg: bytes) -> Markup:
     return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())
 
 
-def image_size(svg: bytes) -> tuple[int, int]:
+def get_image_size(svg: bytes) -> tuple[int, int]:
     """Return width and height of an SVG on the page, in pixels.
 
     The figure is scaled so that its type is as large as that of a table on the page. matplotlib

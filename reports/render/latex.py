@@ -7,18 +7,18 @@ experiment, so that a paper can contain the tables of several experiments.
 from collections.abc import Sequence
 from functools import partial
 
-from reports.paper_style import PLAIN, PaperStyle
+from reports.paper_style import PLAIN_STYLE, PaperStyle
 from reports.render import load_template, tex
 from reports.render.floats import Note, lay_out
 from reports.tables.table import Cell, Table
 
-DEFAULT = "rapid"  # prefix of labels if the parameters do not name an experiment
+DEFAULT_PREFIX = "rapid"  # of labels, if the parameters do not name an experiment
 
 
 def render(
     tables: Sequence[Table],
-    style: PaperStyle = PLAIN,
-    prefix: str = DEFAULT,
+    style: PaperStyle = PLAIN_STYLE,
+    prefix: str = DEFAULT_PREFIX,
     other_tables: Sequence[Table] = (),
 ) -> str:
     """Return the text of tables.tex.
@@ -31,8 +31,8 @@ def render(
     labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *other_tables]}
     filters = {
         "tex": tex.escape,
-        "symbols": tex.symbols,
-        "prose": partial(tex.prose, labels=labels),
+        "label": tex.render_label,
+        "prose": partial(tex.render_prose, labels=labels),
         "cell": render_cell,
     }
     template = load_template(
@@ -50,7 +50,7 @@ def render(
     )
     pieces = [(table, lay_out(table, _notes_below(table, style), style)) for table in tables]
     at_end = _collect_notes(tables) if style.notes == "end" else {}
-    experiment = prefix if prefix != DEFAULT else ""
+    experiment = prefix if prefix != DEFAULT_PREFIX else ""
     return template.render(
         pieces=pieces, style=style, labels=labels, at_end=at_end, experiment=experiment
     )
@@ -60,7 +60,7 @@ def _notes_below(table: Table, style: PaperStyle) -> list[Note]:
     """Return the paragraphs below a table: notes if the style puts them there, and footnotes."""
     notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
     if style.notes in ("below", "caption"):
-        notes += [Note(text, name=name) for name, text in table.listed]
+        notes += [Note(text, name=name) for name, text in table.named_notes]
     return notes + [Note(f"{reason}.", key=key) for reason, key in table.footnotes.items()]
 
 
@@ -69,7 +69,7 @@ def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
     numbers: dict[Note, list[int]] = {}
     for table in tables:
         notes = [Note(text) for text in table.notes]
-        for note in [*notes, *(Note(text, name=name) for name, text in table.listed)]:
+        for note in [*notes, *(Note(text, name=name) for name, text in table.named_notes)]:
             numbers.setdefault(note, []).append(table.number)
     return numbers
 

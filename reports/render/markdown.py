@@ -10,8 +10,8 @@ MARKS = {"best": "**", "runner-up": "*", "": ""}  # before and after the text of
 
 def render(table: Table) -> str:
     """Return the caption, the table, its notes and its footnotes."""
-    legend = ["Best in bold, runner-up in italics."] if table.ranked else []
-    legend += ["† within noise of the best."] if table.tied else []
+    legend = ["Best in bold, runner-up in italics."] if table.has_ranks else []
+    legend += ["† within noise of the best."] if table.has_ties else []
     caption = f"**Table {table.number}.** {_escape_prose(' '.join([table.full_caption, *legend]))}"
     rows = [
         [_escape(row.label), *(_render_cell(cell, table.footnotes) for cell in row.all_cells)]
@@ -19,7 +19,7 @@ def render(table: Table) -> str:
     ]
     head = [_escape(title) for title in [table.stub, *table.column_names]]
     notes = [_escape_prose(" ".join(table.notes))] if table.notes else []
-    notes += [f"*{_escape(name)}*: {_escape_prose(text)}" for name, text in table.listed]
+    notes += [f"*{_escape(name)}*: {_escape_prose(text)}" for name, text in table.named_notes]
     notes += [
         f"<sup>{key}</sup> {_escape_prose(reason)}." for reason, key in table.footnotes.items()
     ]
@@ -28,7 +28,7 @@ def render(table: Table) -> str:
 
 def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
     mark = MARKS[cell.mark]
-    text = f"{mark}{_escape(cell.line)}{mark}" + "†" * cell.tied
+    text = f"{mark}{_escape(cell.one_line)}{mark}" + "†" * cell.tied
     return text + (f" <sup>{footnotes[cell.reason]}</sup>" if cell.reason else "")
 
 

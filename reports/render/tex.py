@@ -92,7 +92,7 @@ def list_unprintable(text: str) -> list[str]:
     return [char for char in dict.fromkeys(text) if not char.isspace() and _to_tex(char) is None]
 
 
-def symbols(text: str) -> str:
+def render_label(text: str) -> str:
     """Return a label as TeX, with H, H=8 and r(H, Acc) in math mode."""
 
     def to_formula(match: re.Match) -> str:
@@ -105,7 +105,7 @@ def symbols(text: str) -> str:
     return re.sub(rf"\br\(H, (?P<metric>\w+)\)|{lone_h}", to_formula, escape(text))
 
 
-def prose(text: str, labels: dict[int, str]) -> str:
+def render_prose(text: str, labels: dict[int, str]) -> str:
     """Return a caption or note as TeX, with formulas, `code`, and references to tables.
 
     Args:
@@ -119,8 +119,8 @@ def prose(text: str, labels: dict[int, str]) -> str:
 
     *pieces, last = re.split(r"`([^`]+)`", text)
     pairs = zip(pieces[::2], pieces[1::2], strict=True)
-    tex = "".join(rf"{symbols(words)}\texttt{{{escape(code)}}}" for words, code in pairs)
-    return re.sub(r"\bTable~(\d+)", to_reference, tex + symbols(last))
+    tex = "".join(rf"{render_label(words)}\texttt{{{escape(code)}}}" for words, code in pairs)
+    return re.sub(r"\bTable~(\d+)", to_reference, tex + render_label(last))
 
 
 def _escape_word(word: str) -> str:
@@ -142,14 +142,14 @@ def _to_tex(character: str) -> str | None:
     """Return TeX for a character, or None if TeX's fonts lack it."""
     if character in _TEXT:
         return _TEXT[character]
-    if formula := _FORMULAS.get(character) or _name_greek(character):
+    if formula := _FORMULAS.get(character) or _escape_greek(character):
         return f"${formula}$"
     if character.isascii():
         return character if character.isprintable() else None
-    return _decompose(character)
+    return _escape_decomposed(character)
 
 
-def _name_greek(character: str) -> str:
+def _escape_greek(character: str) -> str:
     """Return TeX in math mode for a Greek letter; "" for another character."""
     if letter := _GREEK_AS_LATIN.get(character):
         return rf"\mathrm{{{letter}}}"
@@ -162,7 +162,7 @@ def _name_greek(character: str) -> str:
     return "\\" + (match[2].lower() if match[1] == "SMALL" else match[2].capitalize())
 
 
-def _decompose(character: str) -> str | None:
+def _escape_decomposed(character: str) -> str | None:
     """Return TeX for a character by its Unicode decomposition, or None if it has none.
 
     These are accented letters, fractions, superscripts, subscripts and ligatures.

@@ -29,16 +29,16 @@ def _render_table(table: Table) -> str:
             for c, title in enumerate(group.columns)
         ]
         parts.append((f"{group.title}\n" if group.title else "") + _render_columns(labels, texts))
-    legend = ["* best, + runner-up."] if table.ranked else []
-    legend += ["~ within noise of the best."] if table.tied else []
+    legend = ["* best, + runner-up."] if table.has_ranks else []
+    legend += ["~ within noise of the best."] if table.has_ties else []
     notes = [_wrap(" ".join([*legend, *table.notes]))]
-    notes += [_wrap(f"{name}: {text}", "    ") for name, text in table.listed]
+    notes += [_wrap(f"{name}: {text}", "    ") for name, text in table.named_notes]
     notes += [_wrap(f"[{key}] {reason}.", "    ") for reason, key in table.footnotes.items()]
     return "\n\n".join([*parts, "\n".join(notes)]) + "\n"
 
 
 def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
-    text = cell.line + MARKS[cell.mark] + ("~" if cell.tied else "")
+    text = cell.one_line + MARKS[cell.mark] + ("~" if cell.tied else "")
     return text + (f" [{footnotes[cell.reason]}]" if cell.reason else "")
 
 

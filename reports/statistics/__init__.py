@@ -1,6 +1,6 @@
 """The statistics of reports: means, ranks, and 95 % confidence intervals of numbers in arrays.
 
-1. `summary`      which values of a table's column are best and runner-up
+1. `summary`      marks for the best value and the runner-up of a table's column
 2. `estimates`    an estimate with interval and test: ratios, correlations, means
 3. `crossed`      mean accuracy, whose noise comes from both the seeds and the test problems
 4. `pairs`        two algorithms, paired by problem and seed

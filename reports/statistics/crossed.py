@@ -2,12 +2,12 @@
 
 A score matrix has a row for each seed and a column for each problem. The two factors are crossed:
 the model of every seed answers the same problems. The variance of the mean is that of a two-way
-analysis of variance with both factors random, and the degrees of freedom are Satterthwaite's
+analysis of variance in which both factors are random. The degrees of freedom are Satterthwaite's
 (1946).
 
-The alternative, a bootstrap of seeds and problems (Owen 2007), is not used: with three seeds its
-95 % interval covers the truth too rarely if seeds differ, and with twenty seeds it is too wide if
-they hardly do. `python -m tests.reports.statistics.rates` prints the error rates of both methods.
+A bootstrap of seeds and problems (Owen 2007) is not used. With three seeds that differ, its 95 %
+interval covers the true value too rarely. With twenty seeds that hardly differ, the interval is too
+wide. `python -m tests.reports.statistics.rates` prints the error rates of both methods.
 """
 
 import math
@@ -15,12 +15,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reports.statistics.estimates import ROUNDING, Estimate, student, unvaried
+from reports.statistics.estimates import (
+    ROUNDING,
+    Estimate,
+    clopper_pearson_estimate,
+    student_estimate,
+)
 
 TIE = 1e-9  # relative difference up to which two mean squares count as equal, despite rounding
 
 
-def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
+def estimate_mean(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     """Return the mean of a score matrix with its 95 % interval.
 
     Args:
@@ -29,49 +34,49 @@ def estimate(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
         bounds: smallest and largest possible score.
     """
     seeds, problems = matrix.shape
-    mean, over = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
+    mean, sample = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
     if np.ptp(matrix) < ROUNDING:
-        return unvaried(mean, bounds, problems, over)
-    squares, free = mean_squares(matrix)
+        return clopper_pearson_estimate(mean, bounds, problems, sample)
+    squares, dfs = compute_mean_squares(matrix)
     # The variance of the mean is estimated by MS(seeds) + MS(problems) - MS(residuals). By chance
-    # this combination can be smaller than one of the three mean squares, each of which estimates at
-    # least the variance within a cell: then the largest of them is taken. If several are equally
-    # large (as all three are if a single cell differs from the others), the one with the fewest
-    # degrees of freedom is taken, which gives the widest interval.
+    # this combination can be smaller than one of the three mean squares. As each of them estimates
+    # at least the variance within a cell, the largest is then used. If several are equally large
+    # (as all three are if a single cell differs from the others), the one with the fewest degrees
+    # of freedom is used, which gives the widest interval.
     combined, largest = squares[0] + squares[1] - squares[2], max(squares)
     if combined > largest * (1 + TIE):
-        variance, df = combined, satterthwaite(combined, squares, free)
+        variance, df = combined, satterthwaite_df(combined, squares, dfs)
     else:
-        pairs = zip(squares, free, strict=True)
+        pairs = zip(squares, dfs, strict=True)
         df = min(n for square, n in pairs if square >= largest * (1 - TIE))
         variance = largest
     error = math.sqrt(variance / (seeds * problems))
-    return student(mean, error, df, over, bounds=bounds)
+    return student_estimate(mean, error, df, sample, bounds=bounds)
 
 
-def mean_squares(matrix: np.ndarray) -> tuple[list[float], tuple[int, int, int]]:
+def compute_mean_squares(matrix: np.ndarray) -> tuple[list[float], tuple[int, int, int]]:
     """Return the mean squares of seeds, problems and residuals, and their degrees of freedom."""
     seeds, problems = matrix.shape
     mean = matrix.mean()
     rows, columns = matrix.mean(1, keepdims=True) - mean, matrix.mean(0) - mean
     residuals = matrix - mean - rows - columns
-    free = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
+    dfs = seeds - 1, problems - 1, (seeds - 1) * (problems - 1)
     sums = problems * (rows**2).sum(), seeds * (columns**2).sum(), (residuals**2).sum()
-    return [float(total) / max(1, n) for total, n in zip(sums, free, strict=True)], free
+    return [float(total) / max(1, n) for total, n in zip(sums, dfs, strict=True)], dfs
 
 
-def satterthwaite(combined: float, parts: Sequence[float], free: Sequence[float]) -> float:
+def satterthwaite_df(combined: float, parts: Sequence[float], dfs: Sequence[float]) -> float:
     """Return the degrees of freedom of a sum or difference of independent mean squares."""
-    return combined**2 / sum(part**2 / n for part, n in zip(parts, free, strict=True) if n)
+    return combined**2 / sum(part**2 / n for part, n in zip(parts, dfs, strict=True) if n)
 
 
-def by_cluster(matrix: np.ndarray, clusters: Sequence[str]) -> np.ndarray:
+def merge_clusters(matrix: np.ndarray, clusters: Sequence[str]) -> np.ndarray:
     """Return a matrix with a column for each cluster of problems, and the same means of seeds.
 
-    Problems of a cluster resemble each other, so that their scores are no independent sample. The
-    interval that `estimate` computes from the new matrix treats clusters as the sample, which is
-    the cluster-robust variance of Cameron, Gelbach and Miller (2011) with seeds as second factor. A
-    cluster counts by its number of problems.
+    Problems of a cluster resemble each other, so that their scores are not independent. In the new
+    matrix `estimate_mean` treats clusters as the sample. This is the cluster-robust variance of
+    Cameron, Gelbach and Miller (2011) with seeds as the second factor. The weight of a cluster is
+    its number of problems.
 
     Args:
         clusters: the cluster of each problem.

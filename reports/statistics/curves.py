@@ -25,15 +25,15 @@ class AccuracyCurve:
     Args:
         seconds: training time at each point, from 0.
         accuracy: share of 1 at each point.
-        completions: number of completions sampled until each point, if every optimizer step uses
-            equally many.
+        completions: number of completions sampled until each point. All optimizer steps are
+            assumed to use equally many.
     """
 
     seconds: tuple[float, ...]
     accuracy: tuple[float, ...]
     completions: tuple[float, ...] = ()
 
-    def reaches(self, level: float) -> float | None:
+    def seconds_to_reach(self, level: float) -> float | None:
         """Return the seconds until the interpolated accuracy reaches a level; None if never."""
         if self.accuracy[0] >= level - ROUNDING:
             return self.seconds[0]
@@ -43,64 +43,66 @@ class AccuracyCurve:
                 return t + (u - t) * (level - low) / (high - low)
         return None
 
-    def within(self, seconds: np.ndarray | float) -> np.ndarray:
+    def accuracy_at(self, seconds: np.ndarray | float) -> np.ndarray:
         """Return the interpolated accuracy at these seconds, an array of the same shape.
 
         After the end of the run it is the final accuracy.
         """
         return np.interp(seconds, self.seconds, self.accuracy)
 
-    def after(self, completions: float) -> float:
-        """Return the interpolated accuracy after so many completions, at most the final one's."""
+    def accuracy_after(self, completions: float) -> float:
+        """Return the interpolated accuracy after this number of completions.
+
+        After the last completion it is the final accuracy.
+        """
         return float(np.interp(completions, self.completions, self.accuracy))
 
 
-def with_snapshots(algorithms: Sequence[str]) -> list[str]:
+def select_with_snapshots(algorithms: Sequence[str]) -> list[str]:
     """Return the algorithms whose runs save snapshots of the model during training."""
     return [name for name in algorithms if parse(name).changes.snapshots]
 
 
-def read(
-    runs: pd.DataFrame, before: pd.DataFrame, metric: str, root: Path
+def read_curves(
+    runs: pd.DataFrame, untrained: pd.DataFrame, metric: str, root: Path
 ) -> dict[int, AccuracyCurve]:
     """Return the curve of each run that has one, by seed.
 
     Args:
-        runs: rows of one algorithm in the data frame of `collect`.
-        before: rows of the model that the runs start from. Their mean accuracy is the first point
-            of every curve.
+        runs: rows of one algorithm in the data frame of `collect_runs`.
+        untrained: rows of the model that the runs start from. Their mean accuracy is the first
+            point of every curve.
         metric: pass@k.
 
     Raises:
         BadFile: a curve.jsonl is damaged, or lacks the metric.
     """
-    start, k = before[metric].mean(), int(metric.removeprefix("pass@"))
+    start, k = untrained[metric].mean(), int(metric.removeprefix("pass@"))
     curves_by_seed = {}
     for _, run in runs.dropna(subset=[metric, "runtime"]).iterrows():
-        points = read_rows(root / path_of(run), CurvePoint)
+        points = read_rows(root / get_curve_path(run), CurvePoint)
         if not points or not np.isfinite(start):
             continue
         if any(k not in point.pass_at for point in points):
-            raise BadFile(f"{root / path_of(run)}: a point has no {metric}")
+            raise BadFile(f"{root / get_curve_path(run)}: a point has no {metric}")
         per_step = run.completions / max(1, run.optimizer_steps)
-        on_the_way = [(point.seconds, point.pass_at[k], point.step * per_step) for point in points]
-        ends = (run.runtime, run[metric], run.completions)
-        curves_by_seed[run.seed] = AccuracyCurve(
-            *zip((0.0, start, 0.0), *on_the_way, ends, strict=True)
-        )
+        snapshots = [(point.seconds, point.pass_at[k], point.step * per_step) for point in points]
+        end = (run.runtime, run[metric], run.completions)
+        columns = zip((0.0, start, 0.0), *snapshots, end, strict=True)
+        curves_by_seed[run.seed] = AccuracyCurve(*columns)
     return curves_by_seed
 
 
-def path_of(run: pd.Series) -> str:
+def get_curve_path(run: pd.Series) -> str:
     """Return the path of a run's curve, below the root."""
     return f"{run['evaluation']}/{CURVE}"
 
 
-def chance_to_reach(level: float, start: float, noise: float, evaluations: int) -> float:
+def compute_chance_to_reach(level: float, start: float, noise: float, evaluations: int) -> float:
     """Return the probability that a model that learns nothing reaches a level of accuracy.
 
-    It is the probability that the highest of several evaluations of the untrained model is at the
-    level or above, if evaluations are normally distributed.
+    It is the probability that the highest of several evaluations of the untrained model is at least
+    the level, if evaluations are normally distributed.
 
     Args:
         start: mean accuracy of the untrained model.
@@ -113,7 +115,7 @@ def chance_to_reach(level: float, start: float, noise: float, evaluations: int) 
     return float(1 - below**evaluations)
 
 
-def levels(curves: Sequence[AccuracyCurve]) -> list[float]:
+def choose_levels(curves: Sequence[AccuracyCurve]) -> list[float]:
     """Return the multiples of STEP between the start of the curves and their best accuracy."""
     if not curves:
         return []

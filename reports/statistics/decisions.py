@@ -1,7 +1,7 @@
 """Multiple testing, equivalence tests, and the smallest effects that a test can detect.
 
-With estimates of `crossed` at the size of the arena, each method keeps its stated error rate
-(tests/reports/statistics/test_decisions.py).
+tests/reports/statistics/test_decisions.py checks that each method has its stated error rate for
+estimates of `crossed` with as many seeds and problems as in the arena.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from reports.statistics.estimates import LEVEL, Estimate
 POWER = 0.8  # probability with which a test is to detect an effect that exists
 
 
-def holm(ps: Sequence[float]) -> np.ndarray:
+def adjust_by_holm(ps: Sequence[float]) -> np.ndarray:
     """Return the p-values, adjusted for their number by Holm's method (1979)."""
     order = np.argsort(ps, kind="stable")
-    steps = np.minimum(1, np.sort(ps) * np.arange(len(ps), 0, -1))
+    scaled_ps = np.minimum(1, np.sort(ps) * np.arange(len(ps), 0, -1))
     adjusted = np.empty(len(ps))
-    adjusted[order] = np.maximum.accumulate(steps)
+    adjusted[order] = np.maximum.accumulate(scaled_ps)
     return adjusted
 
 
-def equivalence(difference: Estimate, margin: float) -> float:
+def compute_equivalence_p(difference: Estimate, margin: float) -> float:
     """Return the p of the hypothesis that a difference is at least the margin, in either direction.
 
     It is the larger p of two one-sided tests (Schuirmann 1987). p <= 0.05 shows equivalence: the
@@ -35,20 +35,20 @@ def equivalence(difference: Estimate, margin: float) -> float:
     return max(below, above)
 
 
-def detectable(estimate: Estimate, alpha: float = 1 - LEVEL) -> float:
+def compute_detectable_difference(estimate: Estimate, alpha: float = 1 - LEVEL) -> float:
     """Return the smallest true difference that a t-test would detect with probability POWER.
 
     Args:
         estimate: an estimate with a standard error, on whose scale the result is.
-        alpha: two-sided level of the test; for m claims together, 0.05 / m is conservative.
+        alpha: two-sided level of the test. For m claims together, 0.05 / m is conservative.
     """
     df = min(estimate.df, 1e6)  # a larger number, or infinity, gives the same normal distribution
     critical = stats.t.isf(alpha / 2, df)
     return float(estimate.error * special.nctdtrinc(df, 1 - POWER, critical))
 
 
-def provable(estimate: Estimate, alpha: float) -> float:
-    """Return the smallest margin of equivalence that would be shown with probability POWER.
+def compute_detectable_margin(estimate: Estimate, alpha: float) -> float:
+    """Return the smallest margin within which equivalence is shown with probability POWER.
 
     The true difference is taken to be 0, and equivalence is shown by two one-sided tests.
 
@@ -60,8 +60,8 @@ def provable(estimate: Estimate, alpha: float) -> float:
     shares = (np.arange(1000) + 0.5) / 1000
     critical = stats.t.isf(alpha, df) * np.sqrt(stats.chi2.ppf(shares, df) / df)
 
-    def lacking_power(margin: float) -> float:
+    def compute_excess_power(margin: float) -> float:
         inside = np.maximum(0, 2 * stats.norm.cdf(margin - critical) - 1)
         return inside.mean() - POWER
 
-    return float(estimate.error * optimize.brentq(lacking_power, 0, critical.max() + 10))
+    return float(estimate.error * optimize.brentq(compute_excess_power, 0, critical.max() + 10))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.95  # of all confidence intervals
+LEVEL = 0.95  # confidence level of all intervals
 ROUNDING = 1e-12  # numbers that differ by less are equal
 
 
@@ -21,15 +21,15 @@ class Estimate:
         reason: why there is no value.
         error: standard error, on the scale on which Student's t is computed.
         df: degrees of freedom of t.
-        p_at: returns the two-sided p of the hypothesis that the true value is the given one. p is
-            at most 0.05 exactly if the given value lies outside the interval. None without an
-            interval.
+        p_at: returns the two-sided p of the hypothesis that the true value is equal to the
+            argument. p is at most 0.05 exactly if the argument lies outside the interval. None
+            without an interval.
     """
 
     value: float | None
     low: float | None = None
     high: float | None = None
-    over: str = ""
+    sample: str = ""
     reason: str = ""
     error: float | None = None
     df: float = math.inf
@@ -40,22 +40,22 @@ class Estimate:
         return self.low is not None and self.low <= value <= self.high
 
 
-def student(
+def student_estimate(
     value: float,
     error: float,
     df: float,
-    over: str,
+    sample: str,
     scale: tuple[Callable, Callable] = (float, float),
     bounds: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
     """Return a value with an interval and a test by Student's t distribution.
 
     Args:
-        error: standard error, on the scale of `scale`.
+        error: standard error, on the scale to which `scale` converts.
         df: degrees of freedom; `inf` gives the normal distribution.
         over: what the value was computed from, in words.
-        scale: functions to the scale on which the value has Student's distribution, such as the
-            logarithm, and back from it.
+        scale: two functions. The first converts to the scale on which the value has Student's
+            distribution, such as the logarithm; the second converts back.
         bounds: smallest and largest possible value; the interval is cut off there.
     """
     to_scale, from_scale = scale
@@ -69,10 +69,12 @@ def student(
         return float(2 * stats.t.sf(distance / error, df))
 
     low, high = max(low, bounds[0]), min(high, bounds[1])
-    return Estimate(value, float(low), float(high), over, error=error, df=df, p_at=p_at)
+    return Estimate(value, float(low), float(high), sample, error=error, df=df, p_at=p_at)
 
 
-def unvaried(value: float, bounds: tuple[float, float], n: int, over: str) -> Estimate:
+def clopper_pearson_estimate(
+    value: float, bounds: tuple[float, float], n: int, sample: str
+) -> Estimate:
     """Return the mean of n equal observations, from which no standard error can be computed.
 
     The interval is Clopper and Pearson's: with 97.5 % confidence at most a share
@@ -90,18 +92,19 @@ def unvaried(value: float, bounds: tuple[float, float], n: int, over: str) -> Es
     def p_at(limit: float) -> float:
         if abs(limit - value) < ROUNDING:
             return 1.0
-        reach = abs(bounds[limit > value] - value)
-        return min(1.0, 2 * max(0.0, 1 - abs(limit - value) / reach) ** n) if reach else 0.0
+        largest_change = abs(bounds[limit > value] - value)
+        if not largest_change:
+            return 0.0
+        return min(1.0, 2 * max(0.0, 1 - abs(limit - value) / largest_change) ** n)
 
-    return Estimate(value, low, high, over, p_at=p_at)
+    return Estimate(value, low, high, sample, p_at=p_at)
 
 
-def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
-    """Return the ratio of durations a / b, of their geometric means.
+def estimate_paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
+    """Return the ratio a / b of the geometric means of durations; None if there is no pair.
 
     Durations are paired by position; a pair with a missing or infinite value is left out. Interval
-    and test are those of a paired t-test on logarithms. A single pair has neither, and without a
-    pair the result is None.
+    and test are those of a paired t-test on logarithms. A single pair has neither.
     """
     pairs = np.array([a, b])
     pairs = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]
@@ -109,10 +112,10 @@ def paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
     n = len(logs)
     if n == 0:
         return None
-    ratio, over = math.exp(logs.mean()), f"ratio of geometric means, n = {n} pairs"
+    ratio, sample = math.exp(logs.mean()), f"ratio of geometric means, n = {n} pairs"
     if n == 1:
-        return Estimate(ratio, over=over)
-    return student(ratio, stats.sem(logs), n - 1, over, (math.log, math.exp))
+        return Estimate(ratio, sample=sample)
+    return student_estimate(ratio, stats.sem(logs), n - 1, sample, (math.log, math.exp))
 
 
 def correlate(x: Sequence[float], y: Sequence[float]) -> Estimate:
@@ -129,23 +132,23 @@ def correlate(x: Sequence[float], y: Sequence[float]) -> Estimate:
     r = float(stats.pearsonr(xs, ys).statistic)
     if not math.isfinite(r):
         return Estimate(None, reason="the values differ by less than rounding: no correlation")
-    return correlation(r, n)
+    return estimate_correlation(r, n)
 
 
-def correlation(r: float, n: int) -> Estimate:
-    """Return a correlation r over n points with Fisher's interval, which needs four points.
+def estimate_correlation(r: float, n: int) -> Estimate:
+    """Return a correlation r of n points with Fisher's interval, which needs four points.
 
-    scipy computes this interval from the points only. The paper prints r without its points.
+    scipy computes this interval only from the points, and the paper prints r without its points.
     """
-    over = f"Pearson's r over n = {n} runs"
+    sample = f"Pearson's r over n = {n} runs"
     if n < 4:
-        return Estimate(r, over=over)
+        return Estimate(r, sample=sample)
     if abs(r) >= 1:
-        return Estimate(r, r, r, over, p_at=lambda limit: float(limit == r))
-    return student(r, 1 / math.sqrt(n - 3), math.inf, over, (math.atanh, math.tanh))
+        return Estimate(r, r, r, sample, p_at=lambda limit: float(limit == r))
+    return student_estimate(r, 1 / math.sqrt(n - 3), math.inf, sample, (math.atanh, math.tanh))
 
 
-def mean(
+def estimate_mean(
     values: Sequence[float], bounds: tuple[float, float] = (-math.inf, math.inf)
 ) -> Estimate | None:
     """Return the mean of the finite values with Student's interval, which needs two values.
@@ -157,7 +160,7 @@ def mean(
     n = len(finite)
     if not finite:
         return None
-    middle = float(np.mean(finite))
+    value = float(np.mean(finite))
     if n == 1:
-        return Estimate(middle)
-    return student(middle, stats.sem(finite), n - 1, f"n = {n} runs", bounds=bounds)
+        return Estimate(value)
+    return student_estimate(value, stats.sem(finite), n - 1, f"n = {n} runs", bounds=bounds)

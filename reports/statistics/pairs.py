@@ -9,35 +9,38 @@ from statistics import fmean
 import pandas as pd
 
 from rapid.artifacts.evaluations import pass_at_k
-from reports.statistics.crossed import by_cluster, estimate
-from reports.statistics.estimates import Estimate, mean, paired_ratio
+from reports.statistics import crossed, estimates
+from reports.statistics.estimates import Estimate
 
-SHARES, DIFFERENCES = (0.0, 1.0), (-1.0, 1.0)  # bounds of an accuracy, and of a difference of two
+SHARE_BOUNDS = (0.0, 1.0)  # of an accuracy
+DIFFERENCE_BOUNDS = (-1.0, 1.0)  # of a difference of two accuracies
 PASS_AT = "pass@"  # beginning of the names of the metrics that have scores by problem
 
 
-def scores(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
+def build_score_matrix(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return pass@k of each problem: a row for each seed, a column for each problem.
 
     Runs without scores are left out. A problem is left out if one of the runs has fewer than k
     graded completions of it.
 
     Args:
-        runs: rows of one algorithm in the data frame of `collect`.
+        runs: rows of one algorithm in the data frame of `collect_runs`.
         metric: pass@k.
     """
-    by_run = zip(runs.seed, (_score(counts, metric) for counts in runs.scores), strict=True)
+    by_run = zip(
+        runs.seed, (_score_problems(counts, metric) for counts in runs.scores), strict=True
+    )
     rows = {seed: row for seed, row in by_run if row}
     return pd.DataFrame.from_dict(rows, orient="index").dropna(axis="columns")
 
 
-def mean_scores(runs: pd.DataFrame, metric: str) -> list[float]:
+def compute_run_accuracies(runs: pd.DataFrame, metric: str) -> list[float]:
     """Return each run's mean pass@k over its problems; NaN for a run without scores."""
-    by_run = (_score(counts, metric).values() for counts in runs.scores)
+    by_run = (_score_problems(counts, metric).values() for counts in runs.scores)
     return [fmean(row) if row else math.nan for row in by_run]
 
 
-def _score(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
+def _score_problems(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
     """Return pass@k of each problem of a run with at least k graded completions.
 
     Args:
@@ -47,34 +50,38 @@ def _score(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
     return {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
 
 
-def accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
+def estimate_accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
     """Return the mean accuracy with its interval; None if no run has scores by problem.
 
-    Also None if some runs have an accuracy but no scores by problem: the interval would then be
-    that of the other runs only.
+    Also None if some runs have an accuracy but no scores by problem, because the interval would
+    then leave out these runs.
     """
-    matrix = scores(runs, metric)
+    matrix = build_score_matrix(runs, metric)
     is_partial = (runs[metric].notna() & (runs.scores.map(len) == 0)).any()
-    return None if matrix.empty or is_partial else estimate(matrix.to_numpy(), SHARES)
+    return (
+        None
+        if matrix.empty or is_partial
+        else crossed.estimate_mean(matrix.to_numpy(), SHARE_BOUNDS)
+    )
 
 
-def difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
+def estimate_difference(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
     """Return the accuracy of a minus that of b, over the problems and seeds that both have.
 
     None if a and b have no seed, or no problem, in common.
     """
-    return contrast([(a, 1), (b, -1)], metric)
+    return estimate_contrast([(a, 1), (b, -1)], metric)
 
 
-def contrast(
+def estimate_contrast(
     terms: Sequence[tuple[pd.DataFrame, float]],
     metric: str,
     clusters: Mapping[str, str] | None = None,
 ) -> Estimate | None:
-    """Return the sum of a metric of algorithms, each times a factor: a - b, (a - b) - (c - d), ...
+    """Return a linear contrast of algorithms in a metric: a - b, (a - b) - (c - d), ...
 
-    It is over the seeds that all algorithms have, and for pass@k over the problems that all have.
-    Then seeds and problems are both at random; for other metrics only seeds are.
+    It uses the seeds that all algorithms have, and for pass@k the problems that all have. For
+    pass@k seeds and problems are both random factors; for other metrics only seeds are.
 
     Args:
         terms: the runs of each algorithm, and its factor.
@@ -84,7 +91,7 @@ def contrast(
         None if the algorithms have no seed, or no problem, in common.
     """
     if metric.startswith(PASS_AT):
-        weighted = [factor * scores(runs, metric) for runs, factor in terms]
+        weighted = [factor * build_score_matrix(runs, metric) for runs, factor in terms]
     else:
         weighted = [factor * runs.set_index("seed")[[metric]].dropna() for runs, factor in terms]
     seeds = reduce(pd.Index.intersection, [rows.index for rows in weighted])
@@ -93,15 +100,17 @@ def contrast(
         return None
     total = reduce(add, [rows.loc[seeds, columns] for rows in weighted])
     if not metric.startswith(PASS_AT):
-        return mean(list(total[metric]))
+        return estimates.estimate_mean(list(total[metric]))
     matrix = total.to_numpy()
     if clusters:
-        matrix = by_cluster(matrix, [clusters[name] for name in columns])
+        matrix = crossed.merge_clusters(matrix, [clusters[name] for name in columns])
     factors = [factor for _, factor in terms]
-    return estimate(matrix, (sum(min(f, 0.0) for f in factors), sum(max(f, 0.0) for f in factors)))
+    return crossed.estimate_mean(
+        matrix, (sum(min(f, 0.0) for f in factors), sum(max(f, 0.0) for f in factors))
+    )
 
 
-def ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the ratio of durations a / b, over the seeds that both have; None if none."""
+def estimate_ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
+    """Return the ratio of durations a / b over the seeds that both have; None if none."""
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
-    return paired_ratio(list(pairs.a), list(pairs.b))
+    return estimates.estimate_paired_ratio(list(pairs.a), list(pairs.b))

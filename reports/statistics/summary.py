@@ -8,7 +8,7 @@ import pandas as pd
 Mark = Literal["", "best", "runner-up"]
 
 
-def marks(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
+def mark_best(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
     """Return the mark of each value of a column: "best", "runner-up" or "".
 
     Equal values share a mark. If two are best there is no runner-up, as in the paper. Nothing is

@@ -1,8 +1,8 @@
 """Training time until a target accuracy, where some runs never reach it.
 
 A run that never reaches the accuracy has an infinite time and counts as slower than all others. The
-statistics depend only on the order of times, so the time that this run would have needed does not
-matter.
+statistics depend only on the order of times, so they do not need the time that such a run would
+have taken.
 """
 
 import math
@@ -15,15 +15,15 @@ from scipy import stats
 from reports.statistics import decisions
 from reports.statistics.estimates import LEVEL, ROUNDING, Estimate
 
-# The log ratio of two times of which one is infinite (or 0). It is finite, so that means can be
-# computed, and so large that exp(NEVER / 4) is infinite in floating point. So the mean of NEVER and
-# any other log ratio stands for an infinite ratio too, and so does the mean of such a mean and
-# another one.
-NEVER = 4000.0
-NEITHER = "in no seed did either reach it"
+# The log ratio of two times if one of them is infinite or 0. It is finite, so that means can be
+# computed, and so large that exp(INFINITE_LOG_RATIO / 4) overflows to infinity. So the mean of it
+# and any other log ratio still gives an infinite ratio, and so does the mean of such a mean and
+# another log ratio.
+INFINITE_LOG_RATIO = 4000.0
+NEITHER_REACHED = "in no seed did either reach it"
 
 
-def median(times: Sequence[float]) -> Estimate:
+def median_time(times: Sequence[float]) -> Estimate:
     """Return the median time with its exact interval, which lies between two of the times.
 
     The interval needs six times. Its upper end is infinite if too many runs never reach the
@@ -32,40 +32,43 @@ def median(times: Sequence[float]) -> Estimate:
     if not len(times):
         return Estimate(None, reason="no run has a time")
     never = int(np.isinf(times).sum())
-    over = f"n = {len(times)} runs"
-    return _median(times, f"{over}, of which {never} never reached it" if never else over)
+    sample = f"n = {len(times)} runs"
+    return _median_estimate(
+        times, f"{sample}, of which {never} never reached it" if never else sample
+    )
 
 
 def median_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     """Return the median of the ratios of times ours / reference, with the sign test's interval.
 
-    Times are paired by position. The interval of `ratio` ends at 0 or infinity as soon as a few
-    pairs have such a ratio, because it averages pairs. This one does so only if many have.
+    Times are paired by position. `time_ratio` averages pairs, so that its interval ends at 0 or
+    infinity as soon as a few pairs have such a ratio. The interval of the median does so only if
+    many pairs have it.
     """
-    logs = [_log_ratio(*pair) for pair in _pairs(ours, reference)]
+    logs = [_log_ratio(*pair) for pair in _select_reached(ours, reference)]
     if not logs:
-        return Estimate(None, reason=NEITHER)
-    middle = _median(logs, f"n = {len(logs)} seeds")
+        return Estimate(None, reason=NEITHER_REACHED)
+    median = _median_estimate(logs, f"n = {len(logs)} seeds")
     with np.errstate(over="ignore"):
         ends = [
             None if end is None else float(np.exp(end))
-            for end in (middle.value, middle.low, middle.high)
+            for end in (median.value, median.low, median.high)
         ]
-    return Estimate(*ends, middle.over)
+    return Estimate(*ends, median.sample)
 
 
-def _median(values: Sequence[float], over: str) -> Estimate:
+def _median_estimate(values: Sequence[float], sample: str) -> Estimate:
     """Return the median with its exact interval, which is that of a sign test."""
     ordered, n = np.sort(values), len(values)
-    middle = float(np.median(ordered))
-    # The interval begins at the `least`-th smallest value and ends at the `least`-th largest.
-    least = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
-    if not least:
-        return Estimate(middle, over=over)
-    return Estimate(middle, float(ordered[least - 1]), float(ordered[n - least]), over)
+    median = float(np.median(ordered))
+    # The interval begins at the value of this rank from below and ends at that rank from above.
+    rank = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
+    if not rank:
+        return Estimate(median, sample=sample)
+    return Estimate(median, float(ordered[rank - 1]), float(ordered[n - rank]), sample)
 
 
-def ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
+def time_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     """Return the ratio of times ours / reference, by Wilcoxon's signed-rank test of log ratios.
 
     Times are paired by position. The value is Hodges and Lehmann's (1963): the exponential of the
@@ -73,33 +76,38 @@ def ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     which only one run reaches the accuracy has the ratio 0 or infinity, and a rank above all finite
     ratios. A pair in which neither run reaches it is left out.
     """
-    logs = np.array([_log_ratio(*pair) for pair in _pairs(ours, reference)])
+    logs = np.array([_log_ratio(*pair) for pair in _select_reached(ours, reference)])
     n = len(logs)
     if not n:
-        return Estimate(None, reason=NEITHER)
+        return Estimate(None, reason=NEITHER_REACHED)
     means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
-    reached = np.cumsum(_ranks(n))  # P(W <= w), W: sum of the ranks of ratios above the limit
+    # P(W <= w), where W is the sum of the ranks of ratios above the limit
+    cumulative = np.cumsum(_rank_sum_distribution(n))
 
     def p_at(limit: float) -> float:
-        cut, edge = math.log(limit), means.size
-        above, at = (means > cut + ROUNDING).sum(), (np.abs(means - cut) <= ROUNDING).sum()
-        fewer = min(above + at / 2, edge - above - at / 2)  # on the side with fewer means
-        return float(min(1.0, 2 * reached[math.ceil(fewer)]))
+        log_limit = math.log(limit)
+        above = (means > log_limit + ROUNDING).sum() + (
+            abs(means - log_limit) <= ROUNDING
+        ).sum() / 2
+        smaller_sum = min(above, means.size - above)
+        return float(min(1.0, 2 * cumulative[math.ceil(smaller_sum)]))
 
     with np.errstate(over="ignore"):
-        value, ordered = float(np.exp(np.median(means))), np.exp(means)
-    over = f"n = {n} seeds"
-    # The interval begins at the `least`-th smallest mean and ends at the `least`-th largest.
-    least = int(np.searchsorted(reached, (1 - LEVEL) / 2, side="right"))
-    if not least:
-        return Estimate(value, over=over)
-    return Estimate(value, float(ordered[least - 1]), float(ordered[-least]), over, p_at=p_at)
+        value, ratios = float(np.exp(np.median(means))), np.exp(means)
+    sample = f"n = {n} seeds"
+    # The interval begins at the ratio of this rank from below and ends at that rank from above.
+    rank = int(np.searchsorted(cumulative, (1 - LEVEL) / 2, side="right"))
+    if not rank:
+        return Estimate(value, sample=sample)
+    return Estimate(value, float(ratios[rank - 1]), float(ratios[-rank]), sample, p_at=p_at)
 
 
-def detectable(ours: Sequence[float], reference: Sequence[float], alpha: float) -> float | None:
-    """Return the ratio nearest to 1, and below it, that the test would detect with a power of 80 %.
+def compute_detectable_ratio(
+    ours: Sequence[float], reference: Sequence[float], alpha: float
+) -> float | None:
+    """Return the largest ratio below 1 that the test would detect with a power of 80 %.
 
-    Log ratios are taken to be normal, with the standard deviation of the pairs in which both runs
+    Log ratios are assumed to be normal, with the standard deviation of the pairs in which both runs
     reach the accuracy. For normal data the signed-rank test of n pairs is as powerful as a t-test
     of 3 n / pi pairs. None if fewer than two pairs reach the accuracy, or if n pairs are too few
     for p to be as small as alpha.
@@ -107,16 +115,18 @@ def detectable(ours: Sequence[float], reference: Sequence[float], alpha: float) 
     Args:
         alpha: two-sided level of the test.
     """
-    pairs = _pairs(ours, reference)
+    pairs = _select_reached(ours, reference)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]
     n = len(pairs)
     if len(logs) < 2 or 2 * 0.5**n > alpha:
         return None
     error = np.std(logs, ddof=1) / math.sqrt(3 * n / math.pi)
-    return math.exp(-decisions.detectable(Estimate(0.0, error=error, df=n - 1), alpha))
+    return math.exp(
+        -decisions.compute_detectable_difference(Estimate(0.0, error=error, df=n - 1), alpha)
+    )
 
 
-def _pairs(ours: Sequence[float], reference: Sequence[float]) -> list[tuple[float, float]]:
+def _select_reached(ours: Sequence[float], reference: Sequence[float]) -> list[tuple[float, float]]:
     """Return the pairs in which at least one run reaches the accuracy."""
     return [(a, b) for a, b in zip(ours, reference, strict=True) if min(a, b) < math.inf]
 
@@ -125,12 +135,12 @@ def _log_ratio(ours: float, reference: float) -> float:
     if ours == reference:
         return 0.0
     if math.inf in (ours, reference) or 0 in (ours, reference):
-        return math.copysign(NEVER, ours - reference)
+        return math.copysign(INFINITE_LOG_RATIO, ours - reference)
     return math.log(ours / reference)
 
 
 @cache
-def _ranks(n: int) -> np.ndarray:
+def _rank_sum_distribution(n: int) -> np.ndarray:
     """Return the distribution of Wilcoxon's W under the hypothesis of no difference.
 
     W is a sum of the ranks 1 to n, each included with probability one half. The result has the

@@ -5,37 +5,41 @@
     intervals      Tables 8 and 9, paired comparisons and confidence intervals
     claims         Table 11, the paper's claims
     studies        the tables of the report on the studies (ablations, docs/studies.md)
-    arena, tuning  the tables of the report on the arena (a comparison of algorithms with tuned
+    arena, standings, phases, tuning
+                   the tables of the report on the arena (a comparison of algorithms with tuned
                    learning rates, docs/arena.md), and of the trials of learning rates
+    pooled         the tables of two runs of the arena together
 
-texts.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of tables
-whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain data, from
-rows, columns and the texts in texts.yaml; `notes` renders the texts.
+captions.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of
+tables whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain data,
+from rows, columns and the texts in captions.yaml; `notes` renders the texts.
 """
 
 from collections.abc import Callable
 
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables import claims, intervals, results, setup
 from reports.tables.table import Table
 
-RESULTS: list[Callable[[Measured], Table | None]] = [
-    results.main,
-    results.families,
-    results.staleness,
-    results.correlations,
+RESULTS: list[Callable[[ReportData], Table | None]] = [
+    results.build_main_table,
+    results.build_families_table,
+    results.build_staleness_table,
+    results.build_correlations_table,
 ]
-APPENDIX: list[Callable[[Measured], Table | None]] = [
-    setup.imitation,
-    setup.rl,
-    setup.versions,
-    intervals.comparisons,
-    intervals.intervals,
-    results.memory,
-    claims.table,
+APPENDIX: list[Callable[[ReportData], Table | None]] = [
+    setup.build_sft_table,
+    setup.build_rl_table,
+    setup.build_versions_table,
+    intervals.build_comparisons_table,
+    intervals.build_intervals_table,
+    results.build_memory_table,
+    claims.build_paper_claims_table,
 ]
 
 
-def build(functions: list[Callable[[Measured], Table | None]], measured: Measured) -> list[Table]:
+def build_tables(
+    functions: list[Callable[[ReportData], Table | None]], data: ReportData
+) -> list[Table]:
     """Return the tables that these functions make, without those that are None."""
-    return [table for function in functions if (table := function(measured))]
+    return [table for function in functions if (table := function(data))]

@@ -20,35 +20,37 @@ from rapid.algorithms.variant_names import parse
 from rapid.text import join_words
 from reports import formats, labels, paper
 from reports.formats import Format
-from reports.measured import BASELINE, Contest, Measured
+from reports.report_data import BASELINE, BenchmarkRuns, ReportData
 from reports.statistics import estimates, pairs
-from reports.statistics.decisions import holm
+from reports.statistics.decisions import adjust_by_holm
 from reports.statistics.estimates import LEVEL, Estimate, correlate
-from reports.tables.columns import RATIO, RUNTIME, Column, accuracy
+from reports.tables.columns import RATIO, RUNTIME, Column, list_accuracy_columns
 from reports.tables.intervals import Comparison
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import fill_template
-from reports.tables.table import MISSING, Cell, Source, Table, interval
+from reports.tables.table import MISSING, Cell, Source, Table, format_interval
 
 FILE = Path(__file__).with_name("claims.yaml")
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "fails", "open", "not tested here"
-# Verdict -> the words after a number of claims.
-COUNTED = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
+# Verdict -> the words after a number of claims: 9 hold.
+VERDICT_VERBS = {HOLDS: "hold", FAILS: "fail", OPEN: "are open", UNTESTED: "are not tested"}
 TOO_FEW = "too few runs for an interval"
 TOO_NOISY = "undecided: the interval contains the limit"
-TOO_MANY = "not significant after Holm's adjustment, although its own interval excludes the limit"
-# The metric of the claim that completions get longer with H; no table has this column.
-LENGTH = Column("", "completion_length", formats.plain, paired=RATIO)
+NOT_SIGNIFICANT = (
+    "not significant after Holm's adjustment, although its own interval excludes the limit"
+)
+# The column of the claim that completions get longer with H; no table shows it.
+COMPLETION_LENGTH = Column("", "completion_length", formats.plain, paired=RATIO)
 Tests = Sequence[tuple[float, str]]  # tests of a claim: p, and the verdict if p is small
 
 
 # Verdicts -----------------------------------------------------------------------------------------
 
 
-def locate(
+def build_test(
     estimate: Estimate, above: float = -math.inf, below: float = math.inf
 ) -> tuple[float, str]:
-    """Return the two-sided p of a claim's limit, and the verdict if that p is small.
+    """Return the test of a claim: its two-sided p, and the verdict if p is small.
 
     The claim is that the true value lies between `above` and `below`. p is for the hypothesis that
     the true value is at the limit. If the estimate lies between two limits, it is the larger p.
@@ -58,26 +60,26 @@ def locate(
     return estimate.p_at(above if estimate.value <= above else below), FAILS
 
 
-def decide(claims: Sequence[Tests]) -> list[tuple[float | None, str]]:
+def decide_claims(tests_by_claim: Sequence[Tests]) -> list[tuple[float | None, str]]:
     """Return p and verdict of each claim, with p adjusted for all tests by Holm's method.
 
     The first test of a claim with p <= 0.05 decides. If there is none the claim is open, with the p
     of its first test. A claim without tests has no p and is untested.
     """
-    adjusted = iter(holm([p for tests in claims for p, _ in tests]))
+    adjusted_ps = iter(adjust_by_holm([p for tests in tests_by_claim for p, _ in tests]))
     decisions: list[tuple[float | None, str]] = []
-    for tests in claims:
-        ps = [(float(next(adjusted)), verdict) for _, verdict in tests]
-        small = [(p, verdict) for p, verdict in ps if p <= 1 - LEVEL]
-        first = (ps[0][0], OPEN) if ps else (None, UNTESTED)
-        decisions.append(small[0] if small else first)
+    for tests in tests_by_claim:
+        adjusted = [(float(next(adjusted_ps)), verdict) for _, verdict in tests]
+        significant = [(p, verdict) for p, verdict in adjusted if p <= 1 - LEVEL]
+        undecided = (adjusted[0][0], OPEN) if adjusted else (None, UNTESTED)
+        decisions.append(significant[0] if significant else undecided)
     return decisions
 
 
 def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
     """Return the number of claims with each verdict, in words: 9 hold, 3 fail, ..."""
     verdicts = list(verdicts)
-    return {verdict: f"{verdicts.count(verdict)} {word}" for verdict, word in COUNTED.items()}
+    return {verdict: f"{verdicts.count(verdict)} {word}" for verdict, word in VERDICT_VERBS.items()}
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Headline:
         if len(self.verdicts) == 1:
             return [(verdict, verdict) for verdict in self.verdicts]
         plurals = {HOLDS: "hold", FAILS: "fail"}
-        counts = {verdict: self.verdicts.count(verdict) for verdict in COUNTED}
+        counts = {verdict: self.verdicts.count(verdict) for verdict in VERDICT_VERBS}
         return [
             (verdict, f"{count} {verdict if count == 1 else plurals.get(verdict, verdict)}")
             for verdict, count in counts.items()
@@ -101,7 +103,7 @@ class Headline:
         ]
 
 
-def p_cell(p: float | None) -> Cell:
+def build_p_cell(p: float | None) -> Cell:
     """Return a cell with a p, or a dash for a claim without tests."""
     return Cell(MISSING if p is None else formats.p_value(p))
 
@@ -116,7 +118,7 @@ class Evidence:
     Args:
         estimate: from the runs.
         show: prints the estimate and the paper's value.
-        printed: the paper's value; None if the paper has none.
+        paper_value: None if the paper has no value.
         sources: the values of the runs.
         p: adjusted by Holm's method.
     """
@@ -124,7 +126,7 @@ class Evidence:
     label: str
     estimate: Estimate
     show: Format = formats.plain
-    printed: float | None = None
+    paper_value: float | None = None
     sources: tuple[Source, ...] = ()
     tests: Tests = ()
     p: float | None = None
@@ -136,13 +138,15 @@ class Evidence:
         if not self.tests:
             return self.estimate.reason or TOO_FEW
         ((p, _),) = self.tests
-        return {OPEN: TOO_NOISY if p > 1 - LEVEL else TOO_MANY}.get(self.verdict, "")
+        if self.verdict != OPEN:
+            return ""
+        return TOO_NOISY if p > 1 - LEVEL else NOT_SIGNIFICANT
 
-    def measured_cell(self) -> Cell:
+    def build_cell(self) -> Cell:
         """Return a cell with the estimate and its interval."""
         if self.estimate.value is None:
             return Cell(MISSING, reason=self.reason)
-        text = f"{self.show(self.estimate.value)} {interval(self.show, self.estimate)}"
+        text = f"{self.show(self.estimate.value)} {format_interval(self.show, self.estimate)}"
         return Cell(text.strip(), reason=self.reason, sources=self.sources)
 
 
@@ -161,44 +165,46 @@ class PaperClaim:
     correlate: str = ""
     average: str = ""
     benchmark: str = ""
-    models: bool = False
-    figure: float | None = None
-    unknown: str = ""
+    all_models: bool = False
+    paper_value: float | None = None
+    missing_reason: str = ""
     headline: str = ""
 
-    def collect_evidence(self, measured: Measured) -> list[Evidence]:
+    def collect_evidence(self, data: ReportData) -> list[Evidence]:
         """Return a row for each benchmark and model that the claim is about."""
-        contests = [*measured.contests.values(), *(measured.families if self.models else [])]
+        selections = [*data.runs_by_benchmark.values()]
+        selections += data.family_runs if self.all_models else []
         rows = [
             row
-            for contest in contests
-            if self.benchmark in ("", contest.benchmark)
-            for row in self._of_contest(measured, contest)
+            for runs in selections
+            if self.benchmark in ("", runs.benchmark)
+            for row in self._collect_from(data, runs)
         ]
-        if self.unknown and not rows:
-            return [Evidence(self.about, Estimate(None, reason=self.unknown))]
-        return [replace(row, tests=self._tests(row.estimate)) for row in rows]
+        if self.missing_reason and not rows:
+            return [Evidence(self.about, Estimate(None, reason=self.missing_reason))]
+        return [replace(row, tests=self._list_tests(row.estimate)) for row in rows]
 
-    def _tests(self, estimate: Estimate) -> Tests:
-        return [locate(estimate, self.above, self.below)] if estimate.p_at else []
+    def _list_tests(self, estimate: Estimate) -> Tests:
+        return [build_test(estimate, self.above, self.below)] if estimate.p_at else []
 
-    def _of_contest(self, measured: Measured, contest: Contest) -> list[Evidence]:
-        if metric := self.correlate or self.average:
-            return [self._over_h(measured, contest, metric)]
+    def _collect_from(self, data: ReportData, runs: BenchmarkRuns) -> list[Evidence]:
+        if self.correlate or self.average:
+            return [self._summarize_over_h(data, runs)]
         if "{h}" in self.reference:
-            return self._at_each_h(measured, contest)
-        ours = self.ours or select_rapid(contest, self.prefer)
-        columns = self._columns(measured, contest)
-        return [self._paired(contest, column, ours, self.reference) for column in columns]
+            return self._compare_at_each_h(data, runs)
+        ours = self.ours or select_rapid(runs, self.prefer)
+        columns = self._list_columns(data, runs)
+        return [self._compare(runs, column, ours, self.reference) for column in columns]
 
-    def _columns(self, measured: Measured, contest: Contest) -> list[Column]:
-        shown = accuracy(measured.params, contest.benchmark)
+    def _list_columns(self, data: ReportData, runs: BenchmarkRuns) -> list[Column]:
+        accuracies = list_accuracy_columns(data.params, runs.benchmark)
         if self.compare == "accuracy":
-            return shown[:1] if contest.family else shown
-        return [column for column in (*shown, RUNTIME, LENGTH) if column.metric == self.compare]
+            return accuracies if runs.is_main_model else accuracies[:1]
+        columns = (*accuracies, RUNTIME, COMPLETION_LENGTH)
+        return [column for column in columns if column.metric == self.compare]
 
-    def _paired(
-        self, contest: Contest, column: Column, ours: str, reference: str, suffix: str = ""
+    def _compare(
+        self, runs: BenchmarkRuns, column: Column, ours: str, reference: str, suffix: str = ""
     ) -> Evidence:
         """Return the row of a paired comparison of two algorithms in one metric.
 
@@ -206,58 +212,59 @@ class PaperClaim:
             column: the metric.
             suffix: of the row's label.
         """
-        comparison = Comparison(contest, column, ours, reference)
+        comparison = Comparison(runs, column, ours, reference)
         is_accuracy = column.metric.startswith(pairs.PASS_AT)
         title = f" {column.title}" if is_accuracy else ""
-        model = f", {contest.model}" if contest.family else ""
-        unknown = f"no {'scores' if is_accuracy else 'runs'} to compare"
+        model = "" if runs.is_main_model else f", {runs.model}"
+        missing_reason = f"no {'scores' if is_accuracy else 'runs'} to compare"
         return Evidence(
-            f"{self.about}: {contest.label}{model}{title}{suffix}",
-            comparison.estimate or Estimate(None, reason=unknown),
+            f"{self.about}: {runs.label}{model}{title}{suffix}",
+            comparison.estimate or Estimate(None, reason=missing_reason),
             column.paired.show,
-            comparison.printed if self.figure is None else self.figure,
+            comparison.paper_value if self.paper_value is None else self.paper_value,
             comparison.sources,
         )
 
-    def _at_each_h(self, measured: Measured, contest: Contest) -> list[Evidence]:
+    def _compare_at_each_h(self, data: ReportData, runs: BenchmarkRuns) -> list[Evidence]:
         """Return a row for each H (steps per inference batch) with runs of RAPID and reference."""
-        column, rows = accuracy(measured.params, contest.benchmark)[0], []
-        seeds = list(measured.frame.seed.unique())
-        for h in measured.frame.H.dropna().sort_values().astype(int).unique():
+        column, rows = list_accuracy_columns(data.params, runs.benchmark)[0], []
+        seeds = list(data.frame.seed.unique())
+        for h in data.frame.H.dropna().sort_values().astype(int).unique():
             pair = [RAPID.format_name(h), self.reference.format(h=h)]
-            contest_of_pair = measured.contest(contest.benchmark, pair, seeds)
-            if contest_of_pair.runs.algorithm.nunique() == 2:
-                rows.append(self._paired(contest_of_pair, column, *pair, suffix=f", H={h}"))
+            runs_of_pair = data.select_runs(runs.benchmark, pair, seeds)
+            if runs_of_pair.frame.algorithm.nunique() == 2:
+                rows.append(self._compare(runs_of_pair, column, *pair, suffix=f", H={h}"))
         return rows
 
-    def _over_h(self, measured: Measured, contest: Contest, metric: str) -> Evidence:
+    def _summarize_over_h(self, data: ReportData, runs: BenchmarkRuns) -> Evidence:
         """Return the row of a metric's correlation with H, or of its mean, over runs of Table 3."""
-        runs = measured.sweeps[contest.benchmark]
+        metric = self.correlate or self.average
+        sweep = data.h_sweeps[runs.benchmark]
         if self.average:
             no_value = Estimate(None, reason="no run has a share of weights")
-            estimate = estimates.mean(runs[metric], pairs.SHARES) or no_value
-            show = formats.percent
-            printed = self.figure
+            estimate = estimates.estimate_mean(sweep[metric], pairs.SHARE_BOUNDS) or no_value
+            show, paper_value = formats.percent, self.paper_value
         else:
-            estimate, show = correlate(runs.H, runs[metric]), formats.correlation
-            r = paper.correlation(contest.benchmark, metric)
-            printed = r and r.value
-        ordered = runs.sort_values("H", kind="stable")
-        sources = Column("", metric, formats.plain).sources(ordered, labels.run)
-        return Evidence(f"{self.about}: {contest.label}", estimate, show, printed, sources)
+            estimate, show = correlate(sweep.H, sweep[metric]), formats.correlation
+            r = paper.get_correlation(runs.benchmark, metric)
+            paper_value = r and r.value
+        ordered = sweep.sort_values("H", kind="stable")
+        sources = Column("", metric, formats.plain).list_sources(ordered, labels.run)
+        return Evidence(f"{self.about}: {runs.label}", estimate, show, paper_value, sources)
 
 
-def select_rapid(contest: Contest, preferred: str = "") -> str:
+def select_rapid(runs: BenchmarkRuns, preferred: str = "") -> str:
     """Return the RAPID that a claim compares: the preferred one, or the one with the smallest H.
 
-    If RAPID is not among the runs, the paper's RAPID with the smallest H is returned.
+    If the runs have no RAPID, the paper's RAPID with the smallest H is returned.
 
     Args:
         preferred: by default the RAPID that is fastest on the benchmark in the paper.
     """
-    preferred = preferred or paper.first(contest.benchmark, paper.RAPIDS, "runtime")
-    smallest = min(contest.rapids, key=lambda name: parse(name).H, default=paper.RAPIDS[0])
-    return preferred if preferred in contest.rapids else smallest
+    preferred = preferred or paper.find_best(runs.benchmark, paper.RAPIDS, "runtime")
+    names = runs.rapid_algorithms
+    smallest = min(names, key=lambda name: parse(name).H, default=paper.RAPIDS[0])
+    return preferred if preferred in names else smallest
 
 
 # The claims ---------------------------------------------------------------------------------------
@@ -266,83 +273,86 @@ def select_rapid(contest: Contest, preferred: str = "") -> str:
 @cache
 def load_claims() -> list[list[PaperClaim]]:
     """Return the claims of claims.yaml in families: p is adjusted for all claims of a family."""
-    return [_expand(**row) for row in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
+    return [_expand_claim(**row) for row in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
 
 
-def _expand(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[PaperClaim]:
+def _expand_claim(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[PaperClaim]:
     """Return the claims that an entry of claims.yaml makes, one for each of its paper_numbers."""
     claims = []
     for name in paper_numbers:
         facts = {"baseline": labels.algorithm(BASELINE)}
         if name:
-            number = paper.load()["text"][name]
-            facts |= {"printed": number["value"], "number": paper.paper_value(name)}
+            number = paper.load_paper()["text"][name]
+            facts |= {"paper_text": number["value"], "number": paper.get_value_of_text(name)}
             row["benchmark"] = number.get("benchmark", "")
             facts["benchmark"] = row["benchmark"] and labels.benchmark(row["benchmark"])
         fields = {k: fill_template(v, facts) if isinstance(v, str) else v for k, v in row.items()}
-        numbers = {k: float(fields[k]) for k in ("above", "below", "figure") if k in fields}
+        numbers = {k: float(fields[k]) for k in ("above", "below", "paper_value") if k in fields}
         claims.append(PaperClaim(**fields | numbers))
     return claims
 
 
-def table(measured: Measured) -> Table:
+def build_paper_claims_table(data: ReportData) -> Table:
     """Return Table 11."""
-    return claims_table("claims", measured, load_claims())
+    return build_claims_table("claims", data, load_claims())
 
 
-def studied(measured: Measured, number: int) -> Table:
+def build_study_claims_table(data: ReportData, number: int) -> Table:
     """Return the table of the claims that only the runs of the studies can test."""
-    families = [[claim for claim in family if claim.unknown] for family in load_claims()]
-    return claims_table("studied-claims", measured, families, number=number)
+    families = [[claim for claim in family if claim.missing_reason] for family in load_claims()]
+    return build_claims_table("studied-claims", data, families, number=number)
 
 
-def claims_table(
-    name: str, measured: Measured, families: list[list[PaperClaim]], **named: Any
+def build_claims_table(
+    name: str, data: ReportData, families: list[list[PaperClaim]], **arguments: Any
 ) -> Table:
     """Return a table of claims, with a section for each family.
 
     Args:
-        name: the name of the table in texts.yaml.
+        name: the name of the table in captions.yaml.
         families: p is adjusted for all claims of a family.
-        named: further arguments of `build_table`.
+        arguments: further arguments of `build_table`.
     """
     sections = []
     for family in families:
-        rows = [row for claim in family for row in claim.collect_evidence(measured)]
-        decisions = zip(rows, decide([row.tests for row in rows]), strict=True)
+        rows = [row for claim in family for row in claim.collect_evidence(data)]
+        decisions = zip(rows, decide_claims([row.tests for row in rows]), strict=True)
         sections.append([replace(row, p=p, verdict=verdict) for row, (p, verdict) in decisions])
-    judged = [row for section in sections for row in section]
-    ps = [p for row in judged for p, _ in row.tests]
+    all_rows = [row for section in sections for row in section]
+    ps = [p for row in all_rows for p, _ in row.tests]
     columns = {
         "Verdict": lambda row: Cell(row.verdict),
-        "Here": Evidence.measured_cell,
-        "p": lambda row: p_cell(row.p),
-        "Paper": lambda row: Cell(MISSING if row.printed is None else row.show(row.printed)),
+        "Here": Evidence.build_cell,
+        "p": lambda row: build_p_cell(row.p),
+        "Paper": lambda row: Cell(
+            MISSING if row.paper_value is None else row.show(row.paper_value)
+        ),
     }
     return build_table(
         name,
-        measured,
+        data,
         [[(row.label, row) for row in section] for section in sections],
         single_group(columns),
-        listed=[(claim.about, claim.rule) for family in families for claim in family],
-        decided=sum(row.verdict in (HOLDS, FAILS) for row in judged),
-        decided_together=(holm(ps) <= 1 - LEVEL).sum(),
+        named_notes=[(claim.about, claim.rule) for family in families for claim in family],
+        decided=sum(row.verdict in (HOLDS, FAILS) for row in all_rows),
+        decided_adjusted=(adjust_by_holm(ps) <= 1 - LEVEL).sum(),
         tests=len(ps),
-        paper_model=paper.load()["main"]["model"],
-        **named,
+        paper_model=paper.load_paper()["main"]["model"],
+        **arguments,
     )
 
 
-def summarize(table: Table) -> str:
+def summarize_verdicts(table: Table) -> str:
     """Return the verdicts of Table 11 in words: 9 hold, 3 fail, 8 are open and 2 are not tested."""
-    return join_words([*count_verdicts(row.cells[0][0].text for row in table.rows).values()])
+    counts = count_verdicts(row.cells[0][0].text for row in table.rows)
+    return join_words([*counts.values()])
 
 
-def headlines(table: Table) -> list[Headline]:
+def build_headlines(table: Table) -> list[Headline]:
     """Return the main claims of a table of claims (those with a headline), with their verdicts."""
-    headline_of = {claim.about: claim.headline for family in load_claims() for claim in family}
+    headlines = {claim.about: claim.headline for family in load_claims() for claim in family}
     verdicts: dict[str, list[str]] = {}
     for row in table.rows:
-        if headline := headline_of[row.label.partition(": ")[0]]:
+        if headline := headlines[row.label.partition(": ")[0]]:
             verdicts.setdefault(headline, []).append(row.cells[0][0].text)
-    return [Headline(text, of_rows) for text, of_rows in verdicts.items()]
+    return [Headline(text, verdicts_of_rows) for text, verdicts_of_rows in verdicts.items()]

@@ -18,17 +18,17 @@ from rapid.config.params import Params
 from rapid.config.specs import BASE
 from rapid.text import format_duration
 from reports import formats, labels
-from reports.collect import file_of, why_missing
+from reports.collect import explain_missing, get_result_path
 from reports.formats import Format
-from reports.measured import UNRANKED_RUNTIME, Measured
+from reports.report_data import UNRANKED_RUNTIME, ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate, correlate
-from reports.statistics.summary import marks
+from reports.statistics.summary import mark_best
 from reports.tables.layout import build_table
-from reports.tables.notes import imitation_facts, render_notes, run_facts
-from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, interval
+from reports.tables.notes import collect_run_facts, collect_sft_facts, render_notes
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, format_interval
 
-LEAST_RUNS = 5  # with fewer runs, a test hardly ever shows a difference
+MIN_RUNS = 5  # of an algorithm in a test, because fewer runs hardly ever show a difference
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class Pairing:
     """The comparison of two algorithms in a metric.
 
     Args:
-        of_runs: returns the comparison of the first runs with the second ones, in a metric.
-        of_means: returns the comparison of two means, if only these are known (the paper's).
+        compare_runs: returns the comparison of the first runs with the second ones, in a metric.
+        compare_means: returns the comparison of two means, for the paper's, which have no runs.
         show: prints a comparison.
-        equal: the value of a comparison without a difference.
+        no_difference: the value of a comparison of two equal algorithms.
     """
 
-    of_runs: Callable[[pd.DataFrame, pd.DataFrame, str], Estimate | None]
-    of_means: Callable[[float, float], float]
+    compare_runs: Callable[[pd.DataFrame, pd.DataFrame, str], Estimate | None]
+    compare_means: Callable[[float, float], float]
     show: Format
-    equal: float
+    no_difference: float
 
 
-DIFFERENCE = Pairing(pairs.difference, operator.sub, formats.points, equal=0.0)
-RATIO = Pairing(pairs.ratio, operator.truediv, formats.ratio, equal=1.0)
+DIFFERENCE = Pairing(pairs.estimate_difference, operator.sub, formats.points, no_difference=0.0)
+RATIO = Pairing(pairs.estimate_ratio, operator.truediv, formats.ratio, no_difference=1.0)
 
 
 def applies_to_all(*_) -> bool:
@@ -57,13 +57,13 @@ def applies_to_all(*_) -> bool:
     return True
 
 
-def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
+def _is_runtime_ranked(algorithm: str, runs: pd.DataFrame) -> bool:
     """Return whether the runtime of an algorithm is ranked among these runs.
 
-    The runtime is ranked if the algorithm does RL, no run starts from the model that the algorithm
-    trained, other programs slowed down none of its runs, and all runs were on the same hardware.
+    It is ranked if the algorithm does RL, no run starts from the model that the algorithm trained,
+    other programs slowed down none of its runs, and all runs were on the same hardware.
     """
-    own_runs, trained = runs[runs.algorithm == algorithm], runs[runs.no_summary == ""]
+    own_runs, trained = runs[runs.algorithm == algorithm], runs[runs.no_summary_reason == ""]
     return (
         algorithm not in UNRANKED_RUNTIME
         and algorithm not in set(runs.start)
@@ -72,9 +72,9 @@ def _compares_in_runtime(algorithm: str, runs: pd.DataFrame) -> bool:
     )
 
 
-def _runtime_caveats(runs: pd.DataFrame) -> str:
-    """Return what distorts the mean runtime of these runs, as a footnote; "" for nothing."""
-    trained = runs[runs.no_summary == ""]
+def _describe_runtime_caveats(runs: pd.DataFrame) -> str:
+    """Return a footnote on what distorts the mean runtime of these runs; "" if nothing does."""
+    trained = runs[runs.no_summary_reason == ""]
     machines, disturbed = trained.hardware.nunique(), trained.disturbed.sum()
     caveats = [f"runs on {machines} kinds of hardware"] if machines > 1 else []
     if disturbed:
@@ -89,16 +89,16 @@ class Column:
     """A column of a table.
 
     Args:
-        metric: column of the data frame of `collect`: pass@1, runtime, staleness, ...
-        show: prints a mean, and with its argument `like` the standard deviation of that mean.
+        metric: column of the data frame of `collect_runs`: pass@1, runtime, staleness, ...
+        show: prints a mean, and with the argument `mean` the standard deviation of that mean.
         best: whether the highest or lowest value is marked best; "" ranks no values.
         paired: how the best algorithm is compared with the others; if None, no value is marked as
             within noise of the best.
-        note: a sentence for below the table, in which {title} stands for the title.
+        note: a sentence below the table, in which {title} stands for the title.
         applies: returns whether an algorithm has this metric; the cells of the others are N/A.
-        fit: takes all means of the column and returns the format for them (a common unit, for
-            example); None if `show` prints them.
-        competes: takes an algorithm and the runs of all algorithms of the column, and returns
+        choose_format: takes all means of the column and returns the format for them, for example
+            with a common unit; None if `show` prints them.
+        is_ranked: takes an algorithm and the runs of all algorithms of the column, and returns
             whether the algorithm is ranked.
     """
 
@@ -109,15 +109,15 @@ class Column:
     paired: Pairing | None = None
     note: str = ""
     applies: Callable[[str], bool] = applies_to_all
-    fit: Callable[[Iterable[float]], Format] | None = None
-    competes: Callable[[str, pd.DataFrame], bool] = applies_to_all
+    choose_format: Callable[[Iterable[float]], Format] | None = None
+    is_ranked: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
     @property
     def unranked(self) -> "Column":
         """A copy of the column that ranks no values."""
         return replace(self, best="")
 
-    def cell(self, runs: pd.DataFrame) -> Cell:
+    def build_cell(self, runs: pd.DataFrame) -> Cell:
         """Return a cell with the mean and standard deviation over the runs that have the metric.
 
         Args:
@@ -125,90 +125,88 @@ class Column:
         """
         values = runs[self.metric].dropna()
         n, mean = len(values), values.mean()
-        reason, sources = self.caveats(runs), self.sources(runs)
+        reason, sources = self.describe_caveats(runs), self.list_sources(runs)
         if not n:
             return Cell(MISSING, reason=reason, sources=sources)
         is_accuracy = self.metric.startswith(pairs.PASS_AT)
-        accuracy = pairs.accuracy(runs, self.metric) if is_accuracy else None
+        accuracy = pairs.estimate_accuracy(runs, self.metric) if is_accuracy else None
         return Cell(
             self.show(mean),
-            self.show(values.std(), like=mean) if n > 1 else "",
-            under=("n = 1",) if n == 1 < len(runs) else (),
+            self.show(values.std(), mean=mean) if n > 1 else "",
+            extra_lines=("n = 1",) if n == 1 < len(runs) else (),
             reason=reason,
-            interval=interval(self.show, accuracy),
+            interval=format_interval(self.show, accuracy),
             detail=f"n = {n} run{'' if n == 1 else 's'}.",
             sources=sources,
         )
 
-    def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
+    def build_cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
         """Return a cell for each algorithm, with marks for the best, the runner-up and ties.
 
         Args:
             runs: of all algorithms, on one benchmark.
         """
         by_name = {name: runs[runs.algorithm == name] for name in algorithms}
-        if self.fit:
-            means = [part[self.metric].mean() for part in by_name.values()]
-            return replace(self, show=self.fit(means), fit=None).cells(runs, algorithms)
+        means = [part[self.metric].mean() for part in by_name.values()]
+        if self.choose_format:
+            column = replace(self, show=self.choose_format(means), choose_format=None)
+            return column.build_cells(runs, algorithms)
         cells = [
-            self.cell(part) if self.applies(name) else Cell(NOT_APPLICABLE)
+            self.build_cell(part) if self.applies(name) else Cell(NOT_APPLICABLE)
             for name, part in by_name.items()
         ]
         if not self.best:
             return cells
-        ranked = [
-            remove_rounding(part[self.metric].mean())
-            if self.applies(name) and self.competes(name, runs)
+        ranked_means = [
+            remove_rounding_errors(mean)
+            if self.applies(name) and self.is_ranked(name, runs)
             else None
-            for name, part in by_name.items()
+            for name, mean in zip(algorithms, means, strict=True)
         ]
-        ranks = marks(ranked, self.best == "highest")
-        if "best" not in ranks:
+        marks = mark_best(ranked_means, self.best == "highest")
+        if "best" not in marks:
             return cells
-        best = by_name[algorithms[ranks.index("best")]]
-        return [
-            replace(
-                cell,
-                mark=mark,
-                tied=mark != "best" and pd.notna(value) and self.within_noise(part, best),
-            )
-            for cell, mark, value, part in zip(cells, ranks, ranked, by_name.values(), strict=True)
-        ]
+        best = by_name[algorithms[marks.index("best")]]
+        for position, (mark, mean) in enumerate(zip(marks, ranked_means, strict=True)):
+            part = by_name[algorithms[position]]
+            is_tied = mark != "best" and pd.notna(mean) and self.is_within_noise(part, best)
+            cells[position] = replace(cells[position], mark=mark, tied=is_tied)
+        return cells
 
-    def caveats(self, runs: pd.DataFrame) -> str:
-        """Return the footnote of a mean of these runs: missing runs, distorted runtimes; or ""."""
-        missing = missing_reasons(runs, [self.metric])
-        of_runtime = _runtime_caveats(runs) if self.metric == "runtime" else ""
-        return "; ".join(filter(None, [missing, of_runtime]))
+    def describe_caveats(self, runs: pd.DataFrame) -> str:
+        """Return a footnote on missing runs and distorted runtimes; "" if there are none."""
+        missing = explain_missing_runs(runs, [self.metric])
+        distorted = _describe_runtime_caveats(runs) if self.metric == "runtime" else ""
+        return "; ".join(filter(None, [missing, distorted]))
 
-    def within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
+    def is_within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
         """Return whether the interval of the paired comparison with the best contains equality.
 
-        False if there is no interval, or if there are fewer than `LEAST_RUNS` runs: a difference is
-        then neither shown nor ruled out.
+        False if there is no interval, or if there are fewer than `MIN_RUNS` runs, which cannot rule
+        out a difference.
         """
-        if min(part[self.metric].count() for part in (runs, best)) < LEAST_RUNS:
+        if min(part[self.metric].count() for part in (runs, best)) < MIN_RUNS:
             return False
-        estimate = self.paired and self.paired.of_runs(runs, best, self.metric)
-        return bool(estimate and estimate.covers(self.paired.equal))
+        estimate = self.paired and self.paired.compare_runs(runs, best, self.metric)
+        return bool(estimate and estimate.covers(self.paired.no_difference))
 
-    def correlation(self, runs: pd.DataFrame) -> Cell:
+    def build_correlation_cell(self, runs: pd.DataFrame) -> Cell:
         """Return a cell with the correlation of H and this metric over the runs."""
         r = correlate(runs["H"], runs[self.metric])
-        missing = missing_reasons(runs, [self.metric])
+        missing = explain_missing_runs(runs, [self.metric])
         if r.value is None:
             return Cell(MISSING, reason="; ".join(filter(None, (r.reason, missing))))
         return Cell(
             formats.correlation(r.value),
             reason=missing,
-            interval=interval(formats.correlation, r),
-            detail=f"{r.over}.",
-            sources=replace(self, show=formats.plain).sources(
+            interval=format_interval(formats.correlation, r),
+            detail=f"{r.sample}.",
+            sources=replace(self, show=formats.plain).list_sources(
                 runs, lambda run: f"H = {run['H']:.0f}, seed {run['seed']}"
             ),
         )
 
-    def sources(
+    def list_sources(
         self, runs: pd.DataFrame, label: Callable = lambda run: f"seed {run['seed']}"
     ) -> tuple[Source, ...]:
         """Return the value of each run with the file that it is from.
@@ -220,23 +218,23 @@ class Column:
             Source(
                 label(run),
                 MISSING if pd.isna(run[self.metric]) else self.show(run[self.metric]),
-                file_of(run, self.metric),
+                get_result_path(run, self.metric),
             )
             for _, run in runs.iterrows()
         )
 
 
-def remove_rounding(value: float) -> float:
-    """Return a mean with nine significant digits: equal means tie despite rounding errors."""
+def remove_rounding_errors(value: float) -> float:
+    """Return a mean with nine significant digits, so that equal means tie."""
     return float(f"{value:.9g}")
 
 
-def missing_reasons(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
-    """Return why and how many runs lack one of the metrics, as a footnote; "" if none does."""
+def explain_missing_runs(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
+    """Return a footnote on the runs that lack one of the metrics, with reasons; "" if none does."""
     reasons = []
     for _, run in runs.iterrows():
-        lacking = [why_missing(run, metric) for metric in metrics if pd.isna(run[metric])]
-        reasons += lacking[:1]
+        run_reasons = [explain_missing(run, metric) for metric in metrics if pd.isna(run[metric])]
+        reasons += run_reasons[:1]
     text = "; ".join(dict.fromkeys(reasons))
     if len(reasons) in (0, len(runs)):
         return text
@@ -246,7 +244,7 @@ def missing_reasons(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
 # The columns --------------------------------------------------------------------------------------
 
 
-def accuracy(params: Params, benchmark: str) -> list[Column]:
+def list_accuracy_columns(params: Params, benchmark: str) -> list[Column]:
     """Return the columns of a benchmark's pass@k."""
     return [
         Column(f"Pass@{k}", f"pass@{k}", formats.percent, best="highest", paired=DIFFERENCE)
@@ -258,13 +256,13 @@ RUNTIME = Column(
     "Runtime",
     "runtime",
     format_duration,
-    fit=formats.durations,
+    choose_format=formats.choose_duration_format,
     best="lowest",
     paired=RATIO,
     note="{title}: wall-clock time of the training loop (sampling, grading, backpropagation, "
     "weight synchronization), without start-up.",
     applies=lambda algorithm: algorithm != BASE,
-    competes=_compares_in_runtime,
+    is_ranked=_is_runtime_ranked,
 )
 TIME = replace(RUNTIME, title="Time")
 STALENESS = Column(
@@ -297,24 +295,24 @@ DIVERSITY = [
 ]
 
 
-def column_notes(
+def render_column_notes(
     columns: Sequence[Column], runs: pd.DataFrame, algorithms: Sequence[str]
 ) -> list[str]:
     """Return the notes below a table about its columns, each once."""
-    facts, sentences = run_facts(runs), []
+    facts, sentences = collect_run_facts(runs), []
     for column in columns:
         notes = [column.note.format(title=column.title)]
         if column.metric.startswith(pairs.PASS_AT):
             notes += ["evaluation", "flawed", "resolution"]
         if column.best:
-            unranked = [name for name in algorithms if not column.competes(name, runs)]
+            unranked = [name for name in algorithms if not column.is_ranked(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]
-            facts |= {"seed_count": runs.seed.nunique(), "least_runs": LEAST_RUNS}
-            facts["figure"] = "runtime" if column.metric == RUNTIME.metric else column.title
+            facts |= {"seed_count": runs.seed.nunique(), "min_runs": MIN_RUNS}
+            facts["metric"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
             if SFT.name in unranked:
-                notes.append("imitation")
-                facts |= imitation_facts(runs)
+                notes.append("sft")
+                facts |= collect_sft_facts(runs)
         sentences += render_notes(notes, facts)
     return list(dict.fromkeys(sentences))
 
@@ -332,23 +330,23 @@ class Block:
     columns: list[Column]
 
 
-def by_benchmark(measured: Measured, columns: Callable[[str], list[Column]]) -> list[Block]:
+def build_blocks(data: ReportData, columns: Callable[[str], list[Column]]) -> list[Block]:
     """Return a block of columns for each benchmark, with the main model.
 
     Args:
         columns: returns the columns for the name of a benchmark.
     """
-    params = measured.params
+    params = data.params
     return [
-        Block(measured.label(name), name, params.tables.main.model, columns(name))
+        Block(data.label_benchmark(name), name, params.tables.main.model, columns(name))
         for name in params.benchmarks
     ]
 
 
-def algorithm_table(
+def build_algorithm_table(
     name: str,
-    measured: Measured,
-    labelled: dict[str, str],
+    data: ReportData,
+    row_labels: dict[str, str],
     blocks: list[Block],
     seeds: list[int],
     flat: bool = False,
@@ -357,29 +355,27 @@ def algorithm_table(
     """Return a table with a row for each algorithm.
 
     Args:
-        labelled: algorithm -> label of its row.
+        row_labels: algorithm -> label of its row.
         blocks: the groups of columns.
-        flat: whether each block is a single column, which has the title of the block as heading.
+        flat: whether each block is a single column, whose title is that of the block.
         facts: further variables of the table's texts.
     """
-    frame = measured.frame
-    frame = frame[frame.algorithm.isin(labelled) & frame.seed.isin(seeds)]
-    runs_of = [
-        frame[(frame.benchmark == block.benchmark) & (frame.model == block.model)]
-        for block in blocks
-    ]
-    groups = {
-        block.title: {column.title: partial(column.cells, runs) for column in block.columns}
-        for block, runs in zip(blocks, runs_of, strict=True)
-    }
-    if flat:
-        groups = {"": {title: cells for title, of in groups.items() for cells in of.values()}}
-    shown, columns = pd.concat(runs_of), [column for block in blocks for column in block.columns]
-    rows = [(label, algorithm) for algorithm, label in labelled.items()]
+    frame = data.frame
+    frame = frame[frame.algorithm.isin(row_labels) & frame.seed.isin(seeds)]
+    groups, runs_by_block = {}, []
+    for block in blocks:
+        runs = frame[(frame.benchmark == block.benchmark) & (frame.model == block.model)]
+        runs_by_block.append(runs)
+        for column in block.columns:
+            group, title = ("", block.title) if flat else (block.title, column.title)
+            groups.setdefault(group, {})[title] = partial(column.build_cells, runs)
+    shown_runs = pd.concat(runs_by_block)
+    columns = [column for block in blocks for column in block.columns]
+    rows = [(label, algorithm) for algorithm, label in row_labels.items()]
     return build_table(
-        name, measured, [rows], groups,
+        name, data, [rows], groups,
         seeds=seeds,
-        column_notes=column_notes(columns, shown, list(labelled)),
-        **run_facts(shown),
+        column_notes=render_column_notes(columns, shown_runs, list(row_labels)),
+        **collect_run_facts(shown_runs),
         **facts,
     )  # fmt: skip

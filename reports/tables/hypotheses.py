@@ -1,9 +1,9 @@
 """The table of the preregistered hypotheses of studies, each with its tests and verdicts.
 
-A hypothesis (`rapid.config.sections.Hypothesis`) says on which side of a limit a contrast lies: the
-sum of a metric over variants, each times a factor. Each study that it names is a test. p is
-adjusted for all tests of the table by Holm's method. Generated problems that differ in numbers only
-are a cluster.
+A hypothesis (`rapid.config.studies.Hypothesis`) says on which side of a limit a contrast lies. A
+contrast is the sum of a metric over variants, each times a factor. The hypothesis is tested in each
+study that it names. p is adjusted for all tests of the table by Holm's method. Generated problems
+that differ only in numbers are a cluster.
 """
 
 import math
@@ -16,25 +16,26 @@ from rapid.config.params import Params
 from rapid.config.studies import Hypothesis
 from reports import formats
 from reports.analyses import draw_skeletons
-from reports.collect import file_of
+from reports.collect import get_result_path
 from reports.formats import Format
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.statistics import pairs
-from reports.statistics.decisions import detectable
+from reports.statistics.decisions import compute_detectable_difference
 from reports.statistics.estimates import LEVEL, Estimate
-from reports.tables.claims import TOO_FEW, UNTESTED, Tests, decide, locate, p_cell
+from reports.tables.claims import TOO_FEW, UNTESTED, Tests, build_p_cell, build_test, decide_claims
 from reports.tables.layout import build_table, single_group
 from reports.tables.study_runs import StudyRuns
-from reports.tables.table import MISSING, Cell, Source, Table, estimate_cell
+from reports.tables.table import MISSING, Cell, Source, Table, build_estimate_cell
 
 
 @dataclass(frozen=True)
-class Trial:
+class HypothesisTest:
     """The test of a hypothesis in one study.
 
     Args:
-        estimate: of the contrast; None if no seed has all of its runs.
-        seen_from: smallest distance from the limit that the test detects with a power of 80 %.
+        estimate: the estimated contrast; None if no seed has all of its runs.
+        detectable_distance: the smallest distance from the limit that the test detects with a power
+            of 80 %.
     """
 
     hypothesis: Hypothesis
@@ -42,7 +43,7 @@ class Trial:
     estimate: Estimate | None
     p: float | None = None
     verdict: str = UNTESTED
-    seen_from: float | None = None
+    detectable_distance: float | None = None
 
     @property
     def label(self) -> str:
@@ -60,94 +61,92 @@ class Trial:
         """The p and verdict of the contrast's limit; none without an interval."""
         if self.estimate is None or self.estimate.p_at is None:
             return []
-        return [locate(self.estimate, self.hypothesis.above, self.hypothesis.below)]
+        return [build_test(self.estimate, self.hypothesis.above, self.hypothesis.below)]
 
-    def predicted_cell(self) -> Cell:
+    def build_limit_cell(self) -> Cell:
         """Return a cell with the limits: > +5.0."""
         limits = (("> ", self.hypothesis.above), ("< ", self.hypothesis.below))
         texts = [f"{sign}{self.show(limit)}" for sign, limit in limits if math.isfinite(limit)]
-        return Cell(" and ".join(texts), under=(self.hypothesis.metric,))
+        return Cell(" and ".join(texts), extra_lines=(self.hypothesis.metric,))
 
-    def estimated_cell(self) -> Cell:
+    def build_estimate_cell(self) -> Cell:
         """Return a cell with the estimate, its interval, and the values of the runs."""
         metric = self.hypothesis.metric
         sources = tuple(
             Source(
-                f"{factor:g} x {self.study.label(name)}, seed {run.seed}",
+                f"{factor:g} x {self.study.label_variant(name)}, seed {run.seed}",
                 formats.plain(run[metric]),
-                file_of(run, metric),
+                get_result_path(run, metric),
             )
             for name, factor in self.hypothesis.contrast.items()
-            for _, run in self.study.contest.of(name).iterrows()
+            for _, run in self.study.runs.select(name).iterrows()
         )
-        unknown = "no seed has all runs of the contrast"
-        cell = estimate_cell(self.show, self.estimate, unknown, sources=sources)
+        missing_reason = "no seed has all runs of the contrast"
+        cell = build_estimate_cell(self.show, self.estimate, missing_reason, sources=sources)
         return cell if self.tests or cell.reason else replace(cell, reason=TOO_FEW)
 
-    def seen_from_cell(self) -> Cell:
+    def build_distance_cell(self) -> Cell:
         """Return a cell with the smallest distance from the limit that the test detects."""
-        if self.seen_from is None:
+        if self.detectable_distance is None:
             return Cell(MISSING)
-        return Cell(self.show(self.seen_from).removeprefix("+"))
+        return Cell(self.show(self.detectable_distance).removeprefix("+"))
 
 
-def build(measured: Measured, studies: Sequence[StudyRuns], number: int) -> Table:
+def build_hypotheses_table(data: ReportData, studies: Sequence[StudyRuns], number: int) -> Table:
     """Return the table: a section of rows for each hypothesis, a row for each of its studies."""
-    trials = judge(measured, studies)
+    tests = judge_hypotheses(data, studies)
     cells = {
-        "Predicted": Trial.predicted_cell,
-        "Estimate": Trial.estimated_cell,
-        "p": lambda trial: p_cell(trial.p),
-        "Verdict": lambda trial: Cell(trial.verdict),
-        "Seen from": Trial.seen_from_cell,
+        "Predicted": HypothesisTest.build_limit_cell,
+        "Estimate": HypothesisTest.build_estimate_cell,
+        "p": lambda test: build_p_cell(test.p),
+        "Verdict": lambda test: Cell(test.verdict),
+        "Seen from": HypothesisTest.build_distance_cell,
     }
     sections = [
-        [(trial.label, trial) for trial in trials if trial.hypothesis is hypothesis]
-        for hypothesis in measured.params.studies.hypotheses.values()
+        [(test.label, test) for test in tests if test.hypothesis is hypothesis]
+        for hypothesis in data.params.studies.hypotheses.values()
     ]
-    benchmarks = list(dict.fromkeys(trial.study.contest.benchmark for trial in trials))
+    benchmarks = list(dict.fromkeys(test.study.runs.benchmark for test in tests))
     return build_table(
         "hypotheses",
-        measured,
+        data,
         sections,
         single_group(cells),
         benchmarks,
         number,
-        tests=count_tests(measured.params),
-        clustered=[measured.label(name) for name in benchmarks if is_generated(measured, name)],
+        tests=count_tests(data.params),
+        clustered=[data.label_benchmark(name) for name in benchmarks if is_generated(data, name)],
     )
 
 
-def judge(measured: Measured, studies: Sequence[StudyRuns]) -> list[Trial]:
+def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[HypothesisTest]:
     """Return the test of each hypothesis in each of its studies, with adjusted p and verdict."""
-    by_name = {study.name: study for study in studies}
+    study_by_name = {study.name: study for study in studies}
 
     @cache
     def find_clusters(benchmark: str) -> dict[str, str] | None:
-        return draw_skeletons(measured, benchmark) if is_generated(measured, benchmark) else None
+        return draw_skeletons(data, benchmark) if is_generated(data, benchmark) else None
 
-    trials = []
-    for hypothesis in measured.params.studies.hypotheses.values():
-        for study in map(by_name.get, hypothesis.studies):
+    undecided = []
+    for hypothesis in data.params.studies.hypotheses.values():
+        for study in map(study_by_name.get, hypothesis.studies):
             terms = [
-                (study.contest.of(name), factor) for name, factor in hypothesis.contrast.items()
+                (study.runs.select(name), factor) for name, factor in hypothesis.contrast.items()
             ]
-            runs_exist = not any(runs.scores.map(len).eq(0).all() for runs, _ in terms)
-            clusters = find_clusters(study.contest.benchmark) if runs_exist else None
-            estimate = pairs.contrast(terms, hypothesis.metric, clusters) if runs_exist else None
-            trials.append(Trial(hypothesis, study, estimate))
-    alpha = (1 - LEVEL) / count_tests(measured.params)
-    return [
-        replace(
-            trial,
-            p=p,
-            verdict=verdict,
-            seen_from=detectable(trial.estimate, alpha)
-            if trial.tests and trial.estimate.error
-            else None,
-        )
-        for trial, (p, verdict) in zip(trials, decide([t.tests for t in trials]), strict=True)
-    ]
+            estimate = None
+            if not any(runs.scores.map(len).eq(0).all() for runs, _ in terms):
+                clusters = find_clusters(study.runs.benchmark)
+                estimate = pairs.estimate_contrast(terms, hypothesis.metric, clusters)
+            undecided.append(HypothesisTest(hypothesis, study, estimate))
+    alpha = (1 - LEVEL) / count_tests(data.params)
+    decisions = decide_claims([test.tests for test in undecided])
+    tests = []
+    for test, (p, verdict) in zip(undecided, decisions, strict=True):
+        distance = None
+        if test.tests and test.estimate.error:
+            distance = compute_detectable_difference(test.estimate, alpha)
+        tests.append(replace(test, p=p, verdict=verdict, detectable_distance=distance))
+    return tests
 
 
 def count_tests(params: Params) -> int:
@@ -155,7 +154,7 @@ def count_tests(params: Params) -> int:
     return sum(len(hypothesis.studies) for hypothesis in params.studies.hypotheses.values())
 
 
-def is_generated(measured: Measured, benchmark: str) -> bool:
+def is_generated(data: ReportData, benchmark: str) -> bool:
     """Return whether the problems of a benchmark are generated, so that they form clusters."""
-    source = measured.problems[benchmark]
+    source = data.problems[benchmark]
     return source.kind == "made" and source.prepared is not None

@@ -4,66 +4,75 @@ RAPID has a row for each H, the number of optimizer steps per inference batch.
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
 
 from reports import formats, labels, paper
-from reports.measured import BASELINE, Contest, Measured
+from reports.report_data import BASELINE, BenchmarkRuns, ReportData
 from reports.statistics import pairs
-from reports.statistics.decisions import detectable, holm
+from reports.statistics.decisions import adjust_by_holm, compute_detectable_difference
 from reports.statistics.estimates import LEVEL, Estimate
-from reports.tables.columns import RUNTIME, Column, accuracy, algorithm_table, by_benchmark
-from reports.tables.layout import Cells, build_table, by_row
-from reports.tables.table import MISSING, Cell, Source, Table, estimate_cell
+from reports.tables.columns import (
+    RUNTIME,
+    Column,
+    build_algorithm_table,
+    build_blocks,
+    list_accuracy_columns,
+)
+from reports.tables.layout import ColumnGroups, apply_by_row, build_table
+from reports.tables.table import MISSING, Cell, Source, Table, build_estimate_cell
 
 NO_SCORES = "no run has scores by problem"
-UNPAIRED = "no seed has runs of both"
+NO_PAIR = "no seed has runs of both"
 
 
 # Intervals ----------------------------------------------------------------------------------------
 
 
-class Interval(Column):
+class IntervalColumn(Column):
     """A column of accuracy that shows the interval in place of the standard deviation."""
 
-    def cell(self, runs: pd.DataFrame) -> Cell:
-        cell, mean = super().cell(runs), pairs.accuracy(runs, self.metric)
-        if mean is None:
+    def build_cell(self, runs: pd.DataFrame) -> Cell:
+        cell, accuracy = super().build_cell(runs), pairs.estimate_accuracy(runs, self.metric)
+        if accuracy is None:
             return cell if cell.text == MISSING else replace(cell, deviation="", reason=NO_SCORES)
-        return replace(cell, deviation="", under=(cell.interval,), detail=f"{mean.over}.")
+        lines, detail = (cell.interval,), f"{accuracy.sample}."
+        return replace(cell, deviation="", extra_lines=lines, detail=detail)
 
 
-@dataclass(frozen=True)
-class SoundInterval(Interval):
+class SoundIntervalColumn(IntervalColumn):
     """The accuracy over the test problems whose statement has no known flaw."""
 
-    def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
-        sound = runs.assign(
+    def build_cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
+        sound_runs = runs.assign(
             scores=[
                 {id: counts for id, counts in scores.items() if id not in flawed}
                 for scores, flawed in zip(runs.scores, runs.flawed, strict=True)
             ]
         )
-        means = pairs.mean_scores(sound, self.metric)
-        return super().cells(sound.assign(**{self.metric: means}), algorithms)
+        accuracies = pairs.compute_run_accuracies(sound_runs, self.metric)
+        return super().build_cells(sound_runs.assign(**{self.metric: accuracies}), algorithms)
 
 
-def intervals(measured: Measured) -> Table:
+def build_intervals_table(data: ReportData) -> Table:
     """Return Table 9: mean accuracy with its 95 % interval, also without flawed problems."""
-    blocks = by_benchmark(measured, lambda name: _accuracies(measured, name))
-    rows, seeds = measured.rows(measured.algorithms), measured.params.tables.main.seeds
-    return algorithm_table("intervals", measured, rows, blocks, seeds)
+    blocks = build_blocks(data, lambda name: _list_interval_columns(data, name))
+    rows, seeds = data.label_rows(data.algorithms), data.params.tables.main.seeds
+    return build_algorithm_table("intervals", data, rows, blocks, seeds)
 
 
-def _accuracies(measured: Measured, benchmark: str) -> list[Column]:
+def _list_interval_columns(data: ReportData, benchmark: str) -> list[Column]:
     """Return the columns of a benchmark: its pass@k, then those without flawed problems, if any."""
-    shown = accuracy(measured.params, benchmark)
-    columns: list[Column] = [Interval(column.title, column.metric, column.show) for column in shown]
-    if measured.problems[benchmark].get_flaws("test"):
+    accuracies = list_accuracy_columns(data.params, benchmark)
+    columns: list[Column] = [
+        IntervalColumn(column.title, column.metric, column.show) for column in accuracies
+    ]
+    if data.problems[benchmark].get_flaws("test"):
         columns += [
-            SoundInterval(f"{column.title} (sound)", column.metric, column.show) for column in shown
+            SoundIntervalColumn(f"{column.title} (sound)", column.metric, column.show)
+            for column in accuracies
         ]
     return columns
 
@@ -75,7 +84,7 @@ def _accuracies(measured: Measured, benchmark: str) -> list[Column]:
 class Comparison:
     """A paired comparison of two algorithms in the metric of a column."""
 
-    contest: Contest
+    runs: BenchmarkRuns
     column: Column
     ours: str
     reference: str = BASELINE
@@ -83,101 +92,92 @@ class Comparison:
     @cached_property
     def estimate(self) -> Estimate | None:
         """The paired ratio or difference; None if no seed has both algorithms."""
-        ours, reference = self.contest.of(self.ours), self.contest.of(self.reference)
-        return self.column.paired.of_runs(ours, reference, self.column.metric)
+        ours, reference = self.runs.select(self.ours), self.runs.select(self.reference)
+        return self.column.paired.compare_runs(ours, reference, self.column.metric)
 
     @property
-    def printed(self) -> float | None:
+    def paper_value(self) -> float | None:
         """The same comparison of the paper's means; None if the paper lacks one of them."""
-        contest, paper_mean, place = self.contest, paper.main, self.contest.benchmark
-        if contest.family:
-            paper_mean, place = paper.family, contest.model
-        means = [
-            paper_mean(place, name, self.column.metric) for name in (self.ours, self.reference)
-        ]
-        return None if None in means else self.column.paired.of_means(*means)
+        if self.runs.is_main_model:
+            get_mean, key = paper.get_main_value, self.runs.benchmark
+        else:
+            get_mean, key = paper.get_family_value, self.runs.model
+        means = [get_mean(key, name, self.column.metric) for name in (self.ours, self.reference)]
+        return None if None in means else self.column.paired.compare_means(*means)
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """The value of each run of both algorithms."""
-        return self.column.sources(self.contest.of(self.ours, self.reference), labels.run)
+        return self.column.list_sources(self.runs.select(self.ours, self.reference), labels.run)
 
     @property
     def p(self) -> float | None:
         """The p of no difference; None if the estimate has no interval."""
-        estimate = self.estimate
-        return estimate.p_at(self.column.paired.equal) if estimate and estimate.p_at else None
+        if self.estimate is None or self.estimate.p_at is None:
+            return None
+        return self.estimate.p_at(self.column.paired.no_difference)
 
-    def cell(self) -> Cell:
+    def build_cell(self) -> Cell:
         """Return the cell of Table 8: the estimate, its interval and p, and the paper's value."""
         estimate, show = self.estimate, self.column.paired.show
         if estimate is None:
-            of_runtime = self.column.metric == RUNTIME.metric
-            return Cell(MISSING, reason=UNPAIRED + " with scores by problem" * (not of_runtime))
-        under = [] if self.p is None else [f"p {formats.p_value(self.p, '= ')}"]
-        under += [] if self.printed is None else [f"paper: {show(self.printed)}"]
+            is_accuracy = self.column.metric != RUNTIME.metric
+            return Cell(MISSING, reason=NO_PAIR + " with scores by problem" * is_accuracy)
+        lines, reason = [], "a single pair of runs gives no variance for a test"
+        if self.p is not None:
+            lines, reason = [f"p {formats.p_value(self.p, '= ')}"], ""
+        if self.paper_value is not None:
+            lines.append(f"paper: {show(self.paper_value)}")
         names = f"{labels.algorithm(self.ours)} against {labels.algorithm(self.reference)}"
-        return estimate_cell(
+        return build_estimate_cell(
             show,
             estimate,
-            under=tuple(under),
-            reason=""
-            if self.p is not None
-            else "a single pair of runs gives no variance for a test",
-            detail=f"{names}: {estimate.over}.",
+            extra_lines=tuple(lines),
+            reason=reason,
+            detail=f"{names}: {estimate.sample}.",
             sources=self.sources,
         )
 
 
-def comparisons(measured: Measured) -> Table:
+def build_comparisons_table(data: ReportData) -> Table:
     """Return Table 8: RAPID at each H compared with the baseline, and the paper's comparison."""
-    columns = [
-        (contest, [*accuracy(measured.params, contest.benchmark), RUNTIME])
-        for contest in measured.contests.values()
-    ]
-    rapids = columns[0][0].rapids
-    compared = [
-        Comparison(contest, column, rapid)
-        for contest, shown in columns
-        for column in shown
-        for rapid in rapids
-    ]
-    groups = {
-        contest.label: {column.title: _against_baseline(contest, column) for column in shown}
-        for contest, shown in columns
-    }
-    ps = np.array([comparison.p for comparison in compared if comparison.p is not None])
+    groups: ColumnGroups = {}
+    comparisons: list[Comparison] = []
+    for runs in data.runs_by_benchmark.values():
+        for column in (*list_accuracy_columns(data.params, runs.benchmark), RUNTIME):
+            of_column = {rapid: Comparison(runs, column, rapid) for rapid in runs.rapid_algorithms}
+            comparisons += of_column.values()
+            build_cell = partial(_build_comparison_cell, of_column)
+            groups.setdefault(runs.label, {})[column.title] = apply_by_row(build_cell)
+    rapid_algorithms = list(dict.fromkeys(comparison.ours for comparison in comparisons))
+    ps = np.array([comparison.p for comparison in comparisons if comparison.p is not None])
     return build_table(
         "comparisons",
-        measured,
-        [[(labels.ratio(rapid), rapid) for rapid in rapids]],
+        data,
+        [[(labels.h_label(rapid), rapid) for rapid in rapid_algorithms]],
         groups,
-        compared=len(ps),
+        comparisons=len(ps),
         significant=(ps <= 1 - LEVEL).sum(),
-        significant_together=(holm(ps) <= 1 - LEVEL).sum(),
-        detectable=_detectable_differences(compared),
+        significant_adjusted=(adjust_by_holm(ps) <= 1 - LEVEL).sum(),
+        detectable=_describe_detectable_differences(comparisons),
     )
 
 
-def _against_baseline(contest: Contest, column: Column) -> Cells:
-    return by_row(lambda rapid: Comparison(contest, column, rapid).cell())
+def _build_comparison_cell(comparisons: dict[str, Comparison], rapid: str) -> Cell:
+    return comparisons[rapid].build_cell()
 
 
-def _detectable_differences(compared: list[Comparison]) -> list[str]:
+def _describe_detectable_differences(comparisons: list[Comparison]) -> list[str]:
     """Return the smallest difference in Pass@1 that a comparison detects, for each benchmark.
 
     It is the median over H of the true difference that is detected with a power of 80 %.
     """
     by_label: dict[str, list[float]] = {}
-    for comparison in compared:
-        if (
-            comparison.column.metric == "pass@1"
-            and comparison.estimate
-            and comparison.estimate.error
-        ):
-            by_label.setdefault(comparison.contest.label, []).append(
-                detectable(comparison.estimate)
-            )
+    for comparison in comparisons:
+        estimate = comparison.estimate
+        if comparison.column.metric == "pass@1" and estimate and estimate.error:
+            difference = compute_detectable_difference(estimate)
+            by_label.setdefault(comparison.runs.label, []).append(difference)
     return [
         f"{100 * np.median(values):.1f} points on {label}" for label, values in by_label.items()
     ]

@@ -1,4 +1,4 @@
-"""Builds every table with `build_table`, from rows, columns and the texts in texts.yaml.
+"""Builds every table with `build_table`, from rows, columns and the texts in captions.yaml.
 
 A row has a label and a subject, which may be anything: the name of an algorithm, a claim, a
 hyperparameter. A column is a function that takes the subjects of all rows and returns their cells.
@@ -9,52 +9,56 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reports import labels
-from reports.measured import BASELINE, Measured
+from reports.report_data import BASELINE, ReportData
 from reports.tables.notes import fill_template, load_descriptions, render_notes
 from reports.tables.table import Cell, Group, Row, Table
 
 RowSection = Iterable[tuple[str, Any]]  # (label, subject) of the rows between two horizontal lines
-Cells = Callable[[list[Any]], list[Cell]]  # a column
-Groups = dict[str, dict[str, Cells]]  # heading of a group -> title of a column -> column
+ColumnFunction = Callable[[list[Any]], list[Cell]]  # from the subjects of all rows to their cells
+ColumnGroups = dict[str, dict[str, ColumnFunction]]  # heading of a group -> title -> column
 
 
-def by_row(cell: Callable[[Any], Cell]) -> Cells:
-    """Return a column from a function that makes the cell of one row."""
-    return lambda subjects: [cell(subject) for subject in subjects]
+def apply_by_row(build_cell: Callable[[Any], Cell]) -> ColumnFunction:
+    """Return a column from a function that makes the cell of a row."""
+    return lambda subjects: [build_cell(subject) for subject in subjects]
 
 
-def single_group(cells: dict[str, Callable[[Any], Cell]], title: str = "") -> Groups:
-    """Return a single group of columns, each from a function that makes the cell of one row."""
-    return {title: {name: by_row(cell) for name, cell in cells.items()}}
+def single_group(columns: dict[str, Callable[[Any], Cell]], heading: str = "") -> ColumnGroups:
+    """Return a single group of columns.
+
+    Args:
+        columns: title of a column -> function that makes the cell of a row.
+    """
+    return {heading: {title: apply_by_row(build_cell) for title, build_cell in columns.items()}}
 
 
 def build_table(
     name: str,
-    measured: Measured,
+    data: ReportData,
     sections: Iterable[RowSection],
-    groups: Groups,
+    groups: ColumnGroups,
     benchmarks: Sequence[str] = (),
     number: int | None = None,
-    listed: Sequence[tuple[str, str]] = (),
+    named_notes: Sequence[tuple[str, str]] = (),
     **facts: Any,
 ) -> Table:
     """Return a table.
 
     Args:
-        name: the name of the table in texts.yaml.
+        name: the name of the table in captions.yaml.
         sections: the rows, in sections with a horizontal line between them.
         benchmarks: the benchmarks that the table is about; by default all.
-        number: the number of the table, if texts.yaml has none.
-        listed: named notes, (name, text), each of which is printed on a line of its own.
-        facts: variables of the table's texts, beside the main model, the baseline and the first
-            benchmark.
+        number: the number of the table, if captions.yaml has none.
+        named_notes: notes as (name, text), each of which is printed on a line of its own.
+        facts: variables of the table's texts, in addition to the main model, the baseline and the
+            first benchmark.
     """
     description, benchmark_key = load_descriptions()["tables"][name], next(iter(benchmarks), "")
     facts |= {
-        "model": measured.params.tables.main.model,
+        "model": data.params.tables.main.model,
         "baseline": labels.algorithm(BASELINE),
         "benchmark_key": benchmark_key,
-        "benchmark": measured.label(benchmark_key) if benchmark_key else "",
+        "benchmark": data.label_benchmark(benchmark_key) if benchmark_key else "",
     }
     lines = [
         (label, subject, position == 0)
@@ -74,6 +78,6 @@ def build_table(
             for row, (label, _, is_first) in enumerate(lines)
         ],
         notes=render_notes(description["notes"], facts),
-        problems=[measured.problems[key] for key in benchmarks or measured.problems],
-        listed=list(listed),
+        problems=[data.problems[key] for key in benchmarks or data.problems],
+        named_notes=list(named_notes),
     )

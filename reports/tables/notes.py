@@ -1,4 +1,4 @@
-"""Renders the texts in texts.yaml and arena.yaml, and computes the facts that they state."""
+"""Renders captions and notes of tables, and computes the facts that they state."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ from rapid.config.specs import BASE
 from rapid.grading.verdicts import INFRASTRUCTURE
 from rapid.text import join_words, shorten_commit
 from reports import formats, labels
-from reports.measured import BASELINE
+from reports.report_data import BASELINE
 
-FILES = [Path(__file__).with_name(name) for name in ("texts.yaml", "arena.yaml")]
+FILES = [Path(__file__).with_name(name) for name in ("captions.yaml", "arena_captions.yaml")]
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
 ENVIRONMENT.globals["table"] = lambda name: (
     f"Table\N{NO-BREAK SPACE}{load_descriptions()['tables'][name]['number']}"
@@ -27,7 +27,7 @@ ENVIRONMENT.filters["listing"] = lambda items, last="and": join_words([*map(str,
 
 @cache
 def load_descriptions() -> dict[str, Any]:
-    """Return texts.yaml and arena.yaml: texts of the tables by name, and the shared notes."""
+    """Return the texts of all tables (`tables`) and the shared notes (`notes`), by name."""
     documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in FILES]
     return {
         key: {name: text for document in documents for name, text in document[key].items()}
@@ -44,7 +44,7 @@ def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
     """Return the rendered notes without the empty ones.
 
     Args:
-        notes: templates, or names of shared notes in texts.yaml.
+        notes: templates, or names of shared notes in captions.yaml.
         facts: variables of the templates.
     """
     sentences = []
@@ -60,17 +60,17 @@ def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
 # Facts --------------------------------------------------------------------------------------------
 
 
-def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the facts that notes state about runs.
+def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the facts about runs that notes state.
 
     Args:
-        runs: rows of the data frame of `collect`.
+        runs: rows of the data frame of `collect_runs`.
     """
-    trained, evaluated = runs[runs.no_summary == ""], runs[runs.samples.notna()]
+    trained, evaluated = runs[runs.no_summary_reason == ""], runs[runs.samples.notna()]
     benchmarks = list(evaluated.groupby("label", sort=False))
     return {
-        **origin_facts(trained.hardware, trained.commit),
-        **waiver_facts(runs.unwalled),
+        **collect_origin_facts(trained.hardware, trained.commit),
+        **collect_waiver_facts(runs.waived_layers),
         "trained": len(trained),
         "starts": [
             labels.algorithm(name) for name in trained[trained.start != BASE].start.unique()
@@ -78,14 +78,16 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
         "repeated": (trained.attempt > 1).sum(),
         "disturbed": trained.disturbed.sum(),
         "accepted": runs.accepted.sum(),
-        "ungraded": _ungraded(runs),
-        "unscored": ((runs.no_evaluation == "") & (runs.scores.map(len) == 0)).sum(),
-        "unstated": ((runs.no_evaluation == "") & runs.samples.isna()).sum(),
-        "samples": _distinct_numbers(evaluated.samples),
-        "temperature": _distinct_numbers(evaluated.temperature),
-        "top_p": _distinct_numbers(evaluated.top_p),
+        "ungraded": _describe_ungraded(runs),
+        "runs_without_scores": (
+            (runs.no_evaluation_reason == "") & (runs.scores.map(len) == 0)
+        ).sum(),
+        "runs_without_settings": ((runs.no_evaluation_reason == "") & runs.samples.isna()).sum(),
+        "samples": _list_distinct_numbers(evaluated.samples),
+        "temperature": _list_distinct_numbers(evaluated.temperature),
+        "top_p": _list_distinct_numbers(evaluated.top_p),
         "evaluated": [
-            f"{join_words(_distinct_numbers(part.problems), 'or')} of {label}"
+            f"{join_words(_list_distinct_numbers(part.problems), 'or')} of {label}"
             for label, part in benchmarks
         ],
         "flawed": [
@@ -101,7 +103,7 @@ def run_facts(runs: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, list[str]]:
+def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, list[str]]:
     """Return the distinct machines and commits that jobs recorded."""
     return {
         "machines": list(dict.fromkeys(name or "not recorded" for name in hardware)),
@@ -109,7 +111,7 @@ def origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, l
     }
 
 
-def waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
+def collect_waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
     """Return how many jobs were allowed to lack a sandbox layer, and the keys that allowed it.
 
     Args:
@@ -118,31 +120,35 @@ def waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
     keys = sorted(set().union(*waivers))
     return {
         "results": len(waivers),
-        "unwalled": sum(map(bool, waivers)),
-        "waived": [f"grading.{key}" for key in keys],
+        "waived_jobs": sum(map(bool, waivers)),
+        "waived_keys": [f"grading.{key}" for key in keys],
     }
 
 
-def imitation_facts(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return by how much imitation is more accurate than the baseline, by benchmark and model.
+def collect_sft_facts(runs: pd.DataFrame) -> dict[str, Any]:
+    """Return by how much SFT is more accurate than the baseline, by benchmark and model.
 
-    In the paper imitation is less accurate, and not ranked for that reason.
+    In the paper SFT is less accurate, and is not ranked for this reason.
     """
-    gaps = []
+    differences = []
     if "pass@1" in runs:
         means = runs.groupby(["label", "model", "algorithm"], sort=False)["pass@1"].mean()
         by_name = means.unstack().reindex(columns=[SFT.name, BASELINE])
         difference = (by_name[SFT.name] - by_name[BASELINE]).dropna()
-        several = difference.index.get_level_values("model").nunique() > 1
-        gaps = [
-            f"{formats.points(gap)} on {label}{f' ({model})' * several}"
-            for (label, model), gap in difference.items()
+        has_several_models = difference.index.get_level_values("model").nunique() > 1
+        differences = [
+            f"{formats.points(points)} on {label}{f' ({model})' * has_several_models}"
+            for (label, model), points in difference.items()
         ]
-    return {"imitating": SFT.label, "baseline": labels.algorithm(BASELINE), "gaps": gaps}
+    return {
+        "sft": SFT.label,
+        "baseline": labels.algorithm(BASELINE),
+        "differences": differences,
+    }
 
 
-def _ungraded(runs: pd.DataFrame) -> list[str]:
-    """Return how many completions have no verdict because the grader died, for each such run."""
+def _describe_ungraded(runs: pd.DataFrame) -> list[str]:
+    """Return for each run how many completions have no verdict because the grader died, if any."""
     return [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {stage} of "
         f"{labels.algorithm(run.algorithm)} on {run.label} ({run.model}, seed {run.seed})"
@@ -155,5 +161,5 @@ def _ungraded(runs: pd.DataFrame) -> list[str]:
     ]
 
 
-def _distinct_numbers(values: pd.Series) -> list[str]:
+def _list_distinct_numbers(values: pd.Series) -> list[str]:
     return [f"{value:g}" for value in sorted(set(values))]

@@ -2,170 +2,164 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from reports import formats, labels
-from reports.analyses import PooledField
-from reports.outcomes import METRIC, FieldOutcomes, by_run
+from reports.analyses import FieldAnalyses
+from reports.outcomes import METRIC, FieldOutcomes, compute_mean_accuracies
 from reports.statistics import curves
-from reports.tables.arena import FORMATS, ArenaVerdict, claims, group_by_benchmark, judge, order
+from reports.tables.arena import (
+    JudgedClaim,
+    build_claim_estimate_cell,
+    build_claims_tables,
+    group_by_benchmark,
+    judge_claims,
+)
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
 from reports.tables.layout import build_table, single_group
-from reports.tables.table import MISSING, Cell, Table, estimate_cell
+from reports.tables.standings import count_runs, rank_algorithms
+from reports.tables.table import MISSING, Cell, Table
 
-TARGET = "Other target"
 # Title of a column -> the analysis of a field.
-ANALYSES: dict[str, Callable[[PooledField], FieldOutcomes]] = {
+ANALYSES: dict[str, Callable[[FieldAnalyses], FieldOutcomes]] = {
     "Pooled": lambda field: field.pooled,
     "Over seeds": lambda field: field.over_seeds,
     "Earlier": lambda field: field.earlier,
     "Latest": lambda field: field.latest,
     "Clustered": lambda field: field.clustered,
-    TARGET: lambda field: field.at_target,
+    "Other target": lambda field: field.other_target,
 }
+# The claims on each benchmark, by the title of an analysis.
+ClaimsByAnalysis = dict[str, dict[str, list[JudgedClaim]]]
 
 
-def build_tables(fields: list[PooledField]) -> list[Table]:
+def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
     """Return all tables."""
-    measured = fields[0].latest.measured
-    verdicts = {
-        title: group_by_benchmark(judge([select(field) for field in fields]))
+    data = fields[0].latest.data
+    judged_claims = {
+        title: group_by_benchmark(judge_claims([select(field) for field in fields]))
         for title, select in ANALYSES.items()
     }
-    pooled = [
-        judged
-        for benchmark_verdicts in verdicts["Pooled"].values()
-        for judged in benchmark_verdicts
-    ]
     clusters = [
         f"{len(set(field.clustered.skeletons.values()))} of "
         f"{len(field.clustered.skeletons)} problems on {field.latest.label}"
         for field in fields
     ]
-    tables = claims(measured, pooled, "pooled-claims", clusters=clusters)
+    pooled = list(chain.from_iterable(judged_claims["Pooled"].values()))
+    tables = build_claims_tables(data, pooled, "pooled-claims", clusters=clusters)
     target_number = len(tables) + 2 * len(fields) + 2
-    for name, show in (
-        ("pooled-verdicts", _render_verdict),
-        ("pooled-estimates", _render_estimate),
+    for name, build_cell in (
+        ("pooled-verdicts", _build_verdict_cell),
+        ("pooled-estimates", build_claim_estimate_cell),
     ):
         for field in fields:
-            by_title = {
-                title: by_benchmark[field.latest.benchmark]
-                for title, by_benchmark in verdicts.items()
-            }
+            benchmark = field.latest.benchmark
             columns = {
-                title: lambda row, judged=judged, show=show: show(judged[row])
-                for title, judged in by_title.items()
+                title: partial(_apply_to_row, build_cell, by_benchmark[benchmark])
+                for title, by_benchmark in judged_claims.items()
             }
-            rows = [(judged.text, row) for row, judged in enumerate(by_title["Pooled"])]
-            tables.append(
-                build_table(
-                    name,
-                    measured,
-                    [rows],
-                    single_group(columns),
-                    [field.latest.benchmark],
-                    len(tables) + 1,
-                    last=field is fields[-1],
-                    target_number=target_number,
-                )
+            claims = judged_claims["Pooled"][benchmark]
+            table = build_table(
+                name,
+                data,
+                [[(claim.text, row) for row, claim in enumerate(claims)]],
+                single_group(columns),
+                [benchmark],
+                len(tables) + 1,
+                last=field is fields[-1],
+                target_number=target_number,
             )
-    tables.append(_build_counts_table(verdicts, len(tables) + 1, fields))
+            tables.append(table)
+    tables.append(_build_counts_table(judged_claims, fields, len(tables) + 1))
     tables.append(_build_target_table(fields, len(tables) + 1))
-    tables += [
-        _build_profile(field, number) for number, field in enumerate(fields, start=len(tables) + 1)
-    ]
+    for field in fields:
+        tables.append(_build_profile_table(field, len(tables) + 1))
     return tables
 
 
-def _render_verdict(judged: ArenaVerdict) -> Cell:
-    if judged.verdict == UNTESTED:
+def _apply_to_row(
+    build_cell: Callable[[JudgedClaim], Cell], claims: list[JudgedClaim], row: int
+) -> Cell:
+    return build_cell(claims[row])
+
+
+def _build_verdict_cell(claim: JudgedClaim) -> Cell:
+    if claim.verdict == UNTESTED:
         return Cell(MISSING)
-    return Cell(f"{judged.decision} ({formats.p_value(judged.p)})")
-
-
-def _render_estimate(judged: ArenaVerdict) -> Cell:
-    return estimate_cell(FORMATS[judged.claim.by], judged.estimate)
+    return Cell(f"{claim.decision} ({formats.p_value(claim.p)})")
 
 
 def _build_counts_table(
-    verdicts: dict[str, dict[str, list[ArenaVerdict]]], number: int, fields: list[PooledField]
+    judged_claims: ClaimsByAnalysis, fields: list[FieldAnalyses], number: int
 ) -> Table:
     """Return the table of the number of claims with each verdict, by analysis."""
     counts = {
-        title: Counter(
-            judged.verdict
-            for claims_of_benchmark in by_benchmark.values()
-            for judged in claims_of_benchmark
-        )
-        for title, by_benchmark in verdicts.items()
+        title: Counter(claim.verdict for claim in chain.from_iterable(by_benchmark.values()))
+        for title, by_benchmark in judged_claims.items()
     }
     columns = {
         verdict.capitalize(): lambda title, verdict=verdict: Cell(str(counts[title][verdict]))
         for verdict in (HOLDS, OPEN, FAILS)
     }
-    rows = [(title, title) for title in verdicts]
-    benchmarks = [field.latest.benchmark for field in fields]
-    measured = fields[0].latest.measured
     return build_table(
-        "verdict-counts", measured, [rows], single_group(columns), benchmarks, number
+        "verdict-counts",
+        fields[0].latest.data,
+        [[(title, title) for title in counts]],
+        single_group(columns),
+        [field.latest.benchmark for field in fields],
+        number,
     )
 
 
-def _build_target_table(fields: list[PooledField], number: int) -> Table:
-    columns: dict[str, Callable[[PooledField], Cell]] = {
+def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
+    columns: dict[str, Callable[[FieldAnalyses], Cell]] = {
         "Start": lambda field: Cell(
-            formats.percent(field.target.start), formats.percent(field.target.noise)
+            formats.percent(field.test_target.start), formats.percent(field.test_target.noise)
         ),
-        "Target": lambda field: Cell(formats.percent(field.latest.reach)),
-        "Chance": lambda field: Cell(formats.p_value(field.target.chance_at_reach)),
-        "Target on the test problems": lambda field: Cell(formats.percent(field.target.level)),
-        "Its chance": lambda field: Cell(formats.p_value(field.target.chance)),
+        "Target": lambda field: Cell(formats.percent(field.latest.target_accuracy)),
+        "Chance": lambda field: Cell(formats.p_value(field.test_target.chance_at_set_target)),
+        "Target on the test problems": lambda field: Cell(formats.percent(field.test_target.level)),
+        "Its chance": lambda field: Cell(formats.p_value(field.test_target.chance)),
     }
     latest = [field.latest for field in fields]
-    start = latest[0].measured.params.training.start
-    evaluations = [f"{run.runs(start)[METRIC].count()} on {run.label}" for run in latest]
+    start = latest[0].data.params.training.start
+    evaluations = [f"{run.select_runs(start)[METRIC].count()} on {run.label}" for run in latest]
     return build_table(
         "target",
-        latest[0].measured,
+        latest[0].data,
         [[(field.latest.label, field) for field in fields]],
         single_group(columns),
         [run.benchmark for run in latest],
         number,
         evaluations=evaluations,
-        points=sorted({run.field.snapshots + 1 for run in latest}),
+        evaluations_per_run=sorted({run.field.snapshots + 1 for run in latest}),
     )
 
 
-def _build_profile(field: PooledField, number: int) -> Table:
-    """Return the table of the shares of runs that are at least as accurate as a level."""
-    runs, names = (field.earlier, field.latest), order(field.latest)
-    accuracies = {
-        name: np.concatenate([by_run(run.outcomes[name])[:, 0] for run in runs]) for name in names
-    }
-    never = {
-        name: sum(int(np.isinf(run.outcomes[name].seconds).sum()) for run in runs) for name in names
-    }
+def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
+    """Return the table of the share of runs that are at least as accurate as a level."""
+    accuracies, never = {}, {}
+    for name in rank_algorithms(field.latest):
+        outcomes = [run.outcomes[name] for run in (field.earlier, field.latest)]
+        accuracies[name] = np.concatenate([*map(compute_mean_accuracies, outcomes)])
+        never[name] = sum(int(np.isinf(outcome.seconds).sum()) for outcome in outcomes)
     columns = {"Never": lambda name: Cell(str(never[name]))} | {
         formats.percent(level): lambda name, level=level: Cell(
             formats.percent((accuracies[name] >= level - curves.ROUNDING).mean())
         )
         for level in _find_informative_levels(np.concatenate([*accuracies.values()]))
     }
-    counts = {name: len(values) for name, values in accuracies.items()}
-    usual = Counter(counts.values()).most_common(1)[0][0]
     return build_table(
         "profile",
-        field.latest.measured,
+        field.latest.data,
         [[(labels.algorithm(name), name) for name in accuracies]],
         single_group(columns),
         [field.latest.benchmark],
         number,
-        usual_count=usual,
-        other_counts=[
-            f"{n} of {labels.algorithm(name)}" for name, n in counts.items() if n != usual
-        ],
+        **count_runs({name: len(values) for name, values in accuracies.items()}),
     )
 
 

@@ -1,125 +1,127 @@
 """The paper's Tables 1 to 4, and Table 10, peak memory.
 
-1. `main`          all algorithms on all benchmarks, with one model
-2. `families`      several models on one benchmark
-3. `staleness`     RAPID at several H (optimizer steps per inference batch)
-4. `correlations`  correlations of H with accuracy, runtime and staleness
+1. `build_main_table`          all algorithms on all benchmarks, with one model
+2. `build_families_table`      several models on one benchmark
+3. `build_staleness_table`     RAPID at several H (optimizer steps per inference batch)
+4. `build_correlations_table`  correlations of H with accuracy, runtime and staleness
 
-All values are computed from the data frame of `collect`; the parameters decide only which rows and
-columns a table has. A cell without a value has an em dash and a footnote with the reason.
+All values are computed from the data frame of `collect_runs`. The parameters determine only the
+rows and columns of a table. A cell without a value has an em dash and a footnote with the reason.
 """
 
 import pandas as pd
 
 from rapid.algorithms import RAPID
 from reports import labels
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables import columns
 from reports.tables.columns import (
     Block,
     Column,
-    accuracy,
-    algorithm_table,
-    by_benchmark,
-    column_notes,
+    build_algorithm_table,
+    build_blocks,
+    list_accuracy_columns,
+    render_column_notes,
 )
 from reports.tables.layout import build_table, single_group
-from reports.tables.notes import run_facts
+from reports.tables.notes import collect_run_facts
 from reports.tables.table import Cell, Table
 
 
-def main(measured: Measured) -> Table:
+def build_main_table(data: ReportData) -> Table:
     """Return Table 1: a row for each algorithm, a group of columns for each benchmark."""
-    spec = measured.params.tables.main
-    return algorithm_table(
+    main = data.params.tables.main
+    return build_algorithm_table(
         "main",
-        measured,
-        measured.rows(spec.algorithms),
-        _with_accuracy(measured, columns.RUNTIME),
-        spec.seeds,
+        data,
+        data.label_rows(main.algorithms),
+        _build_accuracy_blocks(data, columns.RUNTIME),
+        main.seeds,
     )
 
 
-def families(measured: Measured) -> Table | None:
+def build_families_table(data: ReportData) -> Table | None:
     """Return Table 2: a row for each algorithm, a group of columns for each model.
 
     None if the parameters name no models for it.
     """
-    spec = measured.params.tables.families
-    if not spec.models:
+    families = data.params.tables.families
+    if not families.models:
         return None
-    shown = [*accuracy(measured.params, spec.benchmark), columns.TIME]
-    return algorithm_table(
+    shown_columns = [*list_accuracy_columns(data.params, families.benchmark), columns.TIME]
+    return build_algorithm_table(
         "families",
-        measured,
-        measured.rows(spec.algorithms),
-        [Block(model, spec.benchmark, model, shown) for model in spec.models],
-        spec.seeds,
-        benchmarks=[spec.benchmark],
+        data,
+        data.label_rows(families.algorithms),
+        [Block(model, families.benchmark, model, shown_columns) for model in families.models],
+        families.seeds,
+        benchmarks=[families.benchmark],
     )
 
 
-def staleness(measured: Measured) -> Table | None:
+def build_staleness_table(data: ReportData) -> Table | None:
     """Return Table 3: a row for each H, a group of columns for each benchmark.
 
     None if the parameters list no H for it.
     """
-    if not measured.params.tables.staleness.H:
+    if not data.params.tables.staleness.H:
         return None
-    return algorithm_table(
+    return build_algorithm_table(
         "staleness",
-        measured,
-        {RAPID.format_name(h): str(h) for h in measured.params.tables.staleness.H},
-        _with_accuracy(measured, columns.TIME, columns.STALENESS),
-        measured.params.tables.main.seeds,
+        data,
+        {RAPID.format_name(h): str(h) for h in data.params.tables.staleness.H},
+        _build_accuracy_blocks(data, columns.TIME, columns.STALENESS),
+        data.params.tables.main.seeds,
     )
 
 
-def correlations(measured: Measured) -> Table | None:
+def build_correlations_table(data: ReportData) -> Table | None:
     """Return Table 4: a row for each pass@k, a column for each metric that H is correlated with.
 
     None if the parameters list no H for Table 3.
     """
-    if not measured.params.tables.staleness.H:
+    if not data.params.tables.staleness.H:
         return None
-    sweep = pd.concat(measured.sweeps.values())
+    all_runs = pd.concat(data.h_sweeps.values())
     sections = [
         [
-            (measured.label(name) * (position == 0), (runs, column))
-            for position, column in enumerate(accuracy(measured.params, name))
+            (data.label_benchmark(name) * (position == 0), (runs, column))
+            for position, column in enumerate(list_accuracy_columns(data.params, name))
         ]
-        for name, runs in measured.sweeps.items()
+        for name, runs in data.h_sweeps.items()
     ]
-    shown = {
+    cells = {
         "Metric": lambda row: Cell(row[1].title),
-        "r(H, Acc)": lambda row: row[1].correlation(row[0]),
-        "r(H, Time)": lambda row: columns.TIME.correlation(row[0]),
-        "r(H, Stale)": lambda row: columns.STALENESS.correlation(row[0]),
+        "r(H, Acc)": lambda row: row[1].build_correlation_cell(row[0]),
+        "r(H, Time)": lambda row: columns.TIME.build_correlation_cell(row[0]),
+        "r(H, Stale)": lambda row: columns.STALENESS.build_correlation_cell(row[0]),
     }
     return build_table(
         "correlations",
-        measured,
+        data,
         sections,
-        single_group(shown),
-        ratios=measured.params.tables.staleness.H,
-        seeds=measured.params.tables.main.seeds,
-        column_notes=column_notes([columns.TIME.unranked, columns.STALENESS], sweep, []),
-        **run_facts(sweep),
+        single_group(cells),
+        ratios=data.params.tables.staleness.H,
+        seeds=data.params.tables.main.seeds,
+        column_notes=render_column_notes([columns.TIME.unranked, columns.STALENESS], all_runs, []),
+        **collect_run_facts(all_runs),
     )
 
 
-def memory(measured: Measured) -> Table:
+def build_memory_table(data: ReportData) -> Table:
     """Return Table 10: peak memory of training, with a column for each benchmark."""
-    return algorithm_table(
+    return build_algorithm_table(
         "memory",
-        measured,
-        {name: labels.algorithm(name) for name in measured.algorithms},
-        by_benchmark(measured, lambda name: [columns.MEMORY]),
-        measured.params.tables.main.seeds,
+        data,
+        {name: labels.algorithm(name) for name in data.algorithms},
+        build_blocks(data, lambda name: [columns.MEMORY]),
+        data.params.tables.main.seeds,
         flat=True,
     )
 
 
-def _with_accuracy(measured: Measured, *columns_after: Column) -> list[Block]:
+def _build_accuracy_blocks(data: ReportData, *columns_after: Column) -> list[Block]:
     """Return a block for each benchmark: columns of accuracy, then these columns."""
-    return by_benchmark(measured, lambda name: [*accuracy(measured.params, name), *columns_after])
+    return build_blocks(
+        data, lambda name: [*list_accuracy_columns(data.params, name), *columns_after]
+    )

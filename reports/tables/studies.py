@@ -2,11 +2,12 @@
 
 A study compares variants of an algorithm on one benchmark with the first of these variants.
 
-1. `variants`  accuracy, its difference from the first variant, runtime, staleness, clipping, memory
-2. `reach`     training time until each of several levels of accuracy
+1. `build_variants_table`  accuracy, its difference from the first variant, runtime, staleness,
+                           clipping, memory
+2. `build_times_table`     training time until each of several levels of accuracy
 
-After them come preregistered hypotheses (`reports.tables.hypotheses`), and last the claims of the
-paper that only studies can test (`reports.tables.claims`).
+They are followed by the table of preregistered hypotheses (`reports.tables.hypotheses`) and by
+that of the claims of the paper that only studies can test (`reports.tables.claims`).
 """
 
 from functools import partial
@@ -17,82 +18,89 @@ import pandas as pd
 from rapid.algorithms import RAPID
 from reports import formats, labels
 from reports.formats import Format
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from reports.tables import claims, hypotheses
-from reports.tables import columns as standard
-from reports.tables.columns import DIFFERENCE, Block, Column, accuracy, algorithm_table
+from reports.tables import claims, columns, hypotheses
+from reports.tables.columns import (
+    DIFFERENCE,
+    Block,
+    Column,
+    build_algorithm_table,
+    list_accuracy_columns,
+)
 from reports.tables.layout import build_table
-from reports.tables.notes import run_facts
-from reports.tables.study_runs import StudyRuns, studies
-from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, estimate_cell
+from reports.tables.notes import collect_run_facts
+from reports.tables.study_runs import StudyRuns, list_studies
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_estimate_cell
 
 
-def tables(measured: Measured) -> list[Table]:
+def build_tables(data: ReportData) -> list[Table]:
     """Return the tables of each study, then those of hypotheses and of claims.
 
     A study has a table of times if its runs saved snapshots of the model.
     """
-    built: list[Table] = []
-    all_studies = studies(measured)
-    for study in all_studies:
-        built.append(variants(measured, study, len(built) + 1))
+    tables: list[Table] = []
+    studies = list_studies(data)
+    for study in studies:
+        tables.append(build_variants_table(data, study, len(tables) + 1))
         if study.curves:
-            built.append(reach(measured, study, len(built) + 1))
-    if measured.params.studies.hypotheses:
-        built.append(hypotheses.build(measured, all_studies, len(built) + 1))
-    return [*built, claims.studied(measured, len(built) + 1)]
+            tables.append(build_times_table(data, study, len(tables) + 1))
+    if data.params.studies.hypotheses:
+        tables.append(hypotheses.build_hypotheses_table(data, studies, len(tables) + 1))
+    return [*tables, claims.build_study_claims_table(data, len(tables) + 1)]
 
 
 # Variants -----------------------------------------------------------------------------------------
 
 
-class Difference(Column):
+class DifferenceColumn(Column):
     """A column with the difference in accuracy from the first row, paired by problem and seed."""
 
-    def cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
+    def build_cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
         reference, *variants = (runs[runs.algorithm == name] for name in algorithms)
-        return [Cell(NOT_APPLICABLE), *(self._cell(variant, reference) for variant in variants)]
+        cells = [self._build_difference_cell(variant, reference) for variant in variants]
+        return [Cell(NOT_APPLICABLE), *cells]
 
-    def _cell(self, ours: pd.DataFrame, reference: pd.DataFrame) -> Cell:
-        estimate = DIFFERENCE.of_runs(ours, reference, self.metric)
+    def _build_difference_cell(self, ours: pd.DataFrame, reference: pd.DataFrame) -> Cell:
+        estimate = DIFFERENCE.compare_runs(ours, reference, self.metric)
         if estimate is None:
             return Cell(MISSING, reason="no seed has runs of both with scores by problem")
-        sources = self.sources(ours, labels.run) + self.sources(reference, labels.run)
-        return estimate_cell(formats.points, estimate, detail=f"{estimate.over}.", sources=sources)
+        sources = self.list_sources(ours, labels.run) + self.list_sources(reference, labels.run)
+        detail = f"{estimate.sample}."
+        return build_estimate_cell(formats.points, estimate, detail=detail, sources=sources)
 
 
-def variants(measured: Measured, study: StudyRuns, number: int) -> Table:
+def build_variants_table(data: ReportData, study: StudyRuns, number: int) -> Table:
     """Return a table with a row for each variant."""
-    benchmark = study.contest.benchmark
-    of_accuracy = [column.unranked for column in accuracy(measured.params, benchmark)]
-    shown = [
-        *of_accuracy,
-        Difference("Difference", study.metric, of_accuracy[0].show),
-        *(standard.DIVERSITY if measured.params.evaluation.diversity else []),
-        standard.TIME.unranked,
-        standard.STALENESS,
-        standard.CLIPPED,
-        standard.MEMORY,
+    benchmark = study.runs.benchmark
+    accuracies = [column.unranked for column in list_accuracy_columns(data.params, benchmark)]
+    shown_columns = [
+        *accuracies,
+        DifferenceColumn("Difference", study.metric, accuracies[0].show),
+        *(columns.DIVERSITY if data.params.evaluation.diversity else []),
+        columns.TIME.unranked,
+        columns.STALENESS,
+        columns.CLIPPED,
+        columns.MEMORY,
     ]
-    return algorithm_table(
+    return build_algorithm_table(
         "variants",
-        measured,
-        {name: study.label(name) for name in study.contest.algorithms},
-        [Block("", benchmark, study.contest.model, shown)],
-        measured.params.studies.seeds,
+        data,
+        {name: study.label_variant(name) for name in study.runs.algorithms},
+        [Block("", benchmark, study.runs.model, shown_columns)],
+        data.params.studies.seeds,
         benchmarks=[benchmark],
         number=number,
         study=study,
-        shared=[f"{key} = {value}" for key, value in study.shared.items()],
-        defaults=_defaults(measured, benchmark),
+        shared=[f"{key} = {value}" for key, value in study.shared_changes.items()],
+        defaults=_list_defaults(data, benchmark),
     )
 
 
-def _defaults(measured: Measured, benchmark: str) -> list[str]:
+def _list_defaults(data: ReportData, benchmark: str) -> list[str]:
     """Return the values of RAPID's parameters and of those that all algorithms have."""
-    params = measured.params
+    params = data.params
     settings = RAPID.get_loss_parameters(params).model_dump()
     settings["n_step"] = params.benchmarks[benchmark].n_step
     for name in ("group_size", "epochs", "learning_rate"):
@@ -103,40 +111,40 @@ def _defaults(measured: Measured, benchmark: str) -> list[str]:
 # Time to an accuracy ------------------------------------------------------------------------------
 
 
-def reach(measured: Measured, study: StudyRuns, number: int) -> Table:
+def build_times_table(data: ReportData, study: StudyRuns, number: int) -> Table:
     """Return the times until each level of accuracy: rows of variants, columns of levels."""
     all_curves = [curve for by_seed in study.curves.values() for curve in by_seed.values()]
-    columns = {
-        f"{100 * level:.0f}%": partial(_reached, level) for level in curves.levels(all_curves)
-    }
+    levels = curves.choose_levels(all_curves)
     return build_table(
         "reach",
-        measured,
-        [[(study.label(name), by_seed) for name, by_seed in study.curves.items()]],
-        {"": columns},
-        [study.contest.benchmark],
+        data,
+        [[(study.label_variant(name), by_seed) for name, by_seed in study.curves.items()]],
+        {"": {f"{100 * level:.0f}%": partial(_build_time_cells, level) for level in levels}},
+        [study.runs.benchmark],
         number,
         study=study,
-        seeds=measured.params.studies.seeds,
-        start=labels.model_of(study.start),
-        **run_facts(study.contest.runs),
+        seeds=data.params.studies.seeds,
+        start=labels.describe_start_model(study.start),
+        **collect_run_facts(study.runs.frame),
     )
 
 
-def _reached(level: float, rows: list[dict[int, AccuracyCurve]]) -> list[Cell]:
+def _build_time_cells(level: float, rows: list[dict[int, AccuracyCurve]]) -> list[Cell]:
     """Return the cell of each row: the mean time until a level, if all runs of the row reach it."""
-    times_of_rows = [[curve.reaches(level) for curve in by_seed.values()] for by_seed in rows]
-    show = formats.durations(
-        np.mean(times) for times in times_of_rows if times and None not in times
+    times_by_row = [
+        [curve.seconds_to_reach(level) for curve in by_seed.values()] for by_seed in rows
+    ]
+    show = formats.choose_duration_format(
+        np.mean(times) for times in times_by_row if times and None not in times
     )
-    return [_time_cell(times, show) for times in times_of_rows]
+    return [_build_time_cell(times, show) for times in times_by_row]
 
 
-def _time_cell(times: list[float | None], show: Format) -> Cell:
+def _build_time_cell(times: list[float | None], show: Format) -> Cell:
     if not times:
         return Cell(MISSING, reason="no run has a curve")
-    if late := times.count(None):
-        return Cell(MISSING, reason=f"{late} of {len(times)} runs did not reach it")
+    if never := times.count(None):
+        return Cell(MISSING, reason=f"{never} of {len(times)} runs did not reach it")
     mean, n = np.mean(times), len(times)
     deviation = show(np.std(times, ddof=1)) if n > 1 else ""
     return Cell(show(mean), deviation, detail=f"n = {n} runs.")

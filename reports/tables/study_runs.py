@@ -8,10 +8,10 @@ import pandas as pd
 
 from rapid.algorithms.variant_names import parse
 from reports import labels
-from reports.measured import Contest, Measured
+from reports.report_data import BenchmarkRuns, ReportData
 from reports.statistics import curves
 from reports.statistics.curves import AccuracyCurve
-from reports.tables.columns import accuracy
+from reports.tables.columns import explain_missing_runs, list_accuracy_columns
 from reports.tables.notes import load_descriptions
 
 
@@ -21,77 +21,88 @@ class StudyRuns:
 
     Args:
         start: algorithm whose trained model the runs start from.
-        before: rows of that algorithm in the data frame.
+        untrained: rows of that algorithm in the data frame.
         metric: the first pass@k of the benchmark.
         root: the folder that contains runs/ and evaluations/.
         sweep: the parameter by whose value a figure shows the variants; "" for none.
     """
 
     name: str
-    contest: Contest
+    runs: BenchmarkRuns
     start: str
-    before: pd.DataFrame
+    untrained: pd.DataFrame
     metric: str
     root: Path
     sweep: str = ""
 
     @property
     def title(self) -> str:
-        """The title of the study in texts.yaml, or its name."""
+        """The title of the study in captions.yaml, or its name."""
         return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
 
     @property
     def reference(self) -> str:
         """The variant with which the others are compared: the first one."""
-        return self.contest.algorithms[0]
+        return self.runs.algorithms[0]
 
     @cached_property
     def curves(self) -> dict[str, dict[int, AccuracyCurve]]:
         """The accuracy curves of variants that saved snapshots, by variant and seed."""
         return {
-            name: curves.read(self.contest.of(name), self.before, self.metric, self.root)
-            for name in curves.with_snapshots(self.contest.algorithms)
+            name: curves.read_curves(self.runs.select(name), self.untrained, self.metric, self.root)
+            for name in curves.select_with_snapshots(self.runs.algorithms)
         }
 
     @property
-    def shared(self) -> dict[str, str]:
-        """The parameters that all variants change, with their values in the first variant."""
-        changes = [set(self.changes(name)) for name in self.contest.algorithms]
-        keys = {key for key, _ in set.intersection(*changes)}
-        return {key: value for key, value in self.changes(self.reference) if key in keys}
+    def shared_changes(self) -> dict[str, str]:
+        """The parameters that all variants change to the same value, with this value."""
+        changes = set.intersection(
+            *(set(self.parse_changes(name)) for name in self.runs.algorithms)
+        )
+        return dict(change for change in self.parse_changes(self.reference) if change in changes)
 
     @staticmethod
-    def changes(algorithm: str) -> list[tuple[str, str]]:
+    def parse_changes(algorithm: str) -> list[tuple[str, str]]:
         """Return the changes of a variant: rapid-H4,eta=4 -> [("eta", "4")]."""
         return [tuple(part.split("=")) for part in algorithm.split(",")[1:]]
 
-    def label(self, algorithm: str) -> str:
-        """Return a variant's label: the parameters that it changes and `shared` does not have.
+    def label_variant(self, algorithm: str) -> str:
+        """Return a variant's label: the parameters that it changes and not all variants do.
 
         The algorithm's name stands first in the label of the first variant, of a variant of another
         algorithm, and if the label would be empty otherwise.
         """
-        plain, shared = parse(algorithm).base_name, self.shared
+        plain, shared_changes = parse(algorithm).base_name, self.shared_changes
         changes = [
-            f"{key} = {value}" for key, value in self.changes(algorithm) if key not in shared
+            f"{key} = {value}"
+            for key, value in self.parse_changes(algorithm)
+            if key not in shared_changes
         ]
         if algorithm == self.reference or plain != parse(self.reference).base_name or not changes:
             changes.insert(0, labels.algorithm(plain))
         return ", ".join(changes)
 
+    def list_missing_runs(self) -> list[str]:
+        """Return a line for each variant that has runs without the metric, with the reason."""
+        return [
+            f"{self.label_variant(name)}: {reason}"
+            for name in self.runs.algorithms
+            if (reason := explain_missing_runs(self.runs.select(name), [self.metric]))
+        ]
 
-def studies(measured: Measured) -> list[StudyRuns]:
+
+def list_studies(data: ReportData) -> list[StudyRuns]:
     """Return the runs of each study."""
-    seeds, start = measured.params.studies.seeds, measured.params.training.start
+    seeds, start = data.params.studies.seeds, data.params.training.start
     return [
         StudyRuns(
             name,
-            measured.contest(spec.benchmark, spec.algorithms, seeds, spec.model),
+            data.select_runs(spec.benchmark, spec.algorithms, seeds, spec.model),
             start,
-            measured.contest(spec.benchmark, [start], seeds, spec.model).runs,
-            accuracy(measured.params, spec.benchmark)[0].metric,
-            measured.root,
+            data.select_runs(spec.benchmark, [start], seeds, spec.model).frame,
+            list_accuracy_columns(data.params, spec.benchmark)[0].metric,
+            data.root,
             spec.sweep,
         )
-        for name, spec in measured.params.studies.compared.items()
+        for name, spec in data.params.studies.compared.items()
     ]

@@ -14,12 +14,12 @@ NOT_APPLICABLE = "N/A"
 
 @dataclass(frozen=True)
 class Source:
-    """One of the values from which a cell was computed.
+    """A value from which a cell was computed.
 
     Args:
         label: name of the run.
         text: the value.
-        path: of the file that has the value, below the root.
+        path: path of the file that has the value, below the root.
     """
 
     label: str
@@ -29,16 +29,16 @@ class Source:
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry of a table.
+    """An entry of a table.
 
     Args:
         deviation: standard deviation, printed after ±.
         mark: best or runner-up of its column.
         reason: why the value is missing or incomplete; becomes a footnote.
-        tied: whether it is within noise of the best of its column.
-        under: further lines below the text and deviation.
-        interval, detail, sources: what report.html shows when the cell is clicked: a confidence
-            interval, a sentence, and the values that the text was computed from.
+        tied: whether the value is within noise of the best of its column.
+        extra_lines: further lines below the text and deviation.
+        interval, detail, sources: a confidence interval, a sentence, and the values that the text
+            was computed from. report.html shows them after a click on the cell.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Cell:
     mark: Mark = ""
     reason: str = ""
     tied: bool = False
-    under: tuple[str, ...] = ()
+    extra_lines: tuple[str, ...] = ()
     interval: str = ""
     detail: str = ""
     sources: tuple[Source, ...] = ()
@@ -54,17 +54,17 @@ class Cell:
     @property
     def lines(self) -> tuple[str, ...]:
         """The lines below the text."""
-        return ((f"± {self.deviation}",) if self.deviation else ()) + self.under
+        return ((f"± {self.deviation}",) if self.deviation else ()) + self.extra_lines
 
     @property
-    def line(self) -> str:
-        """The text and the lines below it, in one line."""
+    def one_line(self) -> str:
+        """The text and the lines below it, joined by spaces."""
         return " ".join([self.text, *self.lines])
 
 
 @dataclass(frozen=True)
 class Group:
-    """Neighbouring columns under one heading ("" for none)."""
+    """Neighbouring columns under a common heading, or without one ("")."""
 
     title: str
     columns: list[str]
@@ -76,12 +76,12 @@ class Row:
 
     Args:
         cells: the cells of each group of columns.
-        section: whether a horizontal line stands above the row.
+        starts_section: whether a horizontal line stands above the row.
     """
 
     label: str
     cells: list[list[Cell]]
-    section: bool = False
+    starts_section: bool = False
 
     @property
     def all_cells(self) -> list[Cell]:
@@ -98,7 +98,7 @@ class Table:
         stub: heading of the column of row labels.
         notes: sentences below the table.
         problems: sources of the problems that the table is about, named in its caption.
-        listed: named notes, (name, text), each of which is printed on a line of its own.
+        named_notes: notes as (name, text), each of which is printed on a line of its own.
     """
 
     number: int
@@ -109,20 +109,20 @@ class Table:
     rows: list[Row]
     notes: list[str]
     problems: Sequence[ProblemSource]
-    listed: list[tuple[str, str]] = field(default_factory=list)
+    named_notes: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def full_caption(self) -> str:
         """The caption with a sentence on the source of the problems."""
         return f"{self.caption} {describe_sources(self.problems)}".rstrip()
 
-    def cells(self) -> Iterator[Cell]:
+    def iterate_cells(self) -> Iterator[Cell]:
         """Yield all cells, row by row."""
         return (cell for row in self.rows for cell in row.all_cells)
 
     @property
     def column_names(self) -> list[str]:
-        """The titles of the columns with the title of their group: MBPP+ (made): Pass@1."""
+        """The titles of the columns after the title of their group: MBPP+ (made): Pass@1."""
         return [
             ": ".join(filter(None, [group.title, column]))
             for group in self.groups
@@ -130,50 +130,50 @@ class Table:
         ]
 
     @property
-    def ranked(self) -> bool:
-        """Return whether a cell is marked best or runner-up."""
-        return any(cell.mark for cell in self.cells())
+    def has_ranks(self) -> bool:
+        """Whether a cell is marked best or runner-up."""
+        return any(cell.mark for cell in self.iterate_cells())
 
     @property
-    def tied(self) -> bool:
-        """Return whether a cell is within noise of the best."""
-        return any(cell.tied for cell in self.cells())
+    def has_ties(self) -> bool:
+        """Whether a cell is within noise of the best."""
+        return any(cell.tied for cell in self.iterate_cells())
 
     @property
     def footnotes(self) -> dict[str, str]:
         """The footnotes: reason -> key. Keys are a, b, c, ..., in order of first occurrence."""
-        reasons = dict.fromkeys(cell.reason for cell in self.cells() if cell.reason)
-        return {reason: letters(position) for position, reason in enumerate(reasons)}
+        reasons = dict.fromkeys(cell.reason for cell in self.iterate_cells() if cell.reason)
+        return {reason: get_footnote_key(position) for position, reason in enumerate(reasons)}
 
 
-def interval(show: Format, estimate: Estimate | None) -> str:
+def format_interval(show: Format, estimate: Estimate | None) -> str:
     """Return the interval of an estimate as text, [71.2%, 80.0%], or "" if it has none."""
     if estimate is None or estimate.low is None:
         return ""
     return f"[{show(estimate.low)}, {show(estimate.high)}]"
 
 
-def estimate_cell(
+def build_estimate_cell(
     show: Format,
     estimate: Estimate | None,
-    unknown: str = "",
-    under: tuple[str, ...] = (),
+    missing_reason: str = "",
+    extra_lines: tuple[str, ...] = (),
     **fields,
 ) -> Cell:
     """Return a cell with an estimate, and below it its interval and further lines.
 
     Args:
-        unknown: footnote of the cell if there is no estimate.
-        under: the further lines.
+        missing_reason: footnote of the cell if there is no estimate.
+        extra_lines: the further lines.
         fields: other fields of the cell.
     """
     if estimate is None or estimate.value is None:
-        return Cell(MISSING, reason=estimate.reason if estimate else unknown)
-    lines = (interval(show, estimate), *under)
-    return Cell(show(estimate.value), under=tuple(filter(None, lines)), **fields)
+        return Cell(MISSING, reason=estimate.reason if estimate else missing_reason)
+    lines = (format_interval(show, estimate), *extra_lines)
+    return Cell(show(estimate.value), extra_lines=tuple(filter(None, lines)), **fields)
 
 
-def letters(position: int) -> str:
+def get_footnote_key(position: int) -> str:
     """Return the key of a footnote by its position: 0, 1, ..., 26 -> a, b, ..., aa."""
     text = ""
     while position >= 0:

@@ -7,14 +7,16 @@ from reports.outcomes import FieldOutcomes
 from reports.tables.table import MISSING
 
 
-def describe_reach(outcomes: FieldOutcomes) -> str:
+def format_target_accuracy(outcomes: FieldOutcomes) -> str:
     """Return the target accuracy in percent, without the sign; a dash if there are no runs yet."""
-    return MISSING if math.isnan(outcomes.reach) else f"{100 * outcomes.reach:g}"
+    return (
+        MISSING if math.isnan(outcomes.target_accuracy) else f"{100 * outcomes.target_accuracy:g}"
+    )
 
 
 def describe_target(outcomes: FieldOutcomes) -> dict[str, str]:
-    """Return facts about a target accuracy that follows from the test problems; {} for others."""
-    target = outcomes.target if outcomes.field.reach is None else None
+    """Return facts about a target accuracy that is not in the parameters; {} if it is."""
+    target = outcomes.test_target if outcomes.field.reach is None else None
     if target is None or math.isnan(target.level):
         return {}
     return {

@@ -10,20 +10,20 @@ import pandas as pd
 from rapid.config.arena import RateRule
 from rapid.config.specs import BASE
 from reports import formats, labels
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables.layout import build_table, single_group
 from reports.tables.table import MISSING, Cell, Table
-from reports.tuning import find_ties, score_rates, trials
+from reports.tuning import collect_trials, find_ties, score_rates
 
-AT_THE_END = "this is the first or last rate that was tried; the best rate may lie beyond it"
+AT_EDGE = "this is the first or last rate that was tried; the best rate may lie beyond it"
 
 
-def tables(measured: Measured) -> list[Table]:
+def build_trial_tables(data: ReportData) -> list[Table]:
     """Return a table for each benchmark, from the runs of the trials."""
-    return _tables(measured, trials(measured), 1)
+    return _build_tables(data, collect_trials(data), 1)
 
 
-def recorded(measured: Measured, number: int) -> list[Table]:
+def build_recorded_tables(data: ReportData, number: int) -> list[Table]:
     """Return a table for each benchmark, from the trials that `reports.tuning` recorded in a file.
 
     [] if the file does not exist.
@@ -31,24 +31,24 @@ def recorded(measured: Measured, number: int) -> list[Table]:
     Args:
         number: the number of the first table.
     """
-    path = measured.root / "experiments" / f"{measured.params.name}-tuning.csv"
-    return _tables(measured, pd.read_csv(path), number) if path.is_file() else []
+    path = data.root / "experiments" / f"{data.params.name}-tuning.csv"
+    return _build_tables(data, pd.read_csv(path), number) if path.is_file() else []
 
 
-def _tables(measured: Measured, record: pd.DataFrame, first_number: int) -> list[Table]:
+def _build_tables(data: ReportData, trials: pd.DataFrame, first_number: int) -> list[Table]:
     return [
-        _table(measured, benchmark, record[record.benchmark == benchmark], number)
-        for number, benchmark in enumerate(measured.params.arena.fields, start=first_number)
+        _build_table(data, benchmark, trials[trials.benchmark == benchmark], number)
+        for number, benchmark in enumerate(data.params.arena.fields, start=first_number)
     ]
 
 
-def _table(measured: Measured, benchmark: str, record: pd.DataFrame, number: int) -> Table:
-    rates = sorted(set(record[record.algorithm != BASE].learning_rate))
-    rule = measured.params.arena.rate_rule
+def _build_table(data: ReportData, benchmark: str, trials: pd.DataFrame, number: int) -> Table:
+    rates = sorted(set(trials[trials.algorithm != BASE].learning_rate))
+    rule = data.params.arena.rate_rule
     cells = {
-        name: _cells(record[record.algorithm == name], rates, rule)
-        for name in measured.params.arena.fields[benchmark].rates
-        if name in set(record.algorithm)
+        name: _build_cells(trials[trials.algorithm == name], rates, rule)
+        for name in data.params.arena.fields[benchmark].rates
+        if name in set(trials.algorithm)
     }
     columns = {
         f"{rate:g}": lambda name, position=position: cells[name][position]
@@ -56,31 +56,31 @@ def _table(measured: Measured, benchmark: str, record: pd.DataFrame, number: int
     }
     return build_table(
         "tuning",
-        measured,
+        data,
         [[(labels.algorithm(name), name) for name in cells]],
         single_group(columns, "Learning rate"),
         [benchmark],
         number,
-        trial_seeds=record[record.algorithm != BASE].seed.nunique(),
+        trial_seeds=trials[trials.algorithm != BASE].seed.nunique(),
         rule=rule,
     )
 
 
-def _cells(trials_of: pd.DataFrame, rates: list[float], rule: RateRule) -> list[Cell]:
+def _build_cells(trials: pd.DataFrame, rates: list[float], rule: RateRule) -> list[Cell]:
     """Return a cell with the accuracy of an algorithm at each rate.
 
-    The chosen rate is marked, and with the rule `highest` its ties are too.
+    The chosen rate is marked, and its ties are too if the rule is `highest`.
     """
-    means = trials_of.groupby("learning_rate").accuracy.mean().reindex(rates)
+    means = trials.groupby("learning_rate").accuracy.mean().reindex(rates)
     cells = {
         rate: Cell(MISSING if pd.isna(mean) else formats.percent(mean))
         for rate, mean in means.items()
     }
-    scores = score_rates(trials_of, rule).dropna()  # NaN if a rate, or its neighbour, has no trial
+    scores = score_rates(trials, rule).dropna()  # NaN if a rate, or its neighbour, has no trial
     if not scores.empty:
         best = scores.idxmax()
-        for rate in find_ties(trials_of, best) if rule == "highest" else []:
+        for rate in find_ties(trials, best) if rule == "highest" else []:
             cells[rate] = replace(cells[rate], tied=True)
-        at_the_end = AT_THE_END if best in (rates[0], rates[-1]) else ""
-        cells[best] = replace(cells[best], mark="best", reason=at_the_end)
+        reason = AT_EDGE if best in (rates[0], rates[-1]) else ""
+        cells[best] = replace(cells[best], mark="best", reason=reason)
     return list(cells.values())

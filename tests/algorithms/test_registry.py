@@ -16,8 +16,8 @@ from rapid.algorithms.variant_names import build_name_pattern, parse
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
-from reports.measured import Measured
-from reports.plots.looks import declared_look
+from reports.plots.series_styles import get_declared_style
+from reports.report_data import ReportData
 from reports.tables import results, setup
 from tests.conftest import ROOT
 from tests.training import loops
@@ -87,10 +87,10 @@ def test_registered_algorithm_trains(toy_model, tmp_path):
 def test_registered_algorithm_has_table_rows(values, tmp_path):
     values["tables"]["main"]["algorithms"] += ["mine", "mine-H4"]
     params = load(values)
-    measured = Measured.read(params, tmp_path)
-    rows = results.main(measured).rows
+    measured = ReportData.read(params, tmp_path)
+    rows = results.build_main_table(measured).rows
     assert [row.label for row in rows][-2:] == ["MINE", "MINE (H=4)"]
-    titles = {row.label for row in setup.rl(measured).rows}
+    titles = {row.label for row in setup.build_rl_table(measured).rows}
     assert {"MINE: scale", "RAPID: eta", "RAPID: H"} <= titles
 
 
@@ -98,9 +98,9 @@ def test_registered_algorithm_has_table_rows(values, tmp_path):
 def test_registered_algorithm_has_label_and_plot_style():
     assert labels.algorithm("mine") == "MINE"
     assert labels.algorithm("mine-H8,scale=2") == "MINE (H=8), scale = 2"
-    assert declared_look("mine") == PlotStyle("#123456", "d")
-    assert declared_look("mine-H4").color == "#123456"
-    assert declared_look("mine-H4") != declared_look("mine-H8")
+    assert get_declared_style("mine") == PlotStyle("#123456", "d")
+    assert get_declared_style("mine-H4").color == "#123456"
+    assert get_declared_style("mine-H4") != get_declared_style("mine-H8")
 
 
 def test_plot_styles_of_algorithms_are_distinguishable():

@@ -141,7 +141,7 @@ def test_planned_runtimes_are_in_the_order_of_the_papers(paper, length):
         for name in (*(RAPID.format_name(h) for h in (2, 4, 8, 16)), "grpo"):
             planned, reference = (runtime(slow, benchmark, run_name) for run_name in (name, "pg"))
             paper_runtime, paper_reference = (
-                printed.main(benchmark, run_name, "runtime") for run_name in (name, "pg")
+                printed.get_main_value(benchmark, run_name, "runtime") for run_name in (name, "pg")
             )
             is_faster = RAPID.matches_name(name)
             assert (planned < reference) == (paper_runtime < paper_reference) == is_faster

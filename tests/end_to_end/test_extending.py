@@ -121,7 +121,7 @@ def test_the_algorithm_trains_and_is_evaluated(run_folder, algorithm):
 def test_the_algorithm_has_rows_in_the_table_and_a_colour_in_figures(run_folder, extended_checkout):
     assert re.search(r"^  RAFT +\d", read_table(run_folder, 1), re.MULTILINE)
     assert re.search(r"^  RAFT \(H=4\) +\d", read_table(run_folder, 1), re.MULTILINE)
-    code = "from reports.plots import looks; print(looks.declared_look('raft-H4').color)"
+    code = "from reports.plots import series_styles; print(series_styles.get_declared_style('raft-H4').color)"
     assert run_python(extended_checkout, "-c", code).strip() == "#0050F0"
     assert "RAFT" in (run_folder / "reports/report.html").read_text(encoding="utf-8")
 

@@ -307,10 +307,10 @@ def test_escaped_text_has_no_tex_commands():
     tables = " ".join([*tex._TEXT.values(), *tex._FORMULAS.values()])
     safe_words = set(re.findall(r"\\([A-Za-z]+)", tables))
     safe_words |= {"allowbreak", "frac", "mathrm", "texttt", "textsubscript", "textsuperscript"}
-    safe_words |= {tex._name_greek(letter).lstrip("\\") for letter in "αβγδεζηθικλμνξπρστυφχψω"}
+    safe_words |= {tex._escape_greek(letter).lstrip("\\") for letter in "αβγδεζηθικλμνξπρστυφχψω"}
     safe_words |= set(tex._ACCENTS.values())
     for text in [*HOSTILE_TEXTS, *(text * 3 for text in HOSTILE_TEXTS)]:
-        for escaped in (tex.escape(text), tex.symbols(text), tex.prose(text, {})):
+        for escaped in (tex.escape(text), tex.render_label(text), tex.render_prose(text, {})):
             assert escaped.isascii()
             words = set(re.findall(r"\\([A-Za-z]+)", escaped))
             assert words <= safe_words, words - safe_words
@@ -355,7 +355,9 @@ def test_text_of_runs_adds_no_tag_and_no_tex_command_to_a_report(hostile_runs):
 def test_text_of_a_completion_adds_no_tag_to_a_figure():
     place = {"H": 4, "step": 1, "benchmark": "math", "id": "a"}
     record = TokenWeights(tokens=HOSTILE_TEXTS, log_weights=[0.1] * len(HOSTILE_TEXTS), **place)
-    figure = style.Figure(title="a", caption="b", problems=(), draw=partial(tokens._draw, record))
+    figure = style.Figure(
+        title="a", caption="b", problems=(), draw=partial(tokens._draw_tokens, record)
+    )
     image = style.render(figure, ["svg"])["svg"]
     tags = {element.tag.rpartition("}")[2] for element in xml.fromstring(image).iter()}
     assert tags.isdisjoint({"script", "img", "a", "foreignObject"})

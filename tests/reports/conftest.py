@@ -77,7 +77,7 @@ class RunFiles:
     def write_evaluation(self, run, **fields) -> Path:
         path = self.root / run.evaluation / "evaluation.json"
         write_json(path, Evaluation(**run.model_dump() | fields))
-        return self.seal(path)
+        return self.add_to_manifest(path)
 
     def write_summary(self, run, seconds: float = 60.0, **fields) -> Path:
         path = self.root / run.folder / "summary.json"
@@ -89,7 +89,7 @@ class RunFiles:
             **PROVENANCE,
         }
         write_json(path, RunSummary(**run.model_dump() | defaults | fields))
-        return self.seal(path)
+        return self.add_to_manifest(path)
 
     def write_scores(self, run, correct: list[int], samples: int = 8, ks=(1,), **fields) -> Path:
         """Write an evaluation in which `correct[i]` of `samples` completions solve problem i."""
@@ -114,7 +114,7 @@ class RunFiles:
     def write_curve(self, run, *points: CurvePoint) -> Path:
         path = self.root / run.evaluation / "curve.jsonl"
         write_jsonl(path, points)
-        return self.seal(path)
+        return self.add_to_manifest(path)
 
     def write_steps(self, run, rewards: list[float]) -> Path:
         rows = [
@@ -123,16 +123,16 @@ class RunFiles:
         ]
         path = self.root / run.folder / "steps.jsonl"
         write_jsonl(path, rows)
-        return self.seal(path)
+        return self.add_to_manifest(path)
 
     def write_manifest(self, params: Params, run) -> None:
         """Write the manifest of a training job: its spec, versions and hardware."""
         spec = specs.build_train_spec(params, run).model_dump(mode="json")
         versions = {"python": "3.11.7", "torch": "2.13.0"}
         path = self.root / run.folder / "steps.jsonl"
-        self.seal(path, stage="train", spec=spec, versions=versions, **PROVENANCE)
+        self.add_to_manifest(path, stage="train", spec=spec, versions=versions, **PROVENANCE)
 
-    def seal(self, path: Path, **fields) -> Path:
+    def add_to_manifest(self, path: Path, **fields) -> Path:
         """Add a file to the manifest of its folder, with its present hash; return the file."""
         manifest = path.with_name("manifest.json")
         document = {"spec": {}, "inputs": {}, "outputs": {}}
@@ -148,14 +148,14 @@ class RunFiles:
         """Delete a file and its entry in the manifest."""
         path.unlink(missing_ok=True)
         if path.parent.is_dir():
-            self.seal(path)
+            self.add_to_manifest(path)
 
     def edit(self, path: Path, change: Callable[[dict], object]) -> None:
         """Change a JSON file and its hash in the manifest."""
         document = json.loads(path.read_text())
         change(document)
         write_json(path, document)
-        self.seal(path)
+        self.add_to_manifest(path)
 
     def write_all(self, params: Params) -> None:
         """Write the files of every run; figures differ between runs."""

@@ -24,7 +24,7 @@ from reports import paper
 from tests.conftest import ROOT
 
 PAPER = load_params(read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml"))
-RUNS = paper.load()["runs"]
+RUNS = paper.load_paper()["runs"]
 H = [2, 4, 8, 16]
 GRID_POINTS = 9  # values tried for a mean within its rounding interval
 
@@ -34,7 +34,10 @@ def rounding_interval(text: str) -> tuple[float, float]:
 
     Times are in minutes, shares in percent.
     """
-    value, half_digit = paper.number(text), 0.5 * 10 ** -len(text.rstrip("m%").partition(".")[2])
+    value, half_digit = (
+        paper.parse_number(text),
+        0.5 * 10 ** -len(text.rstrip("m%").partition(".")[2]),
+    )
     if text.endswith("m"):
         value /= 60
     elif text.endswith("%"):
@@ -76,7 +79,7 @@ def find_solved_counts(cell: Sequence[str], problems: int, ddof: int = 1) -> lis
 
 def iterate_accuracies() -> Iterator[tuple[str, str, list[str], int]]:
     """Yield each accuracy of Tables 1 and 3 once, as (row, metric, cell, problems)."""
-    document = paper.load()
+    document = paper.load_paper()
     for name, sizes in PAPER.benchmarks.items():
         rows = document["main"][name] | {f"rapid-H{h}": document["staleness"][name][h] for h in H}
         for algorithm, cells in rows.items():
@@ -99,7 +102,7 @@ def correlation_range_of_counts(
     benchmark: str, metric: str, x: Sequence[float]
 ) -> tuple[float, float]:
     """Return the range of the correlation of x with an accuracy, over all possible runs."""
-    rows = paper.load()["staleness"][benchmark]
+    rows = paper.load_paper()["staleness"][benchmark]
     choices = [find_solved_counts(rows[h][metric], PAPER.benchmarks[benchmark].test) for h in H]
     candidates = [
         np.corrcoef(np.repeat(x, RUNS), np.ravel(runs))[0, 1]
@@ -116,7 +119,7 @@ def correlation_range_of_moments(
     All means and deviations that round to the printed ones are possible. For fixed means, larger
     deviations weaken the correlation, so only the ends of their intervals are tried.
     """
-    cells = [paper.load()["staleness"][benchmark][h][metric] for h in H]
+    cells = [paper.load_paper()["staleness"][benchmark][h][metric] for h in H]
     axes = [np.linspace(*rounding_interval(mean), GRID_POINTS) for mean, _ in cells]
     means = np.stack(np.meshgrid(*axes), -1).reshape(-1, len(H))  # (GRID_POINTS^4, 4)
     between_squares = RUNS * ((means - means.mean(1, keepdims=True)) ** 2).sum(1)
@@ -135,7 +138,7 @@ def correlation_range_of_moments(
 
 def correlate_means_with_h(benchmark: str, metric: str) -> float:
     """Return the correlation of H with the four printed means."""
-    cells = [paper.load()["staleness"][benchmark][h][metric][0] for h in H]
+    cells = [paper.load_paper()["staleness"][benchmark][h][metric][0] for h in H]
     return float(np.corrcoef(H, [sum(rounding_interval(cell)) / 2 for cell in cells])[0, 1])
 
 
@@ -149,7 +152,7 @@ def correlation_range(benchmark: str, metric: str, x: Sequence[float]) -> tuple[
 def iterate_correlations() -> Iterator[tuple[str, str, float]]:
     """Yield each cell of Table 4 as (benchmark, metric, r)."""
     for benchmark in PAPER.benchmarks:
-        for metric, text in paper.load()["correlations"][benchmark].items():
+        for metric, text in paper.load_paper()["correlations"][benchmark].items():
             yield benchmark, metric, float(text)
 
 
@@ -164,23 +167,25 @@ def can_round_to(r: float, ends: tuple[float, float]) -> bool:
 
 def runtime_saving(benchmark: str, rapid: str, baseline: str) -> float:
     """Return the share of the baseline's runtime that RAPID saves in Table 1."""
-    times = (paper.main(benchmark, name, "runtime") for name in (rapid, baseline))
+    times = (paper.get_main_value(benchmark, name, "runtime") for name in (rapid, baseline))
     return 1 - next(times) / next(times)
 
 
 def family_runtime_savings() -> dict[str, float]:
     """Return what RAPID saves against the fastest RL baseline of each model in Table 2."""
     savings = {}
-    for model, rows in paper.load()["families"].items():
+    for model, rows in paper.load_paper()["families"].items():
         if model != "table":
-            times = {name: paper.number(rows[name]["runtime"]) for name in rows if name != "base"}
+            times = {
+                name: paper.parse_number(rows[name]["runtime"]) for name in rows if name != "base"
+            }
             savings[model] = 1 - times["rapid-H4"] / min(times[name] for name in paper.BASELINES)
     return savings
 
 
 def max_clipped_share(benchmark: str, h: int) -> float:
     """Return the largest share of clipped weights that the printed staleness allows."""
-    high = rounding_interval(paper.load()["staleness"][benchmark][h]["staleness"][0])[1]
+    high = rounding_interval(paper.load_paper()["staleness"][benchmark][h]["staleness"][0])[1]
     return high / math.log(PAPER.rapid.eta)
 
 

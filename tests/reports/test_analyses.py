@@ -13,9 +13,9 @@ from rapid.config.jobs import build_plan
 from rapid.config.specs import PrepareSpec
 from rapid.stages.prepare import prepare
 from reports import analyses
-from reports.analyses import Clustered, Earlier, Pooled
-from reports.measured import Measured
+from reports.analyses import ClusteredOutcomes, EarlierOutcomes, PooledOutcomes
 from reports.outcomes import FieldOutcomes, Outcome
+from reports.report_data import ReportData
 from reports.statistics import crossed, times
 
 FIELD = ArenaField(seeds=8, problems=16, snapshots=3, reach=0.5, rates={"pg": 1e-4, "grpo": 1e-4})
@@ -35,7 +35,7 @@ def outcomes() -> dict[str, Outcome]:
 
 
 @pytest.fixture
-def pooled(outcomes) -> Pooled:
+def pooled(outcomes) -> PooledOutcomes:
     latest = FieldOutcomes("math", FIELD, None)
     vars(latest)["outcomes"] = outcomes
     rows = [
@@ -44,15 +44,17 @@ def pooled(outcomes) -> Pooled:
         for seed in range(1, 9)
     ]
     columns = ["algorithm", "seed", "runtime", "seconds", "accuracy", "accuracy_in_time"]
-    earlier = Earlier("math", FIELD, None, pd.DataFrame(rows, columns=columns))
-    return Pooled("math", FIELD, None, Clustered("math", FIELD, None, latest, SKELETONS), earlier)
+    earlier = EarlierOutcomes("math", FIELD, None, pd.DataFrame(rows, columns=columns))
+    return PooledOutcomes(
+        "math", FIELD, None, ClusteredOutcomes("math", FIELD, None, latest, SKELETONS), earlier
+    )
 
 
 def test_seconds_are_paired_within_each_run(pooled, outcomes):
     ours, theirs = pooled.pair_seconds("grpo", "pg")
     assert [*ours[:8]] == [*theirs[:8]] == [1, 2, math.inf, 4, 5, 6, 7, 8]
     assert [*ours[8:]] == [*outcomes["grpo"].seconds]
-    assert pooled.compare("grpo", "pg", "seconds").value == times.ratio(ours, theirs).value
+    assert pooled.compare("grpo", "pg", "seconds").value == times.time_ratio(ours, theirs).value
 
 
 @pytest.mark.parametrize("by", ["accuracy", "accuracy_in_time"])
@@ -61,11 +63,11 @@ def test_pooled_difference_is_the_mean_of_the_runs(pooled, by):
     assert pooled.compare("grpo", "pg", by).value == pytest.approx(latest / 2)
 
 
-def test_problems_add_to_the_error_only_if_they_are_at_random(pooled, outcomes):
+def test_problems_add_to_the_error_only_if_they_vary(pooled, outcomes):
     """All problems with the skeleton "a" get easier, which is then the difference's noise."""
     easier = [id for id, skeleton in SKELETONS.items() if skeleton == "a"]
     outcomes["grpo"].accuracy.loc[:, easier] += 1
-    over_seeds = Pooled("math", FIELD, None, pooled.clustered, pooled.earlier, scored=False)
+    over_seeds = PooledOutcomes("math", FIELD, None, pooled.clustered, pooled.earlier, problems_vary=False)
     errors = [analysis.compare("grpo", "pg", "accuracy").error for analysis in (over_seeds, pooled)]
     assert errors[1] > 2 * errors[0]
     in_time = [a.compare("grpo", "pg", "accuracy_in_time") for a in (over_seeds, pooled)]
@@ -74,7 +76,7 @@ def test_problems_add_to_the_error_only_if_they_are_at_random(pooled, outcomes):
 
 def test_clustered_error_is_that_of_skeletons(pooled, outcomes):
     matrix = (outcomes["grpo"].accuracy - outcomes["pg"].accuracy).to_numpy()
-    expected = crossed.estimate(crossed.by_cluster(matrix, [*SKELETONS.values()]), (-1, 1))
+    expected = crossed.estimate_mean(crossed.merge_clusters(matrix, [*SKELETONS.values()]), (-1, 1))
     result = pooled.clustered.compare("grpo", "pg", "accuracy")
     assert (result.low, result.high) == (expected.low, expected.high)
 
@@ -86,10 +88,12 @@ def test_record_with_another_rate_is_refused(params, runs, tmp_path):
     )
     record.to_csv(tmp_path / "earlier.csv")
     with pytest.raises(BadFile, match=r"math: .* is not in both runs"):
-        analyses.read_fields(Measured(params, pd.DataFrame(), runs.root), tmp_path / "earlier.csv")
+        analyses.read_field_analyses(
+            ReportData(params, pd.DataFrame(), runs.root), tmp_path / "earlier.csv"
+        )
 
 
-def test_skeletons_are_those_of_the_problems_that_the_run_had(params, tmp_path, monkeypatch):
+def test_skeletons_belong_to_the_problems_of_the_run(params, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = build_plan(params).get_folder("data/math")
     spec = PrepareSpec(
@@ -104,11 +108,11 @@ def test_skeletons_are_those_of_the_problems_that_the_run_had(params, tmp_path, 
         for path, digest in document["outputs"].items()
     }
     manifest.write_text(json.dumps(document))
-    measured = Measured(params, pd.DataFrame(), tmp_path)
-    skeletons = analyses.draw_skeletons(measured, "math")
+    data = ReportData(params, pd.DataFrame(), tmp_path)
+    skeletons = analyses.draw_skeletons(data, "math")
     assert len(skeletons) == 40 > len(set(skeletons.values()))
     assert not any(set("123456789") & {*text} for text in skeletons.values())
     document["outputs"][f"{folder}/test.jsonl"] = "0" * 64
     manifest.write_text(json.dumps(document))
     with pytest.raises(BadFile, match="are not those that are made today"):
-        analyses.draw_skeletons(measured, "math")
+        analyses.draw_skeletons(data, "math")

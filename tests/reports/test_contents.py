@@ -3,7 +3,7 @@
 import pandas as pd
 
 from reports import contents
-from reports.measured import Measured
+from reports.report_data import ReportData
 
 ROWS = [  # algorithm, why there is no evaluation, why there is no summary
     ("base", "not evaluated", "not trained"),  # base models are never trained
@@ -14,10 +14,10 @@ ROWS = [  # algorithm, why there is no evaluation, why there is no summary
 
 
 def test_every_study_has_a_section_with_its_tables(params, runs):
-    content = contents.build_studies(Measured.read(params, runs.root))
+    content = contents.build_studies(ReportData.read(params, runs.root))
     *studies, _, claims = content.sections
     assert [section.anchor for section in studies] == [*params.studies.compared]
-    tables = [item for section in content.with_figures([]) for item in section.items]
+    tables = [item for section in content.list_sections([]) for item in section.items]
     assert sorted(table.label for table in tables) == sorted(
         table.label for table in content.results
     )
@@ -25,10 +25,10 @@ def test_every_study_has_a_section_with_its_tables(params, runs):
 
 
 def test_missing_files_are_listed_by_reason_and_counted():
-    frame = pd.DataFrame(ROWS, columns=["algorithm", "no_evaluation", "no_summary"])
+    frame = pd.DataFrame(ROWS, columns=["algorithm", "no_evaluation_reason", "no_summary_reason"])
     frame = frame.assign(benchmark="math", model="m", seed=3)
-    assert contents.missing(frame) == [
+    assert contents.group_missing_results(frame) == [
         ("not evaluated", ["math/m/base/seed3", "math/m/dapo/seed3"]),
         ("not trained", ["math/m/pg/seed3", "math/m/dapo/seed3"]),
     ]
-    assert contents.counts(frame) == "2 of 4 evaluations and 1 of 3 training runs"
+    assert contents.describe_counts(frame) == "2 of 4 evaluations and 1 of 3 training runs"

@@ -37,7 +37,7 @@ def test_experiment_has_the_means_of_its_runs(params, runs, steps, monkeypatch):
             runs.write_summary(run, seconds=total, clip_fraction=clip_fraction).as_posix()
         )
         write_jsonl(path := Path(run.folder, "steps.jsonl"), rows)
-        read_paths.add(runs.seal(path).as_posix())
+        read_paths.add(runs.add_to_manifest(path).as_posix())
     assert main(["--config", params.model_dump_json(), "--out", "out"]) == 0
     out = Path("out")
     metrics = {

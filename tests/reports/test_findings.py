@@ -6,7 +6,7 @@ import pytest
 
 from rapid.config.params import load
 from reports import contents
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables import intervals
 from tests.reports.conftest import make_run
 
@@ -14,7 +14,7 @@ MADE_ON = "on MATH (made) with H=4"
 
 
 def read_lead(params, runs) -> list[str]:
-    return with_plain_spaces(contents.build_report(Measured.read(params, runs.root)).lead)
+    return with_plain_spaces(contents.build_report(ReportData.read(params, runs.root)).lead)
 
 
 def with_plain_spaces(paragraphs: list[str]) -> list[str]:
@@ -31,13 +31,13 @@ def leave_pair(runs, seed: int, seconds: tuple[float, float], correct: tuple, **
 
 def test_sentences_have_the_estimates_of_the_tables(params, runs):
     runs.write_all(params)
-    measured = Measured.read(params, runs.root)
-    time, accuracy, _ = with_plain_spaces(contents.build_report(measured).lead)
-    table = intervals.comparisons(measured)
+    data = ReportData.read(params, runs.root)
+    time, accuracy, _ = with_plain_spaces(contents.build_report(data).lead)
+    table = intervals.build_comparisons_table(data)
     row = next(row for row in table.rows if row.label == "H=4")
     of_math = row.cells[[group.title for group in table.groups].index("MATH (made)")]
-    assert f"{of_math[-1].text} {of_math[-1].under[0]} {MADE_ON}" in time
-    assert f"{of_math[0].text} {of_math[0].under[0]} {MADE_ON}" in accuracy
+    assert f"{of_math[-1].text} {of_math[-1].extra_lines[0]} {MADE_ON}" in time
+    assert f"{of_math[0].text} {of_math[0].extra_lines[0]} {MADE_ON}" in accuracy
 
 
 def test_a_clear_difference_is_called_significant(params, runs):
@@ -96,7 +96,7 @@ def test_studies_say_how_many_variants_differ(params, runs, seeds):
     frame = [
         make_run(name, seed, study.benchmark) for name in study.algorithms for seed in (1, 2, 3)
     ]
-    lead = with_plain_spaces(contents.build_studies(Measured.read(params, runs.root, frame)).lead)
+    lead = with_plain_spaces(contents.build_studies(ReportData.read(params, runs.root, frame)).lead)
     if not seeds:
         assert re.fullmatch(
             r"None of \d+ variants can be compared.*: no seed has runs of both\.", lead[1]

@@ -17,8 +17,8 @@ def test_staleness_has_two_digits_or_more_for_small_values(value, text):
 
 
 def test_deviation_of_staleness_has_the_digits_of_its_mean():
-    assert formats.staleness(0.0002, like=0.0031) == "0.0002"
-    assert formats.staleness(0.0002, like=0.31) == "0.00"
+    assert formats.staleness(0.0002, mean=0.0031) == "0.0002"
+    assert formats.staleness(0.0002, mean=0.31) == "0.00"
 
 
 @pytest.mark.parametrize("share", [0.5125, 0.5135, 0.0005, 0.9995])  # 100.0%
@@ -52,12 +52,12 @@ def test_correlation_has_a_minus_sign_and_no_negative_zero():
     ],
 )
 def test_durations_of_a_column_have_one_unit_and_three_digits_or_more(means, texts):
-    show = formats.durations(means)
+    show = formats.choose_duration_format(means)
     assert [show(mean) for mean in means] == texts
 
 
 def test_deviation_of_a_duration_has_the_unit_of_its_column():
-    assert formats.durations([5 * 3600])(3599, like=5 * 3600) == "60min"
+    assert formats.choose_duration_format([5 * 3600])(3599, mean=5 * 3600) == "60min"
 
 
 def test_negative_shares_have_a_minus_sign():

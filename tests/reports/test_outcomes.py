@@ -9,8 +9,14 @@ from rapid.artifacts.evaluations import CurvePoint
 from rapid.config.params import load
 from rapid.config.specs import BASE, list_arena_runs
 from reports import contents
-from reports.measured import Measured
-from reports.outcomes import EQUAL, FieldOutcomes, fields, on_record, record
+from reports.outcomes import (
+    NO_EFFECT,
+    FieldOutcomes,
+    build_record,
+    list_fields,
+    read_recorded_outcome,
+)
+from reports.report_data import ReportData
 from tests.reports.conftest import make_run
 
 # By seed: runtime, seconds to half of the steps, problems (of ten) solved then and at the end.
@@ -22,7 +28,7 @@ RUNS = {
 
 
 @pytest.fixture
-def measured(values, runs):
+def data(values, runs):
     values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
     field = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5}
     field["rates"] = dict.fromkeys(RUNS, 1e-4)
@@ -42,12 +48,12 @@ def measured(values, runs):
             runs.write_curve(
                 run, CurvePoint(step=8, seconds=seconds, pass_at={1: solved_at_half / 10})
             )
-    return Measured.read(params, runs.root, list_arena_runs(params))
+    return ReportData.read(params, runs.root, list_arena_runs(params))
 
 
-def test_end_points_are_read_from_the_curve(measured):
+def test_end_points_are_read_from_the_curve(data):
     """Equal time is half of PG's mean, 30 s; equal completions are half of one DAPO run's."""
-    (field,) = fields(measured)
+    (field,) = list_fields(data)
     outcomes = field.outcomes
     assert {name: dict(outcome.seconds) for name, outcome in outcomes.items()} == {
         "pg": {1: pytest.approx(30), 2: math.inf},
@@ -64,11 +70,11 @@ def test_end_points_are_read_from_the_curve(measured):
     assert dict(outcomes["dapo"].accuracy["mean"]) == pytest.approx({1: 0.3, 2: 0.8})
 
 
-def test_arena_tables_are_numbered_in_order(measured):
-    content = contents.build_arena(measured)
+def test_arena_tables_are_numbered_in_order(data):
+    content = contents.build_arena(data)
     numbers = [table.number for table in content.results]
     assert numbers == [*range(1, len(numbers) + 1)] and len(numbers) > 1
-    sections = content.with_figures(["arena-math"])
+    sections = content.list_sections(["arena-math"])
     assert [section.anchor for section in sections] == [
         "first",
         "claims",
@@ -77,24 +83,24 @@ def test_arena_tables_are_numbered_in_order(measured):
     ]  # no map
 
 
-def test_comparisons_are_paired_by_seed_and_need_two(measured):
-    (field,) = fields(measured)
+def test_comparisons_are_paired_by_seed_and_need_two_seeds(data):
+    (field,) = list_fields(data)
     one_pair = field.compare("grpo", "pg", "seconds")
     assert one_pair.reason == "only 1 seeds have both, but a comparison needs two"
     assert field.compare("dapo", "pg", "accuracy").value == pytest.approx(0.05)
     assert field.compare("grpo", "pg", "accuracy").value == pytest.approx(0.1)
     assert field.compare("dapo", "pg", "accuracy_in_time").value == pytest.approx(0.1)
-    assert field.compare("pg", "pg", "seconds").value == EQUAL["seconds"] == 1
-    assert field.compare("pg", "dapo", "accuracy").over == "n = 2 seeds and 1 problems"
+    assert field.compare("pg", "pg", "seconds").value == NO_EFFECT["seconds"] == 1
+    assert field.compare("pg", "dapo", "accuracy").sample == "n = 2 seeds and 1 problems"
 
 
-def test_times_are_compared_on_one_make_of_processor_only(measured):
+def test_times_are_compared_on_one_make_of_processor_only(data):
     """Seed 2 of PG ran on a faster processor, and no other run did."""
-    (field,) = fields(measured)
-    moved = (measured.frame.seed == 2) & measured.frame.algorithm.str.startswith("pg")
-    machines = measured.frame.hardware.mask(moved, "another processor")
-    frame = measured.frame.assign(hardware=machines)
-    moved_field = FieldOutcomes("math", field.field, replace(measured, frame=frame))
+    (field,) = list_fields(data)
+    moved = (data.frame.seed == 2) & data.frame.algorithm.str.startswith("pg")
+    machines = data.frame.hardware.mask(moved, "another processor")
+    frame = data.frame.assign(hardware=machines)
+    moved_field = FieldOutcomes("math", field.field, replace(data, frame=frame))
     assert [*map(list, field.pair_seconds("dapo", "pg"))] == [
         [30, pytest.approx(28)],
         [30, math.inf],
@@ -102,7 +108,7 @@ def test_times_are_compared_on_one_make_of_processor_only(measured):
     assert [*map(list, moved_field.pair_seconds("dapo", "pg"))] == [[30], [30]]
     reason = moved_field.compare("dapo", "pg", "seconds").reason
     assert reason == "only 1 seeds have both, but a comparison needs two"
-    assert moved_field.compare("dapo", "pg", "accuracy").over == "n = 2 seeds and 1 problems"
+    assert moved_field.compare("dapo", "pg", "accuracy").sample == "n = 2 seeds and 1 problems"
     # Half of the mean time of PG on each processor is 20 s and 40 s.
     in_time = {
         name: dict(end.accuracy_in_time["mean"]) for name, end in moved_field.outcomes.items()
@@ -111,22 +117,20 @@ def test_times_are_compared_on_one_make_of_processor_only(measured):
     assert in_time["dapo"] == pytest.approx({1: 0.3, 2: 0.3})
 
 
-def test_target_without_a_value_follows_from_the_test_problems(measured):
+def test_target_without_a_value_follows_from_the_test_problems(data):
     """The untrained model solves 2 of 10, PG 6 and 4 at the end: 0.2 + 0.75 x 0.3."""
-    (field,) = fields(measured)
+    (field,) = list_fields(data)
     open_field = field.field.model_copy(update={"reach": None})
-    by_rule = FieldOutcomes("math", open_field, measured)
-    assert by_rule.reach == by_rule.target.level == 0.425
-    assert by_rule.target.chance == by_rule.target.chance_at_reach == 0
+    by_rule = FieldOutcomes("math", open_field, data)
+    assert by_rule.target_accuracy == by_rule.test_target.level == 0.425
+    assert by_rule.test_target.chance == by_rule.test_target.chance_at_set_target == 0
     assert by_rule.outcomes["pg"].seconds[1] == pytest.approx(22.5)
-    without_runs = Measured.read(
-        measured.params, measured.root / "none", list_arena_runs(measured.params)
-    )
-    assert math.isnan(FieldOutcomes("math", open_field, without_runs).reach)
+    without_runs = ReportData.read(data.params, data.root / "none", list_arena_runs(data.params))
+    assert math.isnan(FieldOutcomes("math", open_field, without_runs).target_accuracy)
 
 
-def test_record_has_a_row_for_each_run_with_a_curve(measured):
-    rows = record(measured)
+def test_record_has_a_row_for_each_run_with_a_curve(data):
+    rows = build_record(data)
     assert {*rows.reach} == {0.5} and rows.run[0].startswith("pg,")
     assert [tuple(row) for row in rows[["algorithm", "seed"]].to_numpy()] == [
         ("pg", 1), ("pg", 2), ("grpo", 1), ("dapo", 1), ("dapo", 2),
@@ -136,7 +140,7 @@ def test_record_has_a_row_for_each_run_with_a_curve(measured):
         {"benchmark": "math", "algorithm": "dapo", "seed": 2, "runtime": 40, "staleness": 0.25,
          "seconds": 28, "accuracy": 0.8, "accuracy_in_time": 0.55}
     )  # fmt: skip
-    doubled_times = on_record(rows[rows.algorithm == "dapo"].set_index("seed"), 2)
+    doubled_times = read_recorded_outcome(rows[rows.algorithm == "dapo"].set_index("seed"), 2)
     assert list(doubled_times.seconds) == pytest.approx([60, 56])
     assert list(doubled_times.runs.runtime) == [80, 80]
     assert list(doubled_times.accuracy_in_time["mean"]) == pytest.approx([0.5, 0.55])

@@ -19,7 +19,7 @@ FIGURE = re.compile(r"-?\d+h\d+m|-?\d+\.?\d*[m%]|-?\d+\.\d+")
     [("12.3%", 0.123), ("4h42m", 16920), ("4h8m", 14880), ("12.7m", 762), ("-0.5", -0.5)],
 )
 def test_printed_figures_are_parsed(text, value):
-    assert paper.number(text) == pytest.approx(value)
+    assert paper.parse_number(text) == pytest.approx(value)
 
 
 def list_leaves(value):
@@ -34,14 +34,14 @@ def list_leaves(value):
 
 
 def test_every_figure_of_the_tables_can_be_parsed():
-    document = paper.load()
+    document = paper.load_paper()
     for name in ("main", "families", "staleness", "correlations"):
         parts = {k: v for k, v in document[name].items() if k not in ("table", "model")}
-        assert all(np.isfinite(paper.number(text)) for text in list_leaves(parts))
+        assert all(np.isfinite(paper.parse_number(text)) for text in list_leaves(parts))
 
 
 def test_tables_1_and_3_share_the_rows_of_h_4_and_8():
-    document = paper.load()
+    document = paper.load_paper()
     for benchmark in ("mbpp_plus", "math", "minif2f"):
         for h in (4, 8):
             table_1, table_3 = document["main"][benchmark], document["staleness"][benchmark][h]
@@ -50,10 +50,10 @@ def test_tables_1_and_3_share_the_rows_of_h_4_and_8():
 
 
 def test_family_figures_are_looked_up_by_model_name():
-    assert paper.family("tiny-llama", "pg", "pass@8") == pytest.approx(0.421)
-    assert paper.family("Qwen2.5-1.5B", "rapid-H4", "runtime") == pytest.approx(22.8 * 60)
-    assert paper.family("tiny-llama", "rapid-H8", "pass@1") is None
-    assert paper.family("mine", "pg", "pass@1") is None
+    assert paper.get_family_value("tiny-llama", "pg", "pass@8") == pytest.approx(0.421)
+    assert paper.get_family_value("Qwen2.5-1.5B", "rapid-H4", "runtime") == pytest.approx(22.8 * 60)
+    assert paper.get_family_value("tiny-llama", "rapid-H8", "pass@1") is None
+    assert paper.get_family_value("mine", "pg", "pass@1") is None
 
 
 @pytest.mark.parametrize(
@@ -68,19 +68,19 @@ def test_family_figures_are_looked_up_by_model_name():
     ],
 )
 def test_mean_comes_from_table_1_or_else_table_3(benchmark, algorithm, metric, value):
-    assert paper.main(benchmark, algorithm, metric) == (value and pytest.approx(value))
+    assert paper.get_main_value(benchmark, algorithm, metric) == (value and pytest.approx(value))
 
 
 def test_best_algorithm_is_one_that_the_paper_has():
     names = ["rloo", "grpo", "pg", "dapo"]
-    best = [paper.first("math", names, metric) for metric in ("pass@1", "runtime", "staleness")]
+    best = [paper.find_best("math", names, metric) for metric in ("pass@1", "runtime", "staleness")]
     assert best == ["pg", "dapo", None]
 
 
 def test_correlation_is_over_three_runs_at_each_h():
-    correlation = paper.correlation("math", "runtime")
-    assert (correlation.value, correlation.over) == (-0.666, "Pearson's r over n = 12 runs")
-    assert paper.correlation("math", "pass@8") is None
+    correlation = paper.get_correlation("math", "runtime")
+    assert (correlation.value, correlation.sample) == (-0.666, "Pearson's r over n = 12 runs")
+    assert paper.get_correlation("math", "pass@8") is None
 
 
 def flatten_figures(rows) -> list[str]:
@@ -103,7 +103,7 @@ def read_table_figures(label: str) -> list[str]:
 @pytest.mark.skipif(not TEX, reason="RAPID_PAPER_TEX does not name the paper's source")
 @pytest.mark.parametrize("name", ["main", "families", "staleness", "correlations"])
 def test_figures_match_the_papers_tables_in_order(name):
-    document = paper.load()[name]
+    document = paper.load_paper()[name]
     groups = [part for key, part in document.items() if key not in ("table", "model")]
     if name == "correlations":  # a row for each pass@k, with the rest of its benchmark
         rows = [
@@ -121,5 +121,5 @@ def test_figures_match_the_papers_tables_in_order(name):
 @pytest.mark.skipif(not TEX, reason="RAPID_PAPER_TEX does not name the paper's source")
 def test_numbers_of_the_text_are_in_the_papers_source():
     source = Path(TEX).read_text(encoding="utf-8").replace("\\%", "%")
-    for entry in paper.load()["text"].values():
+    for entry in paper.load_paper()["text"].values():
         assert entry["value"] in source

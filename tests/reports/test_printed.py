@@ -27,7 +27,7 @@ def test_one_other_accuracy_is_impossible_for_three_runs():
 
 
 def test_table_2_shows_one_run_with_one_answer_per_problem():
-    models = [rows for model, rows in paper.load()["families"].items() if model != "table"]
+    models = [rows for model, rows in paper.load_paper()["families"].items() if model != "table"]
     cells = [row[k] for rows in models for row in rows.values() for k in ("pass@1", "pass@8")]
     assert len(cells) == 36
     assert all(printed.is_share_of_problems(cell, 114) for cell in cells)
@@ -55,9 +55,10 @@ def test_savings_in_the_abstract_are_of_different_h():
     for benchmark, pair in {
         "mbpp_plus": ["rapid-H8", "pg"], "minif2f": ["rapid-H8", "pg"], "math": ["rapid-H4", "dapo"],
     }.items():  # fmt: skip
-        printed_saving = paper.load()["text"][f"saving_{benchmark}"]["value"]
+        printed_saving = paper.load_paper()["text"][f"saving_{benchmark}"]["value"]
         fastest = [
-            paper.first(benchmark, names, "runtime") for names in (paper.RAPIDS, paper.BASELINES)
+            paper.find_best(benchmark, names, "runtime")
+            for names in (paper.RAPIDS, paper.BASELINES)
         ]
         assert fastest == pair
         assert f"{printed.runtime_saving(benchmark, *pair):.0%}" == printed_saving

@@ -13,8 +13,8 @@ from rapid.config.params import load, read
 from rapid.config.specs import build_prepare_spec, list_arena_runs, list_study_runs
 from reports import contents, plots
 from reports.__main__ import main
-from reports.measured import Measured
 from reports.render import latex, text
+from reports.report_data import ReportData
 from reports.tables.table import Table
 from tests.conftest import ROOT
 from tests.reports.conftest import RunFiles, make_run, small_values
@@ -42,7 +42,7 @@ def read_report(tmp_path_factory):
     return functools.cache(lambda kind: write_runs(kind, tmp_path_factory.mktemp(kind)))
 
 
-def write_runs(kind: str, root: Path) -> tuple[dict, Measured]:
+def write_runs(kind: str, root: Path) -> tuple[dict, ReportData]:
     """Write all runs with problems of these sources; return parameters and measurements."""
     values, (sources, _) = small_values(), SOURCES[kind]
     file = root / "mine.jsonl"
@@ -65,25 +65,25 @@ def write_runs(kind: str, root: Path) -> tuple[dict, Measured]:
     weights = root / make_run("rapid-H4").folder / "token_weights.json"
     write_json(weights, {"tokens": ["x"], "log_weights": [0.1], "H": 4, "step": 1, "id": "p"})
     runs.edit(weights, lambda document: document.update(benchmark="math"))
-    return values, Measured.read(params, root)
+    return values, ReportData.read(params, root)
 
 
 def test_set_up_table_lists_the_sources(read_report):
-    _, measured = read_report("mixed")
-    (table,) = (table for table in contents.build_report(measured).appendix if table.number == 6)
+    _, data = read_report("mixed")
+    (table,) = (table for table in contents.build_report(data).appendix if table.number == 6)
     rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
     assert table.groups[0].columns == ["MBPP+ (hub)", "MATH (made)"]
     assert rows["Problems"] == ["hub", "made"]
     assert rows["Source"] == ["evalplus/mbppplus", "data_seed 0"]
-    commit = measured.problems["math"].revision
+    commit = data.problems["math"].revision
     assert rows["Revision of the source"] == ["b2d74c91837c", commit[:12] + commit[40:]]
-    code = build_prepare_spec(measured.params, "math").code
+    code = build_prepare_spec(data.params, "math").code
     assert rows["SHA-256 of the source"] == ["N/A", code[:12]]
     for name, row in (
         ("train", "Training problems (SHA-256)"),
         ("test", "Test problems (SHA-256)"),
     ):
-        for cell, problems in zip(rows[row], measured.problems.values(), strict=True):
+        for cell, problems in zip(rows[row], data.problems.values(), strict=True):
             count, digest = problems.get_part(name)
             assert cell == f"{count} ({digest[:12]})"
     details = [cell.detail for row in table.rows for cell in row.cells[0]]
@@ -97,9 +97,9 @@ def strip_markup(printed: str) -> str:
 
 
 def test_every_file_of_a_report_names_the_sources(read_report, tmp_path):
-    values, measured = read_report("mixed")
+    values, data = read_report("mixed")
     out, phrases = tmp_path / "out", SOURCES["mixed"][1]
-    arguments = ["--config", json.dumps(values), "--root", str(measured.root)]
+    arguments = ["--config", json.dumps(values), "--root", str(data.root)]
     arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
     assert main([*arguments, "--figures", str(out / "figures")]) == 0
     files = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".json"]
@@ -127,8 +127,8 @@ def labels_with_sources(sources) -> set[str]:
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_table_names_the_sources_in_its_caption_and_beside_each_benchmark(kind, read_report):
-    _, measured = read_report(kind)
-    content = contents.build_report(measured)
+    _, data = read_report(kind)
+    content = contents.build_report(data)
     labels = labels_with_sources(SOURCES[kind][0])
     for table in [*content.results, *content.appendix]:
         for rendered in (text.render([table]), latex.render([table])):
@@ -147,8 +147,8 @@ def test_every_table_names_the_sources_in_its_caption_and_beside_each_benchmark(
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_drawing_names_the_sources(kind, read_report):
     """The source stands in the figure's title; panels of one benchmark have it in theirs."""
-    _, measured = read_report(kind)
-    for name, figure in plots.build("report", measured).items():
+    _, data = read_report(kind)
+    for name, figure in plots.build_figures("report", data).items():
         drawing = draw(figure)
         title = strip_markup(drawing.get_suptitle())
         assert title == strip_markup(figure.full_caption.removeprefix(figure.caption)), name
@@ -169,13 +169,13 @@ def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path):
     list_runs, files = OTHER_REPORTS[kind]
     files = files if "params.yaml" in files else ["params.yaml", *files]
     params = load(read(*(ROOT / file for file in files)))
-    measured = Measured.read(params, tmp_path, list_runs(params))
+    data = ReportData.read(params, tmp_path, list_runs(params))
     report = {"tuning": "arena", "baseline": "studies"}.get(kind, kind)
-    content = getattr(contents, f"build_{report}")(measured)
+    content = getattr(contents, f"build_{report}")(data)
     assert content.results
     for table in [*content.results, *content.appendix]:
         check_table(table)
-    for figure in plots.build(report, measured).values():
+    for figure in plots.build_figures(report, data).values():
         assert "Made problems in the format of" in figure.full_caption
         drawing = draw(figure)
         assert "Made problems in the format of" in strip_markup(drawing.get_suptitle())

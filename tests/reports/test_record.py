@@ -47,10 +47,10 @@ def plan(values, tmp_path, monkeypatch):
     return build_plan(load_files("params.yaml", "real.yaml"))
 
 
-def run_jobs(plan, but: str = "none") -> None:
+def run_jobs(plan, unfinished: str = "none") -> None:
     """Write the files of all jobs of the arena, except of those whose folder has a text."""
     for job in plan.list_with_inputs(ARENA)[:-1]:
-        if but in job.folder:
+        if unfinished in job.folder:
             continue
         files = [Path(job.folder, name) for name in OUTPUTS[job.rule]]
         for file in files:
@@ -59,7 +59,7 @@ def run_jobs(plan, but: str = "none") -> None:
         write_manifest(Path(job.folder), job.stage, job.spec, inputs, files)
 
 
-def record(*options: str) -> int:
+def run_command(*options: str) -> int:
     files = ["--configfile", "params.yaml", "real.yaml", "--archives", ARCHIVES]
     return main([*files, *options])
 
@@ -77,7 +77,7 @@ def explain_jobs(plan) -> set[str]:
 
 def test_archive_of_a_seed_has_its_runs_without_models(plan):
     run_jobs(plan)
-    assert record("--pack", "2") == 0
+    assert run_command("--pack", "2") == 0
     names = list_names("seed2.tar.xz")
     assert all("/seed2/" in name for name in names)
     assert {Path(name).name for name in names} == {
@@ -94,17 +94,17 @@ def test_archive_of_a_seed_has_its_runs_without_models(plan):
 
 def test_same_files_make_the_same_archive(plan):
     run_jobs(plan)
-    assert record("--pack", "1") == 0
+    assert run_command("--pack", "1") == 0
     before = Path(f"{ARCHIVES}-seed1.tar.xz").read_bytes()
     for path in Path("experiments", NAME).rglob("*"):
         path.touch()
-    assert record("--pack", "1") == 0
+    assert run_command("--pack", "1") == 0
     assert Path(f"{ARCHIVES}-seed1.tar.xz").read_bytes() == before
 
 
 def test_pruned_run_is_up_to_date_and_keeps_the_start(plan):
     run_jobs(plan)
-    assert record("--pack", "1", "--prune") == 0
+    assert run_command("--pack", "1", "--prune") == 0
     weights = {path.parents[1].as_posix() for path in Path(".").rglob("model/*.safetensors")}
     folder = f"experiments/{NAME}/runs/math/tiny_qwen"
     assert f"{folder}/sft/seed1" in weights
@@ -114,10 +114,10 @@ def test_pruned_run_is_up_to_date_and_keeps_the_start(plan):
 
 
 def test_other_machine_continues_from_the_archives(plan):
-    run_jobs(plan, but="seed2")
-    assert record("--pack", "1", "--prune") == 0
+    run_jobs(plan, unfinished="seed2")
+    assert run_command("--pack", "1", "--prune") == 0
     shutil.rmtree(f"experiments/{NAME}")
-    assert record("--unpack") == 0
+    assert run_command("--unpack") == 0
     assert Path(
         f"experiments/{NAME}/runs/math/tiny_qwen/sft/seed1/model/model.safetensors"
     ).exists()
@@ -128,18 +128,19 @@ def test_other_machine_continues_from_the_archives(plan):
 
 def test_existing_files_are_kept(plan):
     run_jobs(plan)
-    assert record("--pack", "1") == 0
+    assert run_command("--pack", "1") == 0
     kept = next(Path("experiments", NAME, "evaluations").rglob("seed1/evaluation.json"))
     kept.write_text("changed")
-    assert record("--unpack") == 0
+    assert run_command("--unpack") == 0
     assert kept.read_text() == "changed"
 
 
 @pytest.mark.parametrize(
-    ("but", "seed", "message"), [("seed2", "2", "is not finished"), ("none", "9", "no run has")]
+    ("unfinished", "seed", "message"),
+    [("seed2", "2", "is not finished"), ("none", "9", "no run has")],
 )
-def test_unfinished_block_is_not_packed(plan, capsys, but, seed, message):
-    run_jobs(plan, but)
-    assert record("--pack", seed) == 1
+def test_unfinished_block_is_not_packed(plan, capsys, unfinished, seed, message):
+    run_jobs(plan, unfinished)
+    assert run_command("--pack", seed) == 1
     assert message in capsys.readouterr().err
     assert not list(Path("experiments").glob("*.tar*"))

@@ -7,16 +7,16 @@ import yaml
 from rapid.config.params import load
 from rapid.config.params import read as read_params
 from rapid.config.specs import BASE, list_arena_runs
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tuning import (
     COLUMNS,
-    compute_reach,
+    collect_trials,
+    compute_target_accuracy,
     find_ties,
     main,
+    replace_rates,
     select_rate,
     smooth_accuracies,
-    trials,
-    write_rates,
 )
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
@@ -151,8 +151,8 @@ def test_rates_that_are_not_significantly_worse_are_ties():
 def test_reach_follows_the_rate_of_the_rule():
     base = pd.DataFrame([("math", BASE, 0.0, 0, 0.1)], columns=COLUMNS)
     record = pd.concat([LOPSIDED, base])
-    assert compute_reach(record, "math") == pytest.approx(0.1 + 0.75 * 0.4)
-    assert compute_reach(record, "math", "highest") == pytest.approx(0.1 + 0.75 * 0.5)
+    assert compute_target_accuracy(record, "math") == pytest.approx(0.1 + 0.75 * 0.4)
+    assert compute_target_accuracy(record, "math", "highest") == pytest.approx(0.1 + 0.75 * 0.5)
 
 
 # Files of experiments -----------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_tuning_shares_no_test_problems_or_seeds_with_the_arena(name):
 def test_rates_of_the_arena_are_those_of_the_record(name):
     record = pd.read_csv(ROOT / f"experiments/{name}-tuning.csv")
     text = (ROOT / f"experiments/{name}.yaml").read_text()
-    assert write_rates(text, load_experiment(name, f"{name}-tuning").arena, record) == text
+    assert replace_rates(text, load_experiment(name, f"{name}-tuning").arena, record) == text
 
 
 def test_each_claim_of_the_real_arena_can_hold():
@@ -207,7 +207,7 @@ def test_run_from_which_all_trials_start_is_recorded_once(values, runs):
     values["training"] |= {"start": "sft", "start_seed": 3}
     params = load(values)
     runs.write_scores(make_run("sft", 3), [8] * 3 + [0] * 7)
-    record = trials(Measured.read(params, runs.root, list_arena_runs(params)))
+    record = collect_trials(ReportData.read(params, runs.root, list_arena_runs(params)))
     starts = record[(record.learning_rate == 0) & (record.benchmark == "math")]
     assert [(row.algorithm, row.seed, row.accuracy) for row in starts.itertuples()] == [
         (BASE, 3, 0.3)
@@ -221,5 +221,5 @@ def test_target_without_a_value_is_not_written(values):
     rows += [("math", "pg-H4", rate, 7, rate) for rate in RATES["math"]]
     columns = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
     text = EXPERIMENT_TEMPLATE.format(*RATES_BEFORE)
-    written = write_rates(text, arena, pd.DataFrame(rows, columns=columns))
+    written = replace_rates(text, arena, pd.DataFrame(rows, columns=columns))
     assert "reach: 0.10  # of PG" in written and "pg: 1.0e-02" in written

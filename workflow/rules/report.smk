@@ -73,7 +73,7 @@ rule studies:
     input:
         get_input_results("studies"),
     output:
-        list_report_files(f"{PLAN.root}reports/studies", "The studies", study_figures(PARAMS)),
+        list_report_files(f"{PLAN.root}reports/studies", "The studies", list_study_figures(PARAMS)),
     log:
         f"{PLAN.root}logs/studies.log",
     benchmark:
@@ -96,7 +96,7 @@ rule arena:
     input:
         get_input_results("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
-        list_report_files(f"{PLAN.root}reports/arena", "The arena", arena_figures(PARAMS)),
+        list_report_files(f"{PLAN.root}reports/arena", "The arena", list_arena_figures(PARAMS)),
         # The results by seed, which a tuning does not write.
         [f"{PLAN.root}reports/arena/results.csv"] if ARENA and not ARENA.tuning else [],
     log:

@@ -2,7 +2,7 @@
 
 import ast
 
-from reports.plots import FIGURES, arena_figures, study_figures
+from reports.plots import FIGURES, list_arena_figures, list_study_figures
 
 # Files that `snakemake --report` shows in addition to figures.
 TABLES = {

@@ -4,13 +4,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from reports import formats, labels, paper
-from reports.measured import Contest, Measured
 from reports.plots import style
 from reports.plots.panels import Series, panel_figure
-from reports.plots.style import Entries, Figure
+from reports.plots.style import Figure, LegendEntries
+from reports.report_data import BenchmarkRuns, ReportData
 
-ROWS = 12  # bars for which a panel of the usual height has room
-# Segment of a bar -> phases in summary.json, colour, hatch.
+MAX_ROWS = 12  # bars that fit into a panel of the usual height
+# Segment of a bar -> its phases in summary.json, colour and hatch.
 SEGMENTS = {
     "sampling": (["sampling"], style.BLUE, ""),
     "grading": (["grading"], style.SKY, "////"),
@@ -19,18 +19,22 @@ SEGMENTS = {
 }
 
 
-def figure(measured: Measured) -> Figure:
+def figure(data: ReportData) -> Figure:
     """Return a panel for each benchmark, with a bar for naive GRPO and for each RAPID."""
     return panel_figure(
-        measured,
+        data,
         _draw_bars,
         series=[
-            Series(f"{labels.algorithm(name)} on {contest.label}", contest.of(name), ["runtime"])
-            for contest in measured.contests.values()
-            for name in _algorithms(contest)
+            Series(
+                f"{labels.algorithm(name)} on {benchmark_runs.label}",
+                benchmark_runs.select(name),
+                ["runtime"],
+            )
+            for benchmark_runs in data.runs_by_benchmark.values()
+            for name in _list_algorithms(benchmark_runs)
         ],
         share_y=True,
-        height=style.HEIGHT + style.ROW * max(0, len(measured.algorithms) - ROWS),
+        height=style.HEIGHT + style.MIN_ROW_HEIGHT * max(0, len(data.algorithms) - MAX_ROWS),
         title="Training time by phase: naive GRPO and RAPID",
         caption="Time of the training loop in inference (sampling, grading), backpropagation "
         "and the rest (weight synchronization and all other work), means over seeds; whiskers are "
@@ -38,8 +42,11 @@ def figure(measured: Measured) -> Figure:
     )
 
 
-def _algorithms(contest: Contest) -> list[str]:
-    return [*(name for name in contest.algorithms if name == paper.NAIVE), *contest.rapids]
+def _list_algorithms(benchmark_runs: BenchmarkRuns) -> list[str]:
+    return [
+        *(name for name in benchmark_runs.algorithms if name == paper.NAIVE),
+        *benchmark_runs.rapid_algorithms,
+    ]
 
 
 def mean_segments(runs: pd.DataFrame) -> dict[str, float] | None:
@@ -54,13 +61,15 @@ def mean_segments(runs: pd.DataFrame) -> dict[str, float] | None:
     }
 
 
-def _draw_bars(axes: Axes, contest: Contest) -> Entries:
-    names = _algorithms(contest)
-    seconds = {name: parts for name in names if (parts := mean_segments(contest.of(name)))}
+def _draw_bars(axes: Axes, benchmark_runs: BenchmarkRuns) -> LegendEntries:
+    names = _list_algorithms(benchmark_runs)
+    seconds = {
+        name: parts for name in names if (parts := mean_segments(benchmark_runs.select(name)))
+    }
     if not seconds:
         return style.draw_empty(axes)
-    unit, length = formats.time_unit(max(sum(parts.values()) for parts in seconds.values()))
-    entries: Entries = {}
+    unit, length = formats.choose_time_unit(max(sum(parts.values()) for parts in seconds.values()))
+    entries: LegendEntries = {}
     for row, name in enumerate(names):
         if name not in seconds:
             axes.text(0, row, " no runs", va="center")
@@ -73,10 +82,10 @@ def _draw_bars(axes: Axes, contest: Contest) -> Entries:
                 linewidth=0.6,
             )  # fmt: skip
             left += width
-        if pd.notna(deviation := contest.of(name).runtime.std()):
+        if pd.notna(deviation := benchmark_runs.select(name).runtime.std()):
             axes.errorbar(left, row, xerr=deviation / length, color="black", capsize=2, lw=0.8)
     style.name_rows(
-        axes, [labels.algorithm(n) if n == paper.NAIVE else labels.ratio(n) for n in names]
+        axes, [labels.algorithm(n) if n == paper.NAIVE else labels.h_label(n) for n in names]
     )
     axes.grid(False, axis="y")
     axes.set_xlabel(f"training time ({unit})")

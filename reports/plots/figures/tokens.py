@@ -11,61 +11,61 @@ from rapid.artifacts.runs import TOKEN_WEIGHTS as FILE
 from rapid.artifacts.runs import TokenWeights
 from rapid.config.specs import BASE
 from reports.formats import correlation
-from reports.measured import Measured
 from reports.plots import style
-from reports.plots.lettering import POINTS_PER_INCH, printable
+from reports.plots.lettering import POINTS_PER_INCH, replace_unprintable
 from reports.plots.style import Figure
+from reports.report_data import ReportData
 
-LINES = 20  # lines of the completion that are drawn at most
+MAX_LINES = 20  # of the completion that are drawn
 HEIGHT = 0.29  # height of a line in inches
-ADVANCE = 0.602  # width of a monospace character, relative to its size
-# Heights of a line of text with its bars, and of the longest bar, in units of the axes: the height
-# of a token's box.
+CHARACTER_WIDTH = 0.602  # of a monospace font, relative to its size
+# Heights of a line of text with its bars, and of the longest bar, relative to a token's box.
 LINE, BAR = 2.2, 0.55
 
 
-def figure(measured: Measured) -> Figure:
+def figure(data: ReportData) -> Figure:
     """Return the figure for the run with the largest H, or a placeholder without a record."""
     title = "Token-level importance weights of one completion"
-    path, record = _find_record(measured)
+    path, record = _find_record(data)
     if record is None:
         return Figure(
             title=title,
             caption="The log importance weight of each token of one completion.",
             draw=_draw_placeholder,
-            problems=[*measured.problems.values()],
+            problems=[*data.problems.values()],
             missing=[f"no run wrote {FILE}, the completion that this figure is drawn from"],
         )
     total = correlation(sum(record.log_weights))
+    benchmark = data.label_benchmark(record.benchmark)
     return Figure(
         title=title,
         caption=(
-            f"A completion for the problem {record.id} of {measured.label(record.benchmark)} at "
+            f"A completion for the problem {record.id} of {benchmark} at "
             f"optimizer step {record.step}, H = {record.H}. Colour and bar show the log importance "
             "weight of each token (upwards: more likely now than when it was sampled). The log "
             f"importance weight of the completion, their sum, is {total}."
         ),
-        draw=lambda width: _draw(record, width),
-        problems=[measured.problems[record.benchmark]],
+        draw=lambda width: _draw_tokens(record, width),
+        problems=[data.problems[record.benchmark]],
         sources=[path],
     )
 
 
-def _find_record(measured: Measured) -> tuple[str, TokenWeights | None]:
+def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
     """Return the record of the run with the largest H, whose weights differ most from 1.
 
     Returns:
         The path of the record below the root, and the record; "" and None if no run wrote one.
     """
-    trained = measured.frame[measured.frame.algorithm != BASE]
+    trained = data.frame[data.frame.algorithm != BASE]
     by_h = trained.sort_values("H", ascending=False, kind="stable")
     paths = (f"{folder}/{FILE}" for folder in by_h.folder)
-    records = ((path, read_result(measured.root / path, TokenWeights)) for path in paths)
+    records = ((path, read_result(data.root / path, TokenWeights)) for path in paths)
     return next(((path, record) for path, record in records if record), ("", None))
 
 
 def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
-    """Return line, column and printed text of each token in the first LINES lines.
+    """Return the line, column and printed text of each token in the first MAX_LINES lines.
 
     A line breaks before a token that would exceed its width, and after a newline.
 
@@ -79,7 +79,7 @@ def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
         text = show_token(token, font)[:columns]
         if column and column + len(text) > columns:
             line, column = line + 1, 0
-        if line == LINES:
+        if line == MAX_LINES:
             break
         placed_tokens.append((line, column, text))
         column += len(text)
@@ -89,14 +89,14 @@ def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
 
 
 def show_token(token: str, font: FontProperties) -> str:
-    """Return a token with visible signs for newlines, for lone spaces and for an empty text."""
+    """Return a token with visible signs for newlines and for tokens of spaces or of no text."""
     text = token.replace("\n", "\u21b5").replace(" ", "\u00b7" if not token.strip() else " ")
-    return printable(text, font) or "\u2205"
+    return replace_unprintable(text, font) or "\u2205"
 
 
-def _draw(record: TokenWeights, width: float):
-    size = style.note_font().get_size_in_points()
-    columns = int((width - style.MARGIN) * POINTS_PER_INCH / (ADVANCE * size))
+def _draw_tokens(record: TokenWeights, width: float):
+    size = style.get_note_font().get_size_in_points()
+    columns = int((width - style.MARGIN) * POINTS_PER_INCH / (CHARACTER_WIDTH * size))
     placed_tokens = place_tokens(record.tokens, columns)
     lines, shown, total = placed_tokens[-1][0] + 1, len(placed_tokens), len(record.tokens)
     largest = max(max(map(abs, record.log_weights)), 1e-3)
@@ -133,7 +133,8 @@ def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: floa
     axes.add_patch(Rectangle((column, y + 1.05), width, bar, color="black", lw=0))
     axes.text(
         column + width / 2, y, text, family="monospace", ha="center", va="center",
-        fontsize=style.note_font().get_size(), color="white" if sum(color[:3]) < 1.3 else "black",
+        fontsize=style.get_note_font().get_size(),
+        color="white" if sum(color[:3]) < 1.3 else "black",
     )  # fmt: skip
 
 

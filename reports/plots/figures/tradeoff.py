@@ -5,30 +5,34 @@ from matplotlib.axes import Axes
 
 from rapid.config.specs import BASE
 from reports import formats, labels
-from reports.measured import Contest, Measured
 from reports.plots import style
-from reports.plots.looks import SeriesLook, looks_of_report
 from reports.plots.panels import Series, panel_figure
-from reports.plots.style import Entries, Figure
+from reports.plots.series_styles import SeriesStyle, assign_report_styles
+from reports.plots.style import Figure, LegendEntries
+from reports.report_data import BenchmarkRuns, ReportData
 from reports.statistics import pairs
-from reports.tables.columns import accuracy
+from reports.tables.columns import list_accuracy_columns
 
 
-def figure(measured: Measured) -> Figure:
+def figure(data: ReportData) -> Figure:
     """Return a panel for each benchmark, with a point for each algorithm."""
-    metrics = {name: accuracy(measured.params, name)[0].metric for name in measured.contests}
-    looks = looks_of_report(measured)
+    metrics = {
+        name: list_accuracy_columns(data.params, name)[0].metric for name in data.runs_by_benchmark
+    }
+    styles = assign_report_styles(data)
     return panel_figure(
-        measured,
-        lambda axes, contest: _draw_points(axes, contest, metrics[contest.benchmark], looks),
+        data,
+        lambda axes, benchmark_runs: _draw_points(
+            axes, benchmark_runs, metrics[benchmark_runs.benchmark], styles
+        ),
         series=[
             Series(
-                f"{labels.algorithm(name)} on {contest.label}",
-                contest.of(name),
+                f"{labels.algorithm(name)} on {benchmark_runs.label}",
+                benchmark_runs.select(name),
                 [metrics[benchmark], *([] if name == BASE else ["runtime"])],
             )
-            for benchmark, contest in measured.contests.items()
-            for name in contest.algorithms
+            for benchmark, benchmark_runs in data.runs_by_benchmark.items()
+            for name in benchmark_runs.algorithms
         ],
         title="Accuracy against training time",
         caption="Large markers are means over seeds with the 95 % confidence interval of accuracy, "
@@ -39,33 +43,43 @@ def figure(measured: Measured) -> Figure:
 
 
 def _draw_points(
-    axes: Axes, contest: Contest, metric: str, looks: dict[str, SeriesLook]
-) -> Entries:
-    trained = contest.runs[contest.runs.algorithm != BASE].dropna(subset=["runtime", metric])
+    axes: Axes, benchmark_runs: BenchmarkRuns, metric: str, styles: dict[str, SeriesStyle]
+) -> LegendEntries:
+    trained = benchmark_runs.frame[benchmark_runs.frame.algorithm != BASE]
+    trained = trained.dropna(subset=["runtime", metric])
     if trained.empty:
         return style.draw_empty(axes)
-    unit, length = formats.time_unit(trained.runtime.max())
-    entries: Entries = {}
-    if pd.notna(base := contest.of(BASE)[metric].mean()):
-        entries["Base"] = axes.axhline(100 * base, color="black", lw=0.8, ls=(0, (6, 3)))
-    for name in contest.algorithms:
+    unit, length = formats.choose_time_unit(trained.runtime.max())
+    entries: LegendEntries = {}
+    if pd.notna(base := benchmark_runs.select(BASE)[metric].mean()):
+        entries["Base"] = axes.axhline(100 * base, color="black", lw=0.8, ls=style.DASHED)
+    for name in benchmark_runs.algorithms:
         runs = trained[trained.algorithm == name]
         if runs.empty:
             continue
-        look = looks[name]
+        series_style = styles[name]
         times, shares = runs.runtime / length, 100 * runs[metric]
-        axes.plot(times, shares, color=look.color, ms=2.5, alpha=0.5, ls="", **look.markers)
+        axes.plot(
+            times,
+            shares,
+            color=series_style.color,
+            ms=2.5,
+            alpha=0.5,
+            ls="",
+            **series_style.markers,
+        )
         x, y = times.mean(), shares.mean()
-        # Rounding can make a length of 0 negative, which matplotlib refuses.
-        mean = pairs.accuracy(runs, metric)
-        ends = mean and [[max(0.0, y - 100 * mean.low)], [max(0.0, 100 * mean.high - y)]]
-        edge = look.color if look.hollow else "black"
+        mean = pairs.estimate_accuracy(runs, metric)
+        # Rounding errors can make a length of 0 negative, which matplotlib refuses.
+        error = mean and [[max(0.0, y - 100 * mean.low)], [max(0.0, 100 * mean.high - y)]]
+        edge = series_style.color if series_style.is_hollow else "black"
         entries[labels.algorithm(name)] = axes.errorbar(
-            x, y, ends, [[x - times.min()], [times.max() - x]], ls="", color=look.color, ms=6,
-            lw=0.8, markeredgecolor=edge, markeredgewidth=0.5, **look.markers,
+            x, y, error, [[x - times.min()], [times.max() - x]], ls="", ms=6, lw=0.8,
+            color=series_style.color, markeredgecolor=edge, markeredgewidth=0.5,
+            **series_style.markers,
         )  # fmt: skip
     axes.set_xlabel(f"training time ({unit})")
-    axes.set_xlim(0, (1 + style.ROOM) * trained.runtime.max() / length)
-    axes.xaxis.set_major_locator(style.few_ticks())
+    axes.set_xlim(0, (1 + style.FREE_SHARE) * trained.runtime.max() / length)
+    axes.xaxis.set_major_locator(style.create_few_ticks())
     axes.set_ylabel(f"{metric.capitalize()} (%)")
     return entries

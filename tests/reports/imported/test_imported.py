@@ -13,8 +13,8 @@ from rapid.config.params import load
 from reports import imported
 from reports.__main__ import main
 from reports.imported import table
-from reports.measured import Measured
 from reports.plots import learning
+from reports.report_data import ReportData
 from reports.tables import intervals, results
 from tests.reports.conftest import RunFiles, make_run
 
@@ -35,39 +35,41 @@ def folder(params, runs, values) -> Path:
     """A folder with every run of the parameters, and with problems that were prepared."""
     runs.write_all(params)
     for benchmark in params.benchmarks:
-        prepare(runs, benchmark, "problems")
+        write_problems(runs, benchmark, "problems")
     (runs.root / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
     return runs.root
 
 
-def prepare(runs: RunFiles, benchmark: str, problems: str) -> None:
+def write_problems(runs: RunFiles, benchmark: str, problems: str) -> None:
     """Write the problems of a benchmark, as its job does."""
     for name in ("train.jsonl", "test.jsonl"):
         path = runs.root / "data" / benchmark / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(problems)
         spec = {"source": "embedded", "data_seed": 0, "test": 20}
-        runs.seal(path, stage="prepare", spec=spec, rows={"train.jsonl": 48, "test.jsonl": 20})
+        runs.add_to_manifest(
+            path, stage="prepare", spec=spec, rows={"train.jsonl": 48, "test.jsonl": 20}
+        )
 
 
-def report(*arguments, out: Path) -> list[str]:
+def write_report(*arguments, out: Path) -> list[str]:
     """Return tables.tex and appendix.tex of a report."""
     assert main([*map(str, arguments), "--output", str(out / "tables.tex")]) == 0
     return [(out / name).read_text() for name in ("tables.tex", "appendix.tex")]
 
 
-def copy(folder: Path, to: Path, keep=lambda path: True) -> Path:
+def copy_jobs(folder: Path, to: Path, is_copied=lambda path: True) -> Path:
     """Copy the jobs of a folder whose paths are to be kept."""
     for manifest in folder.glob("*/**/manifest.json"):
         place = manifest.parent.relative_to(folder)
-        if place.parts[0] in MADE and keep(place.as_posix()):
+        if place.parts[0] in MADE and is_copied(place.as_posix()):
             shutil.copytree(manifest.parent, to / place)
     return to
 
 
 def write_csv(folder: Path, params, file: Path, **changes) -> Path:
     """Write the runs of a folder as a CSV."""
-    frame = Measured.read(params, folder).frame
+    frame = ReportData.read(params, folder).frame
     columns = [name for name in (*table.COLUMNS, "pass@8") if name in frame]
     whole = {"problems": "Int64", "samples": "Int64"}
     frame[columns].astype(whole).assign(**changes).to_csv(file, index=False)
@@ -76,19 +78,19 @@ def write_csv(folder: Path, params, file: Path, **changes) -> Path:
 
 def test_a_copy_of_a_folder_gives_the_tables_of_the_folder(folder, tmp_path):
     config = folder / "params.yaml"
-    expected = report("--config", config, "--root", folder, out=tmp_path / "out")
-    copied = copy(folder, tmp_path / "elsewhere/results")
-    assert report("--config", config, "--from", copied, out=tmp_path / "again") == expected
-    tables, _ = report("--from", copied, out=tmp_path / "without params")
+    expected = write_report("--config", config, "--root", folder, out=tmp_path / "out")
+    copied = copy_jobs(folder, tmp_path / "elsewhere/results")
+    assert write_report("--config", config, "--from", copied, out=tmp_path / "again") == expected
+    tables, _ = write_report("--from", copied, out=tmp_path / "without params")
     assert tables == expected[0]
 
 
 def test_runs_that_a_folder_lacks_are_missing_as_in_the_folder(folder, tmp_path):
     """Those that only the sources have are counted."""
-    copied = copy(folder, tmp_path / "copy", lambda path: "pg/seed1" not in path)
+    copied = copy_jobs(folder, tmp_path / "copy", lambda path: "pg/seed1" not in path)
     config = folder / "params.yaml"
     texts = [
-        report("--config", config, option, copied, out=tmp_path / option)
+        write_report("--config", config, option, copied, out=tmp_path / option)
         for option in ("--root", "--from")
     ]
     assert texts[0] == texts[1]
@@ -105,35 +107,35 @@ def test_a_csv_of_the_same_runs_has_the_same_accuracies_and_runtimes(folder, par
     of_folder, of_file = (frame[columns].sort_index() for frame in frames)
     pd.testing.assert_frame_equal(of_folder, of_file, check_dtype=False)
     texts, texts_of_file = (
-        [cell.text for cell in main_table(source).cells()] for source in (folder, file)
+        [cell.text for cell in main_table(source).iterate_cells()] for source in (folder, file)
     )
     assert texts == texts_of_file
 
 
 def main_table(*sources: Path):
-    return results.main(imported.read_sources(sources))
+    return results.build_main_table(imported.read_sources(sources))
 
 
-def test_several_sources_are_one_report(folder, params, tmp_path):
+def test_several_sources_are_combined_into_one_report(folder, params, tmp_path):
     """A model before training may be in several folders, with the same scores."""
-    first = copy(folder, tmp_path / "a", lambda path: "rapid" not in path)
-    second = copy(
+    first = copy_jobs(folder, tmp_path / "a", lambda path: "rapid" not in path)
+    second = copy_jobs(
         folder, tmp_path / "b", lambda path: "rapid" in path or "base" in path or "data" in path
     )
     file = write_csv(folder, params, tmp_path / "all.csv", source="made", algorithm="Ours, v2")
     lines = pd.read_csv(file)
-    lines.drop_duplicates(["benchmark", "model", "seed"], keep="last").to_csv(file, index=False)
-    measured = imported.read_sources([first, second, file])
-    *names, ours, _, _ = measured.rows(measured.algorithms).values()
-    assert (names, ours) == (["Base", "SFT", "GRPO", "naive GRPO", "PG", "DAPO"], "Ours, v2")
-    assert measured.frame.no_evaluation.eq("").all()
-    assert len(measured.manifests) == len(Measured.read(params, folder).manifests)
-    assert (
-        "Ours, v2 on MBPP+ (made), seed 0" in learning.figure(measured, "step", "", "").missing[0]
+    lines.drop_duplicates(["benchmark", "model", "seed"], is_copied="last").to_csv(
+        file, index=False
     )
+    data = imported.read_sources([first, second, file])
+    *names, ours, _, _ = data.label_rows(data.algorithms).values()
+    assert (names, ours) == (["Base", "SFT", "GRPO", "naive GRPO", "PG", "DAPO"], "Ours, v2")
+    assert data.frame.no_evaluation_reason.eq("").all()
+    assert len(data.manifests) == len(ReportData.read(params, folder).manifests)
+    assert "Ours, v2 on MBPP+ (made), seed 0" in learning.figure(data, "step", "", "").missing[0]
 
 
-def test_without_the_model_before_training_there_is_no_row_of_it(write_csv):
+def test_a_missing_base_model_has_no_row(write_csv):
     assert [row.label for row in main_table(write_csv({})).rows] == ["PG"]
 
 
@@ -149,10 +151,10 @@ def test_accuracies_without_scores_are_not_tested_and_have_no_interval(write_csv
     assert not any(row.cells[0][0].tied for row in content.rows)
     note = "Accuracies of 4 of 4 runs have no scores by problem: they are not tested."
     assert note in " ".join(content.notes)
-    measured = imported.read_sources([source])
-    cells = list(intervals.intervals(measured).cells())
+    data = imported.read_sources([source])
+    cells = list(intervals.build_intervals_table(data).iterate_cells())
     assert {(cell.reason, cell.interval) for cell in cells} == {(intervals.NO_SCORES, "")}
-    accuracy, runtime = intervals.comparisons(measured).rows[0].cells[0]
+    accuracy, runtime = intervals.build_comparisons_table(data).rows[0].cells[0]
     assert (accuracy.text, accuracy.reason) == (
         "—",
         "no seed has runs of both with scores by problem",
@@ -160,7 +162,7 @@ def test_accuracies_without_scores_are_not_tested_and_have_no_interval(write_csv
     assert runtime.text == "1.00"
 
 
-def test_an_interval_over_some_of_the_runs_is_none(folder, write_csv):
+def test_a_cell_with_scores_of_some_runs_only_has_no_interval(folder, write_csv):
     file = write_csv({"model": "tiny_qwen", "seed": 7, "source": "made"})
     cell = main_table(folder, file).rows[4].cells[1][0]
     assert (cell.detail, cell.interval) == ("n = 3 runs.", "")
@@ -178,7 +180,7 @@ def test_an_interval_over_some_of_the_runs_is_none(folder, write_csv):
         ([{}], "gpu.csv:2: source: the problems are 'MATH (not stated)', but FOLDER has 'MATH (made)'; make"),
     ],
 )  # fmt: skip
-def test_a_run_in_two_places_and_other_problems_are_refused(folder, write_csv, lines, message):
+def test_a_run_in_two_sources_or_with_other_problems_is_rejected(folder, write_csv, lines, message):
     file = write_csv(*lines)
     sources = [folder, file] if "FOLDER" in message else [file]
     with pytest.raises(BadFile) as error:
@@ -188,11 +190,11 @@ def test_a_run_in_two_places_and_other_problems_are_refused(folder, write_csv, l
     assert len(text.splitlines()) == 1
 
 
-def test_problems_are_those_of_the_files_if_these_are_known(folder, tmp_path):
-    first = copy(folder, tmp_path / "a", lambda path: "tiny-llama" not in path)
-    second = copy(folder, tmp_path / "b", lambda path: "tiny-llama" in path or "data" in path)
+def test_problems_are_compared_by_their_files_if_these_exist(folder, tmp_path):
+    first = copy_jobs(folder, tmp_path / "a", lambda path: "tiny-llama" not in path)
+    second = copy_jobs(folder, tmp_path / "b", lambda path: "tiny-llama" in path or "data" in path)
     assert imported.read_sources([first, second]).problems["math"].prepared
-    prepare(RunFiles(second), "mbpp_plus", "other problems")
+    write_problems(RunFiles(second), "mbpp_plus", "other problems")
     with pytest.raises(BadFile, match=r"/b: source: the problems are 'MBPP\+ \(made\)', but "):
         imported.read_sources([first, second])
     shutil.rmtree(second / "data")
@@ -222,11 +224,11 @@ def test_a_folder_without_runs_of_this_project_is_refused(tmp_path, place, messa
 # The command --------------------------------------------------------------------------------------
 
 
-def test_name_and_style_may_be_given_alone(write_csv, tmp_path):
+def test_config_may_have_only_a_name_and_a_style(write_csv, tmp_path):
     paper = tmp_path / "paper.yaml"
     paper.write_text("name: gpu\nreport: {style: icml, notes: none}")
     source = write_csv({})
-    text, _ = report("--config", paper, "--from", source, out=tmp_path / "out")
+    text, _ = write_report("--config", paper, "--from", source, out=tmp_path / "out")
     assert r"\label{gpu:tab:main}" in text
     assert "Hardware" not in text
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
@@ -235,7 +237,7 @@ def test_name_and_style_may_be_given_alone(write_csv, tmp_path):
     assert main(["--config", str(paper), "--from", str(source), "--text"]) == 2
 
 
-def test_what_there_is_nothing_for_is_left_out(write_csv, tmp_path, capsys):
+def test_tables_and_figures_without_values_are_left_out(write_csv, tmp_path, capsys):
     lines = [{"algorithm": "Ours"}, {"algorithm": "rapid-H4", "clip_fraction": "0.1"}]
     source, out = write_csv(*lines, {"model": "other", "benchmark": "mbpp_plus"}), tmp_path / "out"
     arguments = ["--from", str(source), "--html", f"{out}/report.html", "--figures", f"{out}/f"]
@@ -259,7 +261,7 @@ def test_runs_that_no_table_has_are_counted(folder, write_csv, tmp_path, capsys)
     assert "no source has this run" in printed.out
 
 
-def test_wrong_values_answer_1(write_csv, capsys):
+def test_invalid_values_exit_with_1(write_csv, capsys):
     source = write_csv({"pass@1": "93.4"}, {"seed": "x"})
     assert main(["--from", str(source), "--text"]) == 1
     first, second = capsys.readouterr().err.splitlines()
@@ -268,7 +270,7 @@ def test_wrong_values_answer_1(write_csv, capsys):
 
 
 @pytest.mark.parametrize("kind", ["--studies", "--arena"])
-def test_studies_and_the_arena_are_of_this_folder(kind, capsys):
+def test_imported_runs_have_no_report_on_studies_or_the_arena(kind, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--from", "runs.csv", "--text", kind])
     assert stop.value.code == 2

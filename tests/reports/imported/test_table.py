@@ -10,7 +10,7 @@ from tests.reports.imported.conftest import LINE
 SETTINGS = {"problems": "40", "samples": "8", "temperature": "0.7", "top_p": "1"}
 
 
-def refuse(file) -> list[str]:
+def read_errors(file) -> list[str]:
     """Return the lines of the error, without the name of the file."""
     with pytest.raises(BadFile) as error:
         table.read_table(file)
@@ -72,7 +72,7 @@ def test_files_of_spreadsheets_are_read(tmp_path):
 )  # fmt: skip
 def test_an_invalid_value_is_named_with_its_line_and_the_reason(write_csv, change, message):
     good = {"seed": "7"} | ({"pass@16": ""} if "pass@16" in change else {})
-    (line,) = refuse(write_csv(good, change))
+    (line,) = read_errors(write_csv(good, change))
     assert line.startswith("3: ")
     assert message in line
 
@@ -91,23 +91,25 @@ def test_an_invalid_value_is_named_with_its_line_and_the_reason(write_csv, chang
         (f'{",".join(LINE)}\n"math', ["2: is not CSV: unexpected end of data"]),
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_such_table_is_refused(tmp_path, text, messages):
+def test_a_file_without_the_columns_is_rejected(tmp_path, text, messages):
     file = tmp_path / "runs.csv"
     file.write_text(text)
-    lines = refuse(file)
+    lines = read_errors(file)
     assert len(lines) == len(messages)
     assert all(line.startswith(message) for line, message in zip(lines, messages, strict=True))
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+def test_an_unreadable_file_is_rejected(tmp_path):
     latin = tmp_path / "latin.csv"
     latin.write_bytes("é".encode("latin-1"))
-    assert " is not UTF-8" in refuse(latin)[0]
-    assert refuse(tmp_path / "nowhere.csv")[0].endswith("cannot be read: No such file or directory")
+    assert " is not UTF-8" in read_errors(latin)[0]
+    assert read_errors(tmp_path / "nowhere.csv")[0].endswith(
+        "cannot be read: No such file or directory"
+    )
 
 
 def test_all_wrong_values_are_listed_up_to_twenty(write_csv):
-    lines = refuse(write_csv(*({"seed": "x", "runtime": "y"} for _ in range(12))))
+    lines = read_errors(write_csv(*({"seed": "x", "runtime": "y"} for _ in range(12))))
     assert [line.split(":")[:2] for line in lines[:2]] == [["2", " seed"], ["2", " runtime"]]
     assert (len(lines), lines[-1]) == (21, "... and 4 more")
 
@@ -125,5 +127,5 @@ def test_the_help_names_every_column():
 
 def test_the_page_has_every_column():
     page = (ROOT / "docs/report.md").read_text(encoding="utf-8")
-    rows = [f"| `{name}` | {column.about} |" for name, column in table.COLUMNS.items()]
+    rows = [f"| `{name}` | {column.description} |" for name, column in table.COLUMNS.items()]
     assert not [row for row in rows if row not in page.replace("\\|", "|")]

@@ -5,11 +5,11 @@ import pytest
 
 from rapid.artifacts.files import BadFile, write_json
 from reports import contents, plots
-from reports.collect import collect
-from reports.measured import Measured
-from reports.paper_style import PLAIN
+from reports.collect import collect_runs
+from reports.paper_style import PLAIN_STYLE
 from reports.plots import learning, style
 from reports.plots.figures import phases, tokens
+from reports.report_data import ReportData
 from tests.reports.conftest import make_run
 from tests.reports.plots.drawn import draw
 
@@ -26,14 +26,14 @@ WEIGHTS = {
 
 def build_figures(params, runs):
     """Build the figures of the report."""
-    return plots.build("report", Measured.read(params, runs.root))
+    return plots.build_figures("report", ReportData.read(params, runs.root))
 
 
 def write_token_weights(runs, run=RUN, **change):
     """Write a run's token weights, with these fields changed."""
     path = runs.root / run.folder / tokens.FILE
     write_json(path, WEIGHTS | change)
-    runs.seal(path)
+    runs.add_to_manifest(path)
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_figures_are_drawn_identically_each_time(params, runs, complete):
 
 def test_mean_segments_add_up_to_the_mean_runtime(params, runs):
     runs.write_all(params)
-    frame = collect(params, runs.root)
+    frame = collect_runs(params, runs.root)
     rapid = frame[(frame.algorithm == "rapid-H4") & (frame.benchmark == "math")]
     seconds = phases.mean_segments(rapid)
     assert sum(seconds.values()) == pytest.approx(rapid.runtime.mean())
@@ -104,7 +104,7 @@ def test_every_token_is_placed_within_its_line():
 def test_a_long_completion_is_cut_with_a_note(params, runs, text):
     write_token_weights(runs, tokens=[text] * 5000, log_weights=[0.1] * 5000)
     canvas = draw(build_figures(params, runs)["tokens"])
-    assert canvas.get_figheight() < PLAIN.text_height - 1  # for its caption
+    assert canvas.get_figheight() < PLAIN_STYLE.text_height - 1  # for its caption
     (axes, _) = canvas.axes
     (note,) = (text.get_text() for text in axes.texts if "5,000" in text.get_text())
     *shown, _ = (text.get_text() for text in axes.texts)
@@ -115,9 +115,9 @@ def test_a_long_completion_is_cut_with_a_note(params, runs, text):
 
 def test_figure_that_no_section_names_is_at_the_end_of_the_report(params, runs):
     """A new module in plots/figures is drawn and shown without any other change."""
-    content = contents.build_report(Measured.read(params, runs.root))
-    *sections, last_section = content.with_figures([*plots.FIGURES, "new"])
+    content = contents.build_report(ReportData.read(params, runs.root))
+    *sections, last_section = content.list_sections([*plots.FIGURES, "new"])
     assert last_section.items == ["new"]
-    assert content.with_figures(plots.FIGURES) == sections
+    assert content.list_sections(plots.FIGURES) == sections
     names = [item for section in sections for item in section.items if isinstance(item, str)]
     assert sorted([content.figure, *names]) == sorted(plots.FIGURES)

@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.font_manager import FontProperties
 
-from reports.plots.lettering import fit, measure, printable
+from reports.plots.lettering import measure_width, replace_unprintable, wrap_text
 
 SANS, MONO = (FontProperties(family=[family], size=7) for family in ("sans-serif", "monospace"))
 
@@ -19,18 +19,18 @@ SANS, MONO = (FontProperties(family=[family], size=7) for family in ("sans-serif
     ],
 )
 def test_a_character_without_a_glyph_prints_as_its_number(text, printed):
-    assert printable(text, SANS) == printed
+    assert replace_unprintable(text, SANS) == printed
 
 
-def test_glyphs_are_those_of_the_font():
-    assert printable("\u05d0", SANS) == "\u05d0"
-    assert printable("\u05d0", MONO) == "U+05D0"
+def test_replaced_characters_depend_on_the_font():
+    assert replace_unprintable("\u05d0", SANS) == "\u05d0"
+    assert replace_unprintable("\u05d0", MONO) == "U+05D0"
 
 
-def test_lines_are_as_wide_as_allowed_at_most():
+def test_wrapped_lines_fit_the_width():
     for text in ("many words of a label " * 9, "x" * 200, "W" * 10 + " i" * 90):
-        lines = fit(text, 1.5, SANS)
-        assert measure(lines, SANS) <= 1.5
+        lines = wrap_text(text, 1.5, SANS)
+        assert measure_width(lines, SANS) <= 1.5
         assert lines.replace("\n", "").replace(" ", "") == text.replace(" ", "")
-    assert fit("short", 1.5, SANS) == "short"
-    assert fit("two short words", 0.6, SANS) == "two short\nwords"
+    assert wrap_text("short", 1.5, SANS) == "short"
+    assert wrap_text("two short words", 0.6, SANS) == "two short\nwords"

@@ -14,10 +14,10 @@ from rapid.artifacts.runs import StepRecord
 from rapid.config.params import load
 from rapid.config.specs import list_table_runs
 from reports import plots
-from reports.measured import Measured
 from reports.paper_style import PaperStyle, load_styles
 from reports.plots import style
-from reports.plots.lettering import printable
+from reports.plots.lettering import replace_unprintable
+from reports.report_data import ReportData
 from tests.reports.plots.drawn import draw
 
 SETTINGS_OF_A_USER = {
@@ -43,15 +43,15 @@ def labelled(monkeypatch):
         monkeypatch.setattr(type(ALGORITHMS[name]), "label", label)
 
 
-def build(values, runs) -> dict[str, style.Figure]:
+def build_all_figures(values, runs) -> dict[str, style.Figure]:
     params = load(values)
     runs.write_all(params)
-    return plots.build("report", Measured.read(params, runs.root))
+    return plots.build_figures("report", ReportData.read(params, runs.root))
 
 
 @pytest.fixture
 def figures(values, runs):
-    return build(values, runs)
+    return build_all_figures(values, runs)
 
 
 def test_settings_of_the_user_change_nothing(figures):
@@ -68,7 +68,7 @@ def test_a_figure_of_several_panels_is_as_wide_as_the_text(figures):
 
 def test_a_figure_of_one_panel_is_as_wide_as_a_column(values, runs):
     del values["benchmarks"]["math"], values["studies"]
-    figures = build(values, runs)
+    figures = build_all_figures(values, runs)
     for page in PAGES.values():
         assert pdf_width(figures["tradeoff"], page) == pytest.approx(page.column_width)
         assert pdf_width(figures["tokens"], page) == pytest.approx(page.text_width)
@@ -111,7 +111,9 @@ def test_labels_are_printed_as_they_are_written(figures):
     texts = [text.get_text().replace("\n", "") for text in legend.get_texts()]
     font = legend.get_texts()[0].get_fontproperties()
     for label in LABELS.values():
-        assert printable(label, font).replace(" ", "") in [text.replace(" ", "") for text in texts]
+        assert replace_unprintable(label, font).replace(" ", "") in [
+            text.replace(" ", "") for text in texts
+        ]
     assert r"$U+4E2D U+6587$ א 😀 U+001B[0m ½ ≠" in texts
 
 
@@ -136,7 +138,7 @@ def test_markers_of_equal_runtimes_are_within_their_panel(params, runs):
     runs.write_all(params)
     for run in list_table_runs(params):
         runs.write_summary(run, seconds=3600.0 + run.seed)
-    canvas = draw(plots.build("report", Measured.read(params, runs.root))["tradeoff"])
+    canvas = draw(plots.build_figures("report", ReportData.read(params, runs.root))["tradeoff"])
     radius = 3 * canvas.dpi / 72
     for axes in canvas.axes:
         points = [axes.transData.transform(line.get_xydata()) for line in axes.lines[1:]]
@@ -144,7 +146,7 @@ def test_markers_of_equal_runtimes_are_within_their_panel(params, runs):
 
 
 @pytest.mark.parametrize(("name", "unit"), [("learning-by-time", "(h)"), ("learning-by-step", "")])
-def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
+def test_axis_of_long_runs_has_few_ticks_without_overlap(params, runs, name, unit):
     runs.write_all(params)
     rows = [
         StepRecord(step=n, seconds=20.0 * n, loss=0.0, gradient_norm=1.0, reward=0.5)
@@ -152,8 +154,8 @@ def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
     ]
     for run in list_table_runs(params):
         write_jsonl(path := runs.root / run.folder / "steps.jsonl", rows)
-        runs.seal(path)
-    canvas = draw(plots.build("report", Measured.read(params, runs.root))[name])
+        runs.add_to_manifest(path)
+    canvas = draw(plots.build_figures("report", ReportData.read(params, runs.root))[name])
     for axes in canvas.axes:
         assert axes.get_xlabel().endswith(unit)
         boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
@@ -161,12 +163,12 @@ def test_long_runs_have_few_ticks_that_do_not_meet(params, runs, name, unit):
         assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_a_benchmark_without_runs_leaves_the_scale_of_the_others(params, runs):
+def test_a_benchmark_without_runs_does_not_change_the_axes_of_others(params, runs):
     runs.write_all(params)
     for run in list_table_runs(params):
         if run.benchmark == "mbpp_plus":
             runs.delete(runs.root / run.folder / "steps.jsonl")
-    figures = plots.build("report", Measured.read(params, runs.root))
+    figures = plots.build_figures("report", ReportData.read(params, runs.root))
     first, second = draw(figures["learning-by-step"]).axes
     assert [text.get_text() for text in first.texts] == ["no runs"] and second.lines
     assert first.yaxis.get_tick_params()["labelleft"] and len(second.get_yticks()) > 2

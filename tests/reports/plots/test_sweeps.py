@@ -5,8 +5,8 @@ import pytest
 from rapid.config.params import load
 from rapid.config.specs import add_base_runs, list_study_runs
 from reports import plots
-from reports.measured import Measured
 from reports.plots import style, sweeps
+from reports.report_data import ReportData
 from reports.tables import studies
 from tests.reports.plots.drawn import draw
 
@@ -23,7 +23,7 @@ NAMES = [
 
 
 @pytest.fixture
-def measured(values, runs):
+def data(values, runs):
     """Runs whose entropy is their position in `NAMES`, plus 0.1 in the second seed."""
     study = {"benchmark": "math", "algorithms": NAMES, "sweep": "baseline_scale"}
     values["evaluation"]["diversity"] = True
@@ -34,12 +34,12 @@ def measured(values, runs):
         runs.write_scores(run, [8, 4, 0], entropy=entropy + 0.1 * run.seed)
         if run.algorithm != "base":
             runs.write_summary(run)
-    return Measured.read(params, runs.root, list_study_runs(params))
+    return ReportData.read(params, runs.root, list_study_runs(params))
 
 
-def test_variants_that_differ_in_the_parameter_only_are_a_line(measured):
-    (study,) = studies.studies(measured)
-    lines = sweeps.group_variants(measured.params, study)
+def test_variants_that_differ_only_in_the_swept_parameter_share_a_line(data):
+    (study,) = studies.list_studies(data)
+    lines = sweeps.group_variants(data.params, study)
     assert [(line.h, line.changes, line.by_value) for line in lines] == [
         (2, "RAPID", {0.0: NAMES[2], 0.5: NAMES[1], 1.0: NAMES[0]}),
         (2, "weighted = false", {0.0: NAMES[4], 1.0: NAMES[3]}),
@@ -48,9 +48,9 @@ def test_variants_that_differ_in_the_parameter_only_are_a_line(measured):
     ]
 
 
-def test_means_are_drawn_by_value_in_the_panel_of_their_h(measured):
-    assert plots.study_figures(measured.params) == ["scale", "scale-sweep"]
-    figure = plots.build("studies", measured)["scale-sweep"]
+def test_means_are_drawn_by_value_in_the_panel_of_their_h(data):
+    assert plots.list_study_figures(data.params) == ["scale", "scale-sweep"]
+    figure = plots.build_figures("studies", data)["scale-sweep"]
     drawing = draw(figure)
     assert [axes.get_title(loc="left") for axes in drawing.axes[:2]] == ["H = 1", "H = 2"]
     rows = [axes.get_ylabel() for axes in drawing.axes[::2]]

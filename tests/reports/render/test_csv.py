@@ -13,7 +13,7 @@ PROBLEMS = "Made problems in the format of MATH, not the published ones."
 def test_rows_have_full_column_names_units_and_no_marks():
     rows = [
         Row('PG, "plain"', [[Cell("5%", "1%", "best"), Cell("—", reason="none")], [Cell("2.1s")]]),
-        Row("", [[Cell("4%", under=("[1%, 9%]",)), Cell("9", tied=True)], [Cell("3.0s")]]),
+        Row("", [[Cell("4%", extra_lines=("[1%, 9%]",)), Cell("9", tied=True)], [Cell("3.0s")]]),
     ]
     groups = [Group("MATH", ["Pass@1", "Gain"]), Group("", ["Time"])]
     table = Table(3, "", "A caption.", "Who", groups, rows, ["A note."], [MADE_PROBLEMS])

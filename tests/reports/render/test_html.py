@@ -152,7 +152,7 @@ def test_every_run_is_listed_with_its_figures_and_files(pages):
 
 
 def test_facts_are_those_of_trained_runs():
-    names = ["algorithm", "seed", "commit", "hardware", "no_summary"]
+    names = ["algorithm", "seed", "commit", "hardware", "no_summary_reason"]
     rows = [
         ("pg", 10, "0123456789abcdef", "a CPU", ""),
         ("pg", 9, "", "", ""),
@@ -204,7 +204,7 @@ def test_elements_stand_where_html_allows_them(pages, kind):
     ],
 )
 def test_only_an_h_by_itself_is_a_variable(label, shown):
-    assert html.symbols(label) == shown
+    assert html.render_label(label) == shown
 
 
 @pytest.mark.parametrize(
@@ -218,12 +218,12 @@ def test_only_an_h_by_itself_is_a_variable(label, shown):
     ],
 )
 def test_notes_have_code_and_links_to_tables(note, shown):
-    assert html.prose(note, {8: "tab-x"}) == shown
+    assert html.render_prose(note, {8: "tab-x"}) == shown
 
 
 def test_many_seeds_in_a_row_are_listed_by_their_ends():
     frame = pd.DataFrame({"seed": [*range(3, 23)] * 2})
-    frame = frame.assign(algorithm="pg", commit="", hardware="", model="m", no_summary="")
+    frame = frame.assign(algorithm="pg", commit="", hardware="", model="m", no_summary_reason="")
     assert html.list_facts(frame)[-1] == ("Seeds", "3 to 22")
     assert html.list_facts(frame[frame.seed != 9])[-1][1].startswith("3, 4, 5, 6, 7, 8, 10")
 

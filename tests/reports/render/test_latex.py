@@ -13,10 +13,10 @@ from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.config import specs
 from rapid.config.params import load
 from rapid.config.sections import ReportParams
-from reports.measured import Measured
-from reports.paper_style import PLAIN, PaperStyle
+from reports.paper_style import PLAIN_STYLE, PaperStyle
 from reports.render import latex
-from reports.tables import APPENDIX, RESULTS, build
+from reports.report_data import ReportData
+from reports.tables import APPENDIX, RESULTS, build_tables
 from reports.tables.table import Cell, Group, Row, Table
 from tests.reports.conftest import MADE_PROBLEMS, RunFiles, make_run
 
@@ -35,9 +35,9 @@ AWKWARD_TEXT = (
 )
 
 
-def render_tables(params, runs, tables=RESULTS, style=PLAIN, prefix="rapid") -> str:
+def render_tables(params, runs, tables=RESULTS, style=PLAIN_STYLE, prefix="rapid") -> str:
     """Return these tables of the runs as TeX."""
-    return latex.render(build(tables, Measured.read(params, runs.root)), style, prefix)
+    return latex.render(build_tables(tables, ReportData.read(params, runs.root)), style, prefix)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def render_tables(params, runs, tables=RESULTS, style=PLAIN, prefix="rapid") -> 
         (Cell("5%", mark="runner-up"), r"\underline{5\%}"),
         (Cell("5%", tied=True), r"5\%\rlap{\textsuperscript{$\dagger$}}"),
         (
-            Cell("5%", under=("[1%, 9%]", "p < 0.001")),
+            Cell("5%", extra_lines=("[1%, 9%]", "p < 0.001")),
             r"\makecell{5\%\\{\scriptsize {[}1\%, 9\%]}\\{\scriptsize p \textless{} 0.001}}",
         ),
         (Cell("5%", "1%"), r"\makecell{5\%\\{\scriptsize $\pm$ 1\%}}"),
@@ -92,7 +92,7 @@ def test_table_is_rendered_line_by_line():
     first_cells = [[Cell("5%", mark="best"), Cell("—", reason="none")], [Cell("x")]]
     rows = [
         Row("A & H=4", first_cells),
-        Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], section=True),
+        Row("B", [[Cell("1"), Cell("2")], [Cell("3")]], starts_section=True),
     ]
     text = latex.render(
         [Table(3, "tab:one", "A caption.", "Who", groups, rows, [], [MADE_PROBLEMS])]
@@ -116,11 +116,11 @@ def test_reasons_of_missing_values_are_footnotes(params, runs):
 def render_noted_table(**layout) -> str:
     """Return a table with a note, a named note and a footnote as TeX, for this layout."""
     rows = [Row("A", [[Cell("—", reason="A footnote")]])]
-    notes, listed = ["See Table\N{NO-BREAK SPACE}8."], [("Lean", "a named note.")]
+    notes, named_notes = ["See Table\N{NO-BREAK SPACE}8."], [("Lean", "a named note.")]
     groups = [Group("", ["b"])]
-    table = Table(1, "tab:one", "A caption.", "Who", groups, rows, notes, [], listed)
+    table = Table(1, "tab:one", "A caption.", "Who", groups, rows, notes, [], named_notes)
     other = Table(8, "tab:eight", "", "", [], [], [], [])
-    return latex.render([table], replace(PLAIN, **layout), other_tables=[other])
+    return latex.render([table], replace(PLAIN_STYLE, **layout), other_tables=[other])
 
 
 def test_notes_refer_to_tables_of_other_files():
@@ -253,7 +253,7 @@ def test_labels_with_brackets_stars_and_backslashes_compile(values, tmp_path, mo
     runs.root.mkdir()
     runs.write_all(params)
     (runs.root / "tables.tex").write_text(render_tables(params, runs))
-    compile_latex(tmp_path, PLAIN)
+    compile_latex(tmp_path, PLAIN_STYLE)
 
 
 def damage_runs(params, runs):

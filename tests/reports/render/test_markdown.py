@@ -26,8 +26,8 @@ A note by `make x_y`.
 
 def test_a_table_is_shown_as_it_is_written():
     groups = [Group("MATH", ["Pass@1", "Time"]), Group("", ["p"])]
-    notes, listed = ["A note by `make x_y`."], [("Lean_4", "it is old.")]
-    table = Table(3, "", "All ~5 $ runs.", "Who", groups, ROWS, notes, [MADE_PROBLEMS], listed)
+    notes, named_notes = ["A note by `make x_y`."], [("Lean_4", "it is old.")]
+    table = Table(3, "", "All ~5 $ runs.", "Who", groups, ROWS, notes, [MADE_PROBLEMS], named_notes)
     assert markdown.render(table) == PRINTED.lstrip()
 
 

@@ -53,13 +53,13 @@ def test_escaped_text_prints_as_it_was_written(text, expected):
     ],
 )
 def test_only_a_lone_h_is_a_formula(label, expected):
-    assert tex.symbols(label) == expected
+    assert tex.render_label(label) == expected
 
 
 def test_prose_has_code_and_references():
     text = "By `rapid accept`: see Table\N{NO-BREAK SPACE}8, and Table\N{NO-BREAK SPACE}9."
     expected = r"By \texttt{rapid accept}: see Table~\ref{rapid:tab:comparisons}, and Table~9."
-    assert tex.prose(text, {8: "rapid:tab:comparisons"}) == expected
+    assert tex.render_prose(text, {8: "rapid:tab:comparisons"}) == expected
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from reports.statistics import crossed, resampled
-from reports.statistics.decisions import detectable, equivalence, holm
+from reports.statistics.decisions import (
+    adjust_by_holm,
+    compute_detectable_difference,
+    compute_equivalence_p,
+)
 from reports.statistics.estimates import Estimate
 
 MARGIN, LEVEL = 0.02, 0.05
@@ -27,7 +31,7 @@ class Rates:
     wrong_difference: float  # significant, but there is no difference
     wrong_family: float  # at least one such, after Holm's adjustment over several algorithms
     wrong_equality: float  # equivalence is shown, but the difference is the margin
-    difference_seen: float  # the difference of `detectable` is significant, which should be in 80 %
+    difference_seen: float  # the difference of `compute_detectable_difference` is significant, which should be in 80 %
 
 
 def four_standard_errors(arenas: int, share: float = LEVEL) -> float:
@@ -57,7 +61,7 @@ def simulate_scores(
 def estimate_differences(chance, size, sd: float, shifts) -> list[Estimate]:
     """Return each algorithm's estimated difference from a baseline; shifts are the true ones."""
     baseline, *algorithms = simulate_scores(chance, size, sd, [0, *shifts])
-    return [crossed.estimate(algorithm - baseline, (-1, 1)) for algorithm in algorithms]
+    return [crossed.estimate_mean(algorithm - baseline, (-1, 1)) for algorithm in algorithms]
 
 
 def simulate_rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = ARENA) -> Rates:
@@ -67,15 +71,17 @@ def simulate_rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = A
         estimate_differences(chance, size, sd, [0] * FAMILY) for _ in range(arenas)
     ]
     ps = np.array([[estimate.p_at(0) for estimate in family] for family in without_difference])
-    detectable_shift = float(np.mean([detectable(family[0]) for family in without_difference]))
+    detectable_shift = float(
+        np.mean([compute_detectable_difference(family[0]) for family in without_difference])
+    )
     with_difference = [
         estimate_differences(chance, size, sd, [MARGIN, detectable_shift]) for _ in range(arenas)
     ]
     return Rates(
         wrong_difference=(ps[:, 0] <= LEVEL).mean(),
-        wrong_family=np.mean([(holm(family) <= LEVEL).any() for family in ps]),
+        wrong_family=np.mean([(adjust_by_holm(family) <= LEVEL).any() for family in ps]),
         wrong_equality=np.mean(
-            [equivalence(estimate, MARGIN) <= LEVEL for estimate, _ in with_difference]
+            [compute_equivalence_p(estimate, MARGIN) <= LEVEL for estimate, _ in with_difference]
         ),
         difference_seen=np.mean([estimate.p_at(0) <= LEVEL for _, estimate in with_difference]),
     )
@@ -96,7 +102,7 @@ def simulate_miss_rates(arenas: int, sd: float, size: tuple[int, int, int]) -> t
     for _ in range(arenas):
         baseline, algorithm = simulate_scores(chance, size, sd, [0, 0])
         low, high = bootstrap_interval(algorithm - baseline, chance)
-        estimate = crossed.estimate(algorithm - baseline, (-1, 1))
+        estimate = crossed.estimate_mean(algorithm - baseline, (-1, 1))
         missed.append((not estimate.covers(0), not low <= 0 <= high))
     return tuple(np.mean(missed, axis=0))
 
@@ -109,7 +115,10 @@ def simulate_coverage(arenas: int, tasks: int, runs: int = 20) -> tuple[float, f
     chance, covered = np.random.default_rng(2), []
     for _ in range(arenas):
         ours, reference = chance.normal(0, 0.03, (2, runs, tasks))
-        mean, better = resampled.interquartile_mean(ours), resampled.improvement(ours, reference)
+        mean, better = (
+            resampled.interquartile_mean(ours),
+            resampled.probability_of_improvement(ours, reference),
+        )
         covered.append((mean.covers(0), better.covers(0.5)))
     return tuple(np.mean(covered, axis=0))
 

@@ -16,15 +16,15 @@ def test_interval_over_seeds_is_that_of_an_intercept_beside_an_effect_of_the_blo
     values = np.concatenate(of_runs)
     coefficients, (squares,), *_ = np.linalg.lstsq(design, values, rcond=None)
     error = (squares / 38 * np.linalg.inv(design.T @ design)[0, 0]) ** 0.5
-    result = blocks.estimate(of_runs, None, BOUNDS)
+    result = blocks.estimate_mean(of_runs, None, BOUNDS)
     assert (result.value, result.error, result.df) == pytest.approx((coefficients[0], error, 38))
     assert result.high == pytest.approx(coefficients[0] + stats.t.isf(0.025, 38) * error)
 
 
 def test_a_difference_between_the_blocks_adds_no_error():
     differences = np.random.default_rng(1).normal(0, 0.1, 20)
-    together = blocks.estimate([differences, differences], None, BOUNDS)
-    apart = blocks.estimate([differences - 0.3, differences + 0.3], None, BOUNDS)
+    together = blocks.estimate_mean([differences, differences], None, BOUNDS)
+    apart = blocks.estimate_mean([differences - 0.3, differences + 0.3], None, BOUNDS)
     assert (apart.value, apart.error) == pytest.approx((together.value, together.error))
 
 
@@ -32,8 +32,8 @@ def test_one_block_with_scores_has_the_variance_of_crossed_factors():
     chance = np.random.default_rng(2)
     scores = chance.normal(0, 0.3, (20, 1)) + chance.normal(0, 0.3, (20, 30))
     scores += np.linspace(-0.2, 0.2, 30)
-    expected = crossed.estimate(scores, (-9, 9))
-    result = blocks.estimate([scores.mean(axis=1)], scores, (-9, 9))
+    expected = crossed.estimate_mean(scores, (-9, 9))
+    result = blocks.estimate_mean([scores.mean(axis=1)], scores, (-9, 9))
     assert (result.error, result.df) == pytest.approx((expected.error, expected.df))
 
 
@@ -41,7 +41,7 @@ def test_problems_that_all_differ_alike_add_no_error():
     """The mean square of problems is then below that of residuals."""
     signs = np.where(np.arange(20)[:, None] % 2 == np.arange(30) % 2, 0.1, -0.1)
     of_runs = [np.random.default_rng(4).normal(0, 0.1, 20) for _ in range(2)]
-    results = [blocks.estimate(of_runs, scored, BOUNDS) for scored in (signs, None)]
+    results = [blocks.estimate_mean(of_runs, scored, BOUNDS) for scored in (signs, None)]
     assert results[0].error == results[1].error and results[0].df == results[1].df == 38
 
 
@@ -54,7 +54,7 @@ def test_error_is_the_deviation_of_simulated_means():
             problems + chance.normal(0, 0.05, (10, 1)) + chance.normal(0, 0.3, (10, 50))
             for _ in range(2)
         ]
-        result = blocks.estimate([run.mean(axis=1) for run in runs], runs[-1], (-9, 9))
+        result = blocks.estimate_mean([run.mean(axis=1) for run in runs], runs[-1], (-9, 9))
         means.append(result.value)
         variances.append(result.error**2)
     expected = 0.2**2 / 50 + 0.05**2 / 20 + 0.3**2 / 1000
@@ -63,7 +63,7 @@ def test_error_is_the_deviation_of_simulated_means():
 
 
 def test_equal_differences_get_clopper_and_pearsons_interval():
-    result = blocks.estimate([np.zeros(20), np.zeros(20)], None, BOUNDS)
+    result = blocks.estimate_mean([np.zeros(20), np.zeros(20)], None, BOUNDS)
     assert (result.low, result.high) == (
         pytest.approx(0.025 ** (1 / 40) - 1),
         pytest.approx(1 - 0.025 ** (1 / 40)),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.crossed import by_cluster, estimate
+from reports.statistics.crossed import estimate_mean, merge_clusters
 
 SHARES, DIFFERENCES = (0, 1), (-1, 1)
 
@@ -53,7 +53,7 @@ def test_error_and_degrees_of_freedom_equal_mean_squares_by_hand():
     # Rows 0.5, 0.4; columns 0.8, 0.3, 0.25; mean 0.45. Squares: seeds 3 (2 x 0.05^2) / 1 = 0.015,
     # problems 2 (0.35^2 + 0.15^2 + 0.2^2) / 2 = 0.185, residual 6 terms of 0.05^2 / 2 = 0.0075 here.
     matrix = np.array([[0.9, 0.3, 0.3], [0.7, 0.3, 0.2]])
-    result = estimate(matrix, SHARES)
+    result = estimate_mean(matrix, SHARES)
     residuals = np.array([[0.05, -0.05, 0.0], [-0.05, 0.05, 0.0]])
     seeds, problems, interaction = 0.015, 0.185, (residuals**2).sum() / 2
     variance = seeds + problems - interaction
@@ -66,7 +66,7 @@ def test_error_and_degrees_of_freedom_equal_mean_squares_by_hand():
 @pytest.mark.parametrize("orient", [np.asarray, np.transpose])
 def test_one_seed_or_one_problem_gives_a_t_test_over_the_other_axis(orient):
     values = np.random.default_rng(1).random((1, 9))
-    result = estimate(orient(values), SHARES)
+    result = estimate_mean(orient(values), SHARES)
     test = stats.ttest_1samp(values[0], 0.3)
     low, high = test.confidence_interval(0.95)
     assert (result.low, result.high) == (pytest.approx(low), pytest.approx(high))
@@ -75,13 +75,13 @@ def test_one_seed_or_one_problem_gives_a_t_test_over_the_other_axis(orient):
 
 def test_scores_that_depend_on_seeds_alone_give_a_t_test_over_seeds():
     means = np.array([0.3, 0.5, 0.45, 0.6])
-    result = estimate(np.repeat(means[:, None], 50, axis=1), SHARES)
+    result = estimate_mean(np.repeat(means[:, None], 50, axis=1), SHARES)
     low, high = stats.ttest_1samp(means, 0).confidence_interval(0.95)
     assert (result.low, result.high, result.df) == (pytest.approx(low), pytest.approx(high), 3)
 
 
 def test_equal_means_of_noisy_scores_give_a_wide_interval():
-    result = estimate(np.array([[1.0, 0.0], [0.0, 1.0]]), SHARES)
+    result = estimate_mean(np.array([[1.0, 0.0], [0.0, 1.0]]), SHARES)
     assert (result.low, result.high) == (0, 1)
 
 
@@ -95,7 +95,7 @@ def test_equal_means_of_noisy_scores_give_a_wide_interval():
     ],
 )
 def test_scores_that_are_all_equal_get_clopper_and_pearsons_interval(value, bounds, low, high):
-    result = estimate(np.full((3, 40), value), bounds)
+    result = estimate_mean(np.full((3, 40), value), bounds)
     assert (result.low, result.high) == (pytest.approx(low), pytest.approx(high))
     for end in (low, value, high):
         assert result.p_at(end) == pytest.approx(1.0 if end == value else 0.05)
@@ -105,7 +105,7 @@ def test_scores_that_are_all_equal_get_clopper_and_pearsons_interval(value, boun
 
 
 def test_p_is_5_percent_at_the_ends_of_the_interval():
-    result = estimate(np.random.default_rng(2).normal(0.1, 0.4, (3, 40)), DIFFERENCES)
+    result = estimate_mean(np.random.default_rng(2).normal(0.1, 0.4, (3, 40)), DIFFERENCES)
     assert [result.p_at(end) for end in (result.low, result.high)] == pytest.approx([0.05, 0.05])
 
 
@@ -118,7 +118,7 @@ def test_one_deviating_cell_gives_the_same_interval_wherever_it_is(shape, deviat
     for cell in cells:
         matrix = np.full(shape, 0.3)
         matrix[cell] += deviation
-        result = estimate(matrix, (-2, 2))
+        result = estimate_mean(matrix, (-2, 2))
         results.append(
             (result.value, result.error, result.df, result.low, result.high, result.p_at(0.25))
         )
@@ -130,10 +130,10 @@ def test_one_deviating_cell_gives_the_same_interval_wherever_it_is(shape, deviat
 def test_order_of_seeds_and_problems_does_not_matter():
     chance = np.random.default_rng(6)
     for matrix in make_score_matrices():
-        ordered = estimate(matrix, (-20, 20))
+        ordered = estimate_mean(matrix, (-20, 20))
         for _ in range(4):
             rows, columns = map(chance.permutation, map(range, matrix.shape))
-            shuffled = estimate(matrix[np.ix_(rows, columns)], (-20, 20))
+            shuffled = estimate_mean(matrix[np.ix_(rows, columns)], (-20, 20))
             assert (shuffled.low, shuffled.high, shuffled.df, shuffled.p_at(0.3)) == pytest.approx(
                 (ordered.low, ordered.high, ordered.df, ordered.p_at(0.3)), rel=1e-7, abs=1e-9
             )
@@ -141,9 +141,9 @@ def test_order_of_seeds_and_problems_does_not_matter():
 
 def test_error_scales_with_the_scores():
     for matrix in make_score_matrices():
-        unscaled = estimate(matrix, (-20, 20))
+        unscaled = estimate_mean(matrix, (-20, 20))
         for scale in (-1, 100, 1 / 7):
-            scaled = estimate(scale * matrix, (-2000, 2000))
+            scaled = estimate_mean(scale * matrix, (-2000, 2000))
             assert (scaled.error, scaled.df) == pytest.approx(
                 (abs(scale) * unscaled.error, unscaled.df), rel=1e-7
             )
@@ -152,7 +152,7 @@ def test_error_scales_with_the_scores():
 def test_intervals_equal_those_computed_in_fractions():
     for matrix in make_score_matrices():
         variance, df = exact_variance_and_df(matrix)
-        result = estimate(matrix, (-20, 20))
+        result = estimate_mean(matrix, (-20, 20))
         assert (result.error, result.df) == pytest.approx((float(variance) ** 0.5, float(df)))
         half_width = stats.t.isf(0.025, float(df)) * float(variance) ** 0.5
         assert result.high == pytest.approx(min(20.0, matrix.mean() + half_width))
@@ -161,14 +161,16 @@ def test_intervals_equal_those_computed_in_fractions():
 def test_equal_mean_squares_get_the_fewest_degrees_of_freedom():
     matrix = np.ones((3, 40))
     matrix[1, 7] = 0  # Pass@8 of three runs, one of which solves all problems but one
-    result = estimate(matrix, SHARES)
+    result = estimate_mean(matrix, SHARES)
     assert (result.df, result.low, result.high) == (2, pytest.approx(0.9558, abs=5e-5), 1)
 
 
 def test_clusters_of_one_problem_change_nothing():
     matrix = np.random.default_rng(8).random((5, 12))
     clusters = list("lkjihgfedcba")
-    plain, clustered = (estimate(m, SHARES) for m in (matrix, by_cluster(matrix, clusters)))
+    plain, clustered = (
+        estimate_mean(m, SHARES) for m in (matrix, merge_clusters(matrix, clusters))
+    )
     assert (clustered.value, clustered.error, clustered.df) == pytest.approx(
         (plain.value, plain.error, plain.df)
     )
@@ -177,10 +179,10 @@ def test_clusters_of_one_problem_change_nothing():
 def test_copies_of_problems_in_one_cluster_add_no_information():
     matrix = np.random.default_rng(9).random((5, 12))
     copied = np.repeat(matrix, 3, axis=1)
-    plain = estimate(matrix, SHARES)
-    clustered = estimate(by_cluster(copied, np.repeat(np.arange(12), 3)), SHARES)
+    plain = estimate_mean(matrix, SHARES)
+    clustered = estimate_mean(merge_clusters(copied, np.repeat(np.arange(12), 3)), SHARES)
     assert (clustered.error, clustered.df) == pytest.approx((plain.error, plain.df))
-    assert estimate(copied, SHARES).error < plain.error
+    assert estimate_mean(copied, SHARES).error < plain.error
 
 
 def test_clusters_of_many_sizes_have_the_variance_of_sums_by_hand():
@@ -188,7 +190,7 @@ def test_clusters_of_many_sizes_have_the_variance_of_sums_by_hand():
     chance = np.random.default_rng(10)
     clusters = np.array(list("aaaabbbccd"))
     scores = chance.random(10)
-    result = estimate(by_cluster(np.tile(scores, (6, 1)), clusters), SHARES)
+    result = estimate_mean(merge_clusters(np.tile(scores, (6, 1)), clusters), SHARES)
     sums = [(scores[clusters == name] - scores.mean()).sum() for name in "abcd"]
     variance = 4 / 3 * sum(total**2 for total in sums) / 10**2
     assert result.value == pytest.approx(scores.mean())
@@ -197,6 +199,6 @@ def test_clusters_of_many_sizes_have_the_variance_of_sums_by_hand():
 
 def test_clusters_keep_the_means_of_seeds():
     matrix = np.random.default_rng(11).random((4, 10))
-    clustered = by_cluster(matrix, list("aaaabbbccd"))
+    clustered = merge_clusters(matrix, list("aaaabbbccd"))
     assert clustered.shape == (4, 4)
     assert clustered.mean(axis=1) == pytest.approx(matrix.mean(axis=1))

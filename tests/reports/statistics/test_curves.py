@@ -19,43 +19,47 @@ CURVE = AccuracyCurve((0, 10, 30), (0.2, 0.5, 0.9), (0, 64, 128))
     [(0.1, 0), (0.2, 0), (0.35, 5), (0.5, 10), (0.8, 25), (0.9, 30), (0.9 + 1e-12, 30), (1, None)],
 )
 def test_time_to_a_level_is_interpolated_between_points(level, seconds):
-    assert CURVE.reaches(level) == (seconds and pytest.approx(seconds))
+    assert CURVE.seconds_to_reach(level) == (seconds and pytest.approx(seconds))
 
 
 def test_falling_curve_reaches_a_level_at_its_first_crossing():
-    assert AccuracyCurve((0, 10), (0.5, 0.2)).reaches(0.5 + 1e-12) == 0
-    assert AccuracyCurve((0, 1, 2, 3), (0.2, 0.6, 0.4, 0.8)).reaches(0.5) == pytest.approx(0.75)
+    assert AccuracyCurve((0, 10), (0.5, 0.2)).seconds_to_reach(0.5 + 1e-12) == 0
+    assert AccuracyCurve((0, 1, 2, 3), (0.2, 0.6, 0.4, 0.8)).seconds_to_reach(0.5) == pytest.approx(
+        0.75
+    )
 
 
 def test_accuracy_after_the_end_of_a_run_is_its_last_accuracy():
-    assert CURVE.within(20) == pytest.approx(0.7) and CURVE.within(99) == 0.9
-    assert [CURVE.after(n) for n in (16, 96, 999)] == pytest.approx([0.275, 0.7, 0.9])
+    assert CURVE.accuracy_at(20) == pytest.approx(0.7) and CURVE.accuracy_at(99) == 0.9
+    assert [CURVE.accuracy_after(n) for n in (16, 96, 999)] == pytest.approx([0.275, 0.7, 0.9])
 
 
 def test_chance_to_reach_a_level_is_that_of_the_highest_evaluation():
     start, noise = 0.30, 0.02
-    assert curves.chance_to_reach(0.30, start, noise, 1) == pytest.approx(0.5)
-    assert curves.chance_to_reach(0.30, start, noise, 4) == pytest.approx(1 - 0.5**4)
-    assert curves.chance_to_reach(0.32, start, noise, 4) == pytest.approx(1 - 0.841345**4, abs=1e-5)
-    assert [curves.chance_to_reach(level, 0.3, 0.0, 4) for level in (0.3, 0.31)] == [1, 0]
+    assert curves.compute_chance_to_reach(0.30, start, noise, 1) == pytest.approx(0.5)
+    assert curves.compute_chance_to_reach(0.30, start, noise, 4) == pytest.approx(1 - 0.5**4)
+    assert curves.compute_chance_to_reach(0.32, start, noise, 4) == pytest.approx(
+        1 - 0.841345**4, abs=1e-5
+    )
+    assert [curves.compute_chance_to_reach(level, 0.3, 0.0, 4) for level in (0.3, 0.31)] == [1, 0]
 
 
 def test_levels_lie_above_the_start_and_up_to_the_best_curve():
     curve = AccuracyCurve((0, 10, 30), (0.25, 0.3, 0.29))
-    assert curves.levels([curve]) == pytest.approx([0.3])
-    assert curves.levels([AccuracyCurve((0, 5), (0.05, 0.15)), curve]) == pytest.approx(
+    assert curves.choose_levels([curve]) == pytest.approx([0.3])
+    assert curves.choose_levels([AccuracyCurve((0, 5), (0.05, 0.15)), curve]) == pytest.approx(
         [0.1, 0.15, 0.2, 0.25, 0.3]
     )
-    full_range = curves.levels([AccuracyCurve((0, 5), (0, 1))])
+    full_range = curves.choose_levels([AccuracyCurve((0, 5), (0, 1))])
     assert full_range == pytest.approx([n / 20 for n in range(1, 21)])
-    assert curves.levels([]) == []
+    assert curves.choose_levels([]) == []
 
 
 def test_only_algorithms_with_snapshots_have_curves():
-    assert curves.with_snapshots(["pg", "pg,snapshots=2"]) == ["pg,snapshots=2"]
+    assert curves.select_with_snapshots(["pg", "pg,snapshots=2"]) == ["pg,snapshots=2"]
 
 
-def test_curve_runs_from_the_common_start_over_its_points_to_the_end_of_its_run(runs):
+def test_curve_has_the_start_the_snapshots_and_the_end_of_a_run(runs):
     """Seed 1 has one step, seed 2 has no point, and seed 3 has no runtime."""
     rows = [(0, 90.0, 16), (1, 90.0, 1), (2, 90.0, 16), (3, math.nan, 16)]
     frame = pd.DataFrame(rows, columns=["seed", "runtime", "optimizer_steps"])
@@ -66,11 +70,11 @@ def test_curve_runs_from_the_common_start_over_its_points_to_the_end_of_its_run(
     for seed in (0, 1, 3):
         curve_points = [CurvePoint(step=n, seconds=s, pass_at=pass_at) for n, s, pass_at in points]
         runs.write_curve(make_run("pg", seed), *curve_points)
-    curves_by_seed = curves.read(frame, before, "pass@1", runs.root)
+    curves_by_seed = curves.read_curves(frame, before, "pass@1", runs.root)
     assert curves_by_seed == {
         seed: AccuracyCurve((0, 20, 30, 90), (0.375, 0.5, 0.6, 0.75), completions)
         for seed, completions in ((0, (0, 8, 16, 64)), (1, (0, 128, 256, 64)))
     }
-    assert curves.read(frame, before[:0], "pass@1", runs.root) == {}
+    assert curves.read_curves(frame, before[:0], "pass@1", runs.root) == {}
     with pytest.raises(BadFile, match=r"seed0/curve\.jsonl: a point has no pass@8"):
-        curves.read(frame, before, "pass@8", runs.root)
+        curves.read_curves(frame, before, "pass@8", runs.root)

@@ -6,23 +6,28 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.crossed import estimate
-from reports.statistics.decisions import detectable, equivalence, holm, provable
-from reports.statistics.estimates import student
+from reports.statistics.crossed import estimate_mean
+from reports.statistics.decisions import (
+    adjust_by_holm,
+    compute_detectable_difference,
+    compute_detectable_margin,
+    compute_equivalence_p,
+)
+from reports.statistics.estimates import student_estimate
 from tests.reports.statistics.rates import four_standard_errors, simulate_rates
 
 
 def test_holm_adjustment_equals_values_by_hand():
     # sorted 0.01, 0.02, 0.04: x3, x2, x1, and never less than the one before
-    assert holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
-    assert list(holm([0.6, 0.7])) == [1.0, 1.0]
+    assert adjust_by_holm([0.04, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert list(adjust_by_holm([0.6, 0.7])) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("shift", [-0.03, -0.02, 0.0, 0.012, 0.02, 0.05])
 def test_equivalence_is_the_larger_of_two_one_sided_t_tests(shift):
     values = np.random.default_rng(3).normal(0, 0.02, (20, 1))
     values += shift - values.mean()
-    p = equivalence(estimate(values, (-1, 1)), 0.02)
+    p = compute_equivalence_p(estimate_mean(values, (-1, 1)), 0.02)
     ps = (
         stats.ttest_1samp(values[:, 0], limit, alternative=side).pvalue
         for limit, side in ((-0.02, "greater"), (0.02, "less"))
@@ -32,18 +37,21 @@ def test_equivalence_is_the_larger_of_two_one_sided_t_tests(shift):
 
 def test_detectable_difference_of_a_normal_is_the_sum_of_two_quantiles():
     quantiles = stats.norm.isf(0.025) + stats.norm.ppf(0.8)
-    assert detectable(student(0, 3.0, math.inf, "")) == pytest.approx(3 * quantiles, rel=1e-4)
+    assert compute_detectable_difference(student_estimate(0, 3.0, math.inf, "")) == pytest.approx(
+        3 * quantiles, rel=1e-4
+    )
 
 
 @pytest.mark.parametrize(("df", "alpha"), [(19, 0.05), (80, 0.05 / 40), (math.inf, 0.05)])
 def test_equivalence_within_the_provable_margin_is_shown_in_80_percent(df, alpha):
     chance, n = np.random.default_rng(5), 4000
-    margin = provable(student(0, 1.0, df, ""), alpha)
+    margin = compute_detectable_margin(student_estimate(0, 1.0, df, ""), alpha)
     finite_df = min(df, 1e6)
     errors = np.sqrt(chance.chisquare(finite_df, n) / finite_df)
     samples = zip(chance.normal(0, 1, n), errors, strict=True)
     is_shown = [
-        equivalence(student(value, error, df, ""), margin) <= alpha for value, error in samples
+        compute_equivalence_p(student_estimate(value, error, df, ""), margin) <= alpha
+        for value, error in samples
     ]
     assert np.mean(is_shown) == pytest.approx(0.8, abs=4 * (0.16 / n) ** 0.5)
 
@@ -58,7 +66,7 @@ def test_equivalence_within_the_provable_margin_is_shown_in_80_percent(df, alpha
 )
 def test_detectable_difference_is_significant_in_80_percent(df, alpha, published_difference):
     error = (df + 1) ** -0.5
-    difference = detectable(student(0, error, df, ""), alpha)
+    difference = compute_detectable_difference(student_estimate(0, error, df, ""), alpha)
     critical = stats.t.isf(alpha / 2, df)
     chance, n = np.random.default_rng(4), 100_000
     statistics = chance.normal(difference / error, 1, n) / np.sqrt(chance.chisquare(df, n) / df)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from rapid.artifacts.evaluations import ProblemScore
-from reports.collect import collect
+from reports.collect import collect_runs
 from reports.statistics import pairs
 from tests.reports.conftest import make_run
 
@@ -16,7 +16,7 @@ make_mbpp_run = partial(make_run, benchmark="mbpp_plus")
 
 def select_runs(params, runs, algorithm):
     """Return the rows of an algorithm's runs."""
-    frame = collect(params, runs.root)
+    frame = collect_runs(params, runs.root)
     of_main_model = (frame.benchmark == "mbpp_plus") & (frame.model == "tiny_qwen")
     return frame[of_main_model & (frame.algorithm == algorithm)]
 
@@ -25,10 +25,10 @@ def test_difference_is_the_mean_over_common_problems_and_seeds(params, runs):
     runs.write_scores(make_mbpp_run("pg", 0), [8, 0, 4])
     runs.write_scores(make_mbpp_run("pg", 1), [8, 8, 8])
     runs.write_scores(make_mbpp_run("dapo", 0), [0, 0, 4])
-    result = pairs.difference(
+    result = pairs.estimate_difference(
         select_runs(params, runs, "pg"), select_runs(params, runs, "dapo"), "pass@1"
     )
-    assert (result.value, result.over) == (pytest.approx(1 / 3), "n = 1 seeds and 3 problems")
+    assert (result.value, result.sample) == (pytest.approx(1 / 3), "n = 1 seeds and 3 problems")
 
 
 def test_pairing_removes_the_variance_between_problems(params, runs):
@@ -37,9 +37,9 @@ def test_pairing_removes_the_variance_between_problems(params, runs):
     runs.write_scores(make_mbpp_run("pg"), hard_and_easy)
     runs.write_scores(make_mbpp_run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
     dapo, pg = select_runs(params, runs, "dapo"), select_runs(params, runs, "pg")
-    dapo_accuracy = pairs.accuracy(dapo, "pass@1")
-    paired = pairs.difference(dapo, pg, "pass@1")
-    assert dapo_accuracy.low < pairs.accuracy(pg, "pass@1").high  # they overlap
+    dapo_accuracy = pairs.estimate_accuracy(dapo, "pass@1")
+    paired = pairs.estimate_difference(dapo, pg, "pass@1")
+    assert dapo_accuracy.low < pairs.estimate_accuracy(pg, "pass@1").high  # they overlap
     assert paired.value == pytest.approx(19 / 20 / 8)
     assert not paired.covers(0)
 
@@ -52,17 +52,24 @@ def test_equal_scores_get_clopper_and_pearsons_interval(params, runs):
         select_runs(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")
     )
     q = pytest.approx(1 - 0.025**0.5)
-    accuracies = pairs.accuracy(all_correct, "pass@1"), pairs.accuracy(all_wrong, "pass@1")
+    accuracies = (
+        pairs.estimate_accuracy(all_correct, "pass@1"),
+        pairs.estimate_accuracy(all_wrong, "pass@1"),
+    )
     assert [(1 - accuracy.low, accuracy.high) for accuracy in accuracies] == [(q, 1), (1, q)]
-    difference = pairs.difference(all_wrong, also_wrong, "pass@1")
+    difference = pairs.estimate_difference(all_wrong, also_wrong, "pass@1")
     assert (-difference.low, difference.high) == (q, q)
-    assert pairs.difference(all_correct, other_seed, "pass@1") is None  # they have no common seed
+    assert (
+        pairs.estimate_difference(all_correct, other_seed, "pass@1") is None
+    )  # they have no common seed
 
 
 def test_pass_at_8_of_8_samples_is_whether_any_is_correct(params, runs):
-    assert pairs.accuracy(select_runs(params, runs, "pg"), "pass@8") is None  # without scores
+    assert (
+        pairs.estimate_accuracy(select_runs(params, runs, "pg"), "pass@8") is None
+    )  # without scores
     runs.write_scores(make_mbpp_run("pg"), [1, 0, 8, 0])
-    assert pairs.accuracy(select_runs(params, runs, "pg"), "pass@8").value == 0.5
+    assert pairs.estimate_accuracy(select_runs(params, runs, "pg"), "pass@8").value == 0.5
 
 
 def test_problems_with_too_few_graded_samples_are_left_out_of_pass_at_k(params, runs):
@@ -74,7 +81,9 @@ def test_problems_with_too_few_graded_samples_are_left_out_of_pass_at_k(params, 
     reasons = {"passed": 11, "wrong_answer": 4, "infrastructure": 1}
     fields = {"problems": 2, "samples": 8, "scores": scores, "reasons": reasons}
     runs.write_evaluation(make_mbpp_run("pg"), pass_at={1: 0.75, 8: 1.0}, **fields)
-    estimates = [pairs.accuracy(select_runs(params, runs, "pg"), f"pass@{k}") for k in (1, 8)]
+    estimates = [
+        pairs.estimate_accuracy(select_runs(params, runs, "pg"), f"pass@{k}") for k in (1, 8)
+    ]
     assert [estimate.value for estimate in estimates] == [0.75, 1.0]
 
 
@@ -89,22 +98,22 @@ def test_contrast_sums_scores_times_factors(params, runs):
         (select_runs(params, runs, name), factor)
         for name, factor in (("pg", 1), ("dapo", -1), ("grpo", -0.5), ("rapid-H4", 0.5))
     ]
-    result = pairs.contrast(terms, "pass@1")
+    result = pairs.estimate_contrast(terms, "pass@1")
     # by problem 1 - 1/2, 1/2, and 0 or 1/4
     assert result.value == pytest.approx((0.5 + 0.5 + 0.125) / 3)
-    assert result.over == "n = 2 seeds and 3 problems"
-    clustered = pairs.contrast(terms, "pass@1", {"p0": "a", "p1": "b", "p2": "b"})
+    assert result.sample == "n = 2 seeds and 3 problems"
+    clustered = pairs.estimate_contrast(terms, "pass@1", {"p0": "a", "p1": "b", "p2": "b"})
     assert clustered.value == pytest.approx(result.value)
-    assert clustered.over == "n = 2 seeds and 2 problems"
+    assert clustered.sample == "n = 2 seeds and 2 problems"
 
 
 def test_contrast_of_other_metrics_is_a_t_test_over_common_seeds():
     ours = pd.DataFrame({"seed": [1, 2, 3, 4], "entropy": [0.5, 0.75, 1.0, float("nan")]})
     theirs = pd.DataFrame({"seed": [3, 2, 1, 4], "entropy": [0.5, 0.5, 0.5, 0.5]})
-    result = pairs.contrast([(ours, 1), (theirs, -2)], "entropy")
+    result = pairs.estimate_contrast([(ours, 1), (theirs, -2)], "entropy")
     assert result.value == pytest.approx(-0.25)
     test = stats.ttest_1samp([-0.5, -0.25, 0.0], 0)
     assert result.p_at(0) == pytest.approx(test.pvalue)
     interval = test.confidence_interval()
     assert (result.low, result.high) == pytest.approx((interval.low, interval.high))
-    assert pairs.contrast([(ours[:1], 1), (theirs[:1], 1)], "entropy") is None
+    assert pairs.estimate_contrast([(ours[:1], 1), (theirs[:1], 1)], "entropy") is None

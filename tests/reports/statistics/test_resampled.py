@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reports.statistics.resampled import improvement, interquartile_mean
+from reports.statistics.resampled import interquartile_mean, probability_of_improvement
 from tests.reports.statistics.rates import four_standard_errors, simulate_coverage
 
 
@@ -19,7 +19,7 @@ def test_runs_are_drawn_independently_for_each_task():
     duplicated = [np.repeat(scores, 2, axis=1) for scores in (ours, reference)]
     for single, doubled in (
         (interquartile_mean(ours), interquartile_mean(duplicated[0])),
-        (improvement(ours, reference), improvement(*duplicated)),
+        (probability_of_improvement(ours, reference), probability_of_improvement(*duplicated)),
     ):
         assert doubled.value == pytest.approx(single.value)
         assert (doubled.high - doubled.low) / (single.high - single.low) == pytest.approx(
@@ -31,13 +31,16 @@ def test_n_minus_1_of_n_runs_are_drawn():
     # Three draws from 0, 0, 0, 1: all are 1 in 1/64 of cases, below 0.025; two or more in 10/64.
     scores = np.array([[0.0], [0.0], [0.0], [1.0]])
     assert interquartile_mean(scores).high == pytest.approx(2 / 3)
-    result = improvement(scores, np.full((4, 1), 0.5))
+    result = probability_of_improvement(scores, np.full((4, 1), 0.5))
     assert (result.low, result.high) == (0, pytest.approx(2 / 3))
 
 
 def test_runs_of_both_algorithms_are_drawn_independently():
     scores = np.arange(20.0)[:, None]
-    result, reversed_order = improvement(scores, scores), improvement(scores, scores[::-1])
+    result, reversed_order = (
+        probability_of_improvement(scores, scores),
+        probability_of_improvement(scores, scores[::-1]),
+    )
     assert result.low < 0.4 < 0.6 < result.high
     assert result.high - result.low == pytest.approx(
         reversed_order.high - reversed_order.low, rel=0.1
@@ -57,17 +60,17 @@ def test_improvement_is_mann_whitney_u_averaged_over_tasks():
     chance = np.random.default_rng(2)
     ours, reference = chance.integers(0, 9, (20, 2)) / 8, chance.integers(0, 9, (15, 2)) / 8
     shares = [stats.mannwhitneyu(ours[:, i], reference[:, i]).statistic / (20 * 15) for i in (0, 1)]
-    assert improvement(ours, reference).value == pytest.approx(np.mean(shares))
-    assert improvement(reference, ours).value == pytest.approx(1 - np.mean(shares))
+    assert probability_of_improvement(ours, reference).value == pytest.approx(np.mean(shares))
+    assert probability_of_improvement(reference, ours).value == pytest.approx(1 - np.mean(shares))
 
 
 def test_infinite_scores_tie_with_each_other():
     ours, reference = np.array([[1.0], [-np.inf]]), np.array([[0.0], [-np.inf]])
-    assert improvement(ours, reference).value == (1 + 1 + 0 + 0.5) / 4
+    assert probability_of_improvement(ours, reference).value == (1 + 1 + 0 + 0.5) / 4
 
 
 def test_improvement_of_1_still_has_an_interval():
-    result = improvement(np.ones((20, 1)), np.zeros((10, 1)))
+    result = probability_of_improvement(np.ones((20, 1)), np.zeros((10, 1)))
     assert (result.value, result.low, result.high) == (1, pytest.approx(0.025 ** (1 / 10)), 1)
 
 

@@ -13,14 +13,14 @@ from rapid.config.params import load
 from rapid.config.specs import BASE, list_arena_runs
 from reports import contents
 from reports.__main__ import main
-from reports.measured import Measured
-from reports.outcomes import FieldOutcomes, fields, record
-from reports.plots.arena import figures
+from reports.outcomes import FieldOutcomes, build_record, list_fields
+from reports.plots.arena import build_figures
+from reports.report_data import ReportData
 from reports.statistics import crossed, times
-from reports.statistics.decisions import detectable, provable
+from reports.statistics.decisions import compute_detectable_difference, compute_detectable_margin
 from reports.statistics.estimates import Estimate
-from reports.tables import arena
-from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide
+from reports.tables import arena, standings
+from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide_claims
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
 from tests.reports.html_rules import check_elements
@@ -77,37 +77,37 @@ def complete(params, runs):
     return runs
 
 
-def read_measured(params, runs) -> Measured:
+def read_measured(params, runs) -> ReportData:
     """Read the runs of the arena."""
-    return Measured.read(params, runs.root, list_arena_runs(params))
+    return ReportData.read(params, runs.root, list_arena_runs(params))
 
 
 def test_verdicts_follow_from_known_differences(params, complete):
-    measured = read_measured(params, complete)
-    judged_claims = arena.judge(fields(measured))
+    data = read_measured(params, complete)
+    judged_claims = arena.judge_claims(list_fields(data))
     verdicts = [judged.verdict for judged in judged_claims]
     assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
-    assert arena.summarize(measured, judged_claims) == (
+    assert arena.summarize(data, judged_claims) == (
         "On MATH (made) RAPID (H=4) is number 1 of 5 by training time until 50% accuracy: 0.50 of "
         "PG's. Of 7 preregistered claims 3 hold, 2 fail and 2 are open."
     )
-    assert arena.headlines(judged_claims) == [
+    assert arena.build_headlines(judged_claims) == [
         Headline("Sooner on MATH (made)", [HOLDS, FAILS, OPEN]),
         Headline("As good on MATH (made)", [HOLDS]),
         Headline("Better on MATH (made)", [FAILS, OPEN]),
         Headline("Better in equal time on MATH (made)", [HOLDS]),
     ]
-    without_runs = Measured.read(params, complete.root / "none", list_arena_runs(params))
+    without_runs = ReportData.read(params, complete.root / "none", list_arena_runs(params))
     assert "number 1" not in arena.summarize(without_runs, [])
 
 
 def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
     """RAPID and DAPO are equally fast; at equal completions RAPID is more accurate."""
-    (outcomes,) = arena.fields(read_measured(params, complete))
-    assert arena.order(outcomes) == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
+    (outcomes,) = list_fields(read_measured(params, complete))
+    assert standings.rank_algorithms(outcomes) == ["rapid-H4", "dapo", "pg-H4", "pg", "grpo"]
     place_text = "On MATH (made) PG is number 4 of 5 by training time until 50% accuracy."
-    assert arena.describe_place(outcomes, "pg") == place_text
-    table = arena.standings(outcomes, 1)
+    assert standings.describe_rank(outcomes, "pg") == place_text
+    table = standings.build_standings_table(outcomes, 1)
     assert table.notes[0].startswith("Runs: 8 of each. ")
     rows = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
     assert rows["RAPID (H=4)"][-2:] == ["5.0%", "0.02"]
@@ -117,10 +117,11 @@ def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
 
 def test_detectable_value_of_an_equality_claim_is_a_margin(params, complete):
     """The claims have eight tests, since a claim of equality has two."""
-    verdicts = arena.judge(fields(read_measured(params, complete)))
+    verdicts = arena.judge_claims(list_fields(read_measured(params, complete)))
     (equality,) = (verdict for verdict in verdicts if verdict.claim.expect == "same")
     margin, difference = (
-        minimum(equality.estimate, 0.05 / 8) for minimum in (provable, detectable)
+        minimum(equality.estimate, 0.05 / 8)
+        for minimum in (compute_detectable_margin, compute_detectable_difference)
     )
     assert equality.detectable == pytest.approx(margin) != pytest.approx(difference)
 
@@ -131,7 +132,7 @@ def test_equality_claim_is_underpowered_if_its_margin_is_below_the_detectable_on
 ):
     arena_params = params.arena.model_copy(update={"margin": margin})
     params = params.model_copy(update={"arena": arena_params})
-    verdicts = arena.judge(fields(read_measured(params, complete)))
+    verdicts = arena.judge_claims(list_fields(read_measured(params, complete)))
     notes = {v.decision.removeprefix(v.verdict) for v in verdicts if v.claim.expect == "same"}
     assert notes == {note}
     others = [v for v in verdicts if v.claim.expect != "same"]
@@ -144,8 +145,8 @@ def test_equal_runs_leave_a_claim_untested(params, complete):
         if run.algorithm.startswith(("rapid-H4,problems=16", "pg-H4,")):
             complete.write_scores(run, [8] * (70 + run.seed) + [0] * (30 - run.seed))
     params.arena.fields["math"].claims[:] = [Claim(ours="rapid-H4", theirs="pg-H4", by="accuracy")]
-    measured = read_measured(params, complete)
-    (verdict,) = arena.judge(fields(measured))
+    data = read_measured(params, complete)
+    (verdict,) = arena.judge_claims(list_fields(data))
     assert (verdict.verdict, verdict.detectable) == (UNTESTED, None)
     assert "no score differs" in verdict.estimate.reason
 
@@ -170,16 +171,16 @@ def test_equality_claim_has_two_tests_and_others_have_one(by, expect, value, tes
 
 
 def test_each_benchmark_has_a_table_of_claims_with_notes_under_the_last(params):
-    measured = Measured(params, pd.DataFrame(), ROOT)
+    data = ReportData(params, pd.DataFrame(), ROOT)
     claim = Claim(ours="rapid-H4", theirs="rapid-H4,eta=4", by="accuracy")
     verdicts = [
-        arena.ArenaVerdict(FieldOutcomes(name, None, measured), claim, Estimate(0.03), [()] * bool(p), p, word, smallest)
+        arena.JudgedClaim(FieldOutcomes(name, None, data), claim, Estimate(0.03), [()] * bool(p), p, word, smallest)
         for name, p, word, smallest in (
             ("math", 0.01, HOLDS, 0.02), ("mbpp_plus", None, UNTESTED, None),
             ("math", 0.5, OPEN, 0.1),
         )
     ]  # fmt: skip
-    first, last = arena.claims(measured, verdicts)
+    first, last = arena.build_claims_tables(data, verdicts)
     assert (first.number, first.notes, last.number) == (1, [], 2)
     assert any("a difference of 2 points" in note for note in last.notes)
     assert any("all 2 tests of all claims" in note for note in last.notes)
@@ -205,11 +206,11 @@ def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
         tests = []
         for claim, truth, _ in cases:
             differences = truth + chance.normal(0, 0.02, 20)
-            estimate = crossed.estimate(differences[:, None], (-1, 1))
+            estimate = crossed.estimate_mean(differences[:, None], (-1, 1))
             if claim.by == "seconds":
-                estimate = times.ratio(np.exp(differences), np.ones(20))
+                estimate = times.time_ratio(np.exp(differences), np.ones(20))
             tests.append(arena.list_tests(claim, estimate, 0.02))
-        verdicts = (verdict for _, verdict in decide(tests))
+        verdicts = (verdict for _, verdict in decide_claims(tests))
         wrong_arenas += any(
             verdict in case[2] for verdict, case in zip(verdicts, cases, strict=True)
         )
@@ -227,16 +228,16 @@ def test_algorithms_that_never_reach_the_accuracy_are_last(params, complete):
             for name in ("curve.jsonl", "evaluation.json"):
                 complete.delete(complete.root / run.evaluation / name)
             complete.delete(complete.root / run.folder / "summary.json")
-    (outcomes,) = arena.fields(read_measured(params, complete))
-    assert arena.order(outcomes) == ["rapid-H4", "pg", "pg-H4", "grpo", "dapo"]
-    table = arena.standings(outcomes, 1)
+    (outcomes,) = list_fields(read_measured(params, complete))
+    assert standings.rank_algorithms(outcomes) == ["rapid-H4", "pg", "pg-H4", "grpo", "dapo"]
+    table = standings.build_standings_table(outcomes, 1)
     *_, grpo, dapo = (row.cells[0] for row in table.rows)
     assert grpo[0].text == "never"
     reason = "fewer than two runs have a curve"
     assert [(cell.text, cell.reason) for cell in dapo] == [("—", reason)] * 9
     assert "Runs: 8 of each, but 7 of PG (H=4) and 0 of DAPO." in table.notes[0]
     place_text = "On MATH (made) DAPO is number 5 of 5 by training time until 50% accuracy."
-    assert arena.describe_place(outcomes, "dapo") == place_text
+    assert standings.describe_rank(outcomes, "dapo") == place_text
 
 
 @pytest.mark.parametrize(("name", "runs_left"), [("pg", 2), ("dapo", 2), ("pg", 1), ("dapo", 1)])
@@ -244,8 +245,10 @@ def test_comparison_needs_two_runs_of_each_algorithm(params, complete, name, run
     for run in list_arena_runs(params):
         if run.algorithm.startswith(f"{name},") and run.seed > runs_left:
             complete.delete(complete.root / run.evaluation / "curve.jsonl")
-    (outcomes,) = arena.fields(read_measured(params, complete))
-    (cells,) = (r.cells[0] for r in arena.standings(outcomes, 1).rows if r.label == "DAPO")
+    (outcomes,) = list_fields(read_measured(params, complete))
+    (cells,) = (
+        r.cells[0] for r in standings.build_standings_table(outcomes, 1).rows if r.label == "DAPO"
+    )
     assert ({cell.text for cell in cells} == {"—"}) == (runs_left == 1)
 
 
@@ -254,10 +257,10 @@ def test_algorithm_that_never_reaches_the_accuracy_is_drawn_at_the_edge(params, 
         if run.algorithm.startswith("grpo,"):
             complete.write_scores(run, [8] * 40 + [0] * 60)
             complete.write_curve(run, CurvePoint(step=8, seconds=1.0, pass_at={1: 0.4}))
-    measured = read_measured(params, complete)
-    (outcomes,) = arena.fields(measured)
-    time_axes, _ = draw(figures(measured)["arena-math"]).axes
-    grpo_row = [arena.order(outcomes).index("grpo")]
+    data = read_measured(params, complete)
+    (outcomes,) = list_fields(data)
+    time_axes, _ = draw(build_figures(data)["arena-math"]).axes
+    grpo_row = [standings.rank_algorithms(outcomes).index("grpo")]
     markers = [line.get_marker() for line in time_axes.lines if [*line.get_ydata()] == grpo_row]
     assert markers == [">"]
 
@@ -278,7 +281,7 @@ def test_command_writes_a_report_of_the_existing_files(params, complete, tmp_pat
         "arena-math", "arena-math-curves", "arena-map",
     }  # fmt: skip
     if missing != "nothing":
-        verdicts = arena.judge(fields(read_measured(params, complete)))
+        verdicts = arena.judge_claims(list_fields(read_measured(params, complete)))
         assert {judged.verdict for judged in verdicts} == {UNTESTED}
 
 
@@ -305,19 +308,19 @@ def compare_with_record(params, complete, rows):
 
 def test_new_runs_are_ranked_among_recorded_ones(params, complete):
     """The record is from a machine of half the speed; here RAPID and PG are run again."""
-    rows = record(read_measured(params, complete))
+    rows = build_record(read_measured(params, complete))
     assert len(rows) == len(RATES) * len(SEEDS)
     rows[["seconds", "runtime"]] *= 2
     rows.loc[rows.algorithm == "rapid-H4", "seconds"] *= 50  # somebody else's slower implementation
     slow_rows = rows[rows.algorithm == "pg"].assign(seed=lambda rows: rows.seed + 100)
     slow_rows["runtime"] *= 9  # seeds without a run here do not count
-    all_outcomes = arena.fields(read_measured(params, complete))[0]
+    all_outcomes = list_fields(read_measured(params, complete))[0]
     new_params = compare_with_record(params, complete, pd.concat([rows, slow_rows]))
     assert {run.algorithm.split(",")[0] for run in list_arena_runs(new_params)} == {
         "pg",
         "rapid-H4",
     }
-    outcomes = arena.fields(read_measured(new_params, complete))[0]
+    outcomes = list_fields(read_measured(new_params, complete))[0]
     for name in RATES:
         for by in ("seconds", "accuracy", "accuracy_in_time"):
             expected = all_outcomes.compare(name, "pg", by).value
@@ -331,27 +334,27 @@ def test_new_runs_are_ranked_among_recorded_ones(params, complete):
 
     new_params = compare_with_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):
-        arena.fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
+        list_fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
 @pytest.mark.parametrize("column", ["run", "reach"])
 def test_record_of_other_rates_or_levels_is_refused(params, complete, column):
     """Tuning writes new rates and levels; recorded runs with the earlier ones are refused."""
-    rows = record(read_measured(params, complete))
+    rows = build_record(read_measured(params, complete))
     last_row = rows.index[rows.algorithm == "dapo"][-1]
     rows.loc[last_row, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
     new_params = compare_with_record(params, complete, rows)
     with pytest.raises(BadFile, match=r"dapo on math are of .* run the whole arena again"):
-        arena.fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
+        list_fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
 def test_record_is_scaled_by_seeds_that_have_a_run_here(params, complete):
-    rows = record(read_measured(params, complete))
+    rows = build_record(read_measured(params, complete))
     rows[["seconds", "runtime"]] *= 2
-    expected = arena.fields(read_measured(params, complete))[0].outcomes["dapo"].seconds
+    expected = list_fields(read_measured(params, complete))[0].outcomes["dapo"].seconds
     pg_runs = [run for run in list_arena_runs(params) if run.algorithm.startswith("pg,")]
     [run_of_seed_8] = [run for run in pg_runs if run.seed == 8]
     complete.delete(complete.root / run_of_seed_8.folder / "summary.json")
     new_params = compare_with_record(params, complete, rows)
-    scaled = arena.fields(read_measured(new_params, complete))[0].outcomes["dapo"].seconds
+    scaled = list_fields(read_measured(new_params, complete))[0].outcomes["dapo"].seconds
     assert dict(scaled) == pytest.approx(dict(expected))

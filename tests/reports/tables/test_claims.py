@@ -11,8 +11,8 @@ from scipy import stats
 from rapid.config.params import load
 from rapid.config.specs import Run
 from reports import contents
-from reports.measured import Contest, Measured
-from reports.statistics.estimates import LEVEL, Estimate, student
+from reports.report_data import BenchmarkRuns, ReportData
+from reports.statistics.estimates import LEVEL, Estimate, student_estimate
 from reports.tables import claims, results
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Evidence
 from tests.reports.conftest import MADE_PROBLEMS, make_run
@@ -30,7 +30,10 @@ class ClaimRow:
 
 def claim_rows(params, runs):
     """Return all rows of the table of claims."""
-    return [ClaimRow(row) for row in claims.table(Measured.read(params, runs.root)).rows]
+    return [
+        ClaimRow(row)
+        for row in claims.build_paper_claims_table(ReportData.read(params, runs.root)).rows
+    ]
 
 
 def find_claim_row(params, runs, about, place="MATH (made)"):
@@ -57,9 +60,9 @@ def find_claim_row(params, runs, about, place="MATH (made)"):
     ],
 )
 def test_verdict_depends_on_the_side_of_the_limit(value, limits, verdict, p):
-    estimate = student(value, 1.0, math.inf, "")
+    estimate = student_estimate(value, 1.0, math.inf, "")
     expected = (pytest.approx(2 * stats.norm.sf(p)), verdict)
-    assert claims.locate(estimate, **limits) == expected
+    assert claims.build_test(estimate, **limits) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_verdict_depends_on_the_side_of_the_limit(value, limits, verdict, p):
     ],
 )
 def test_first_test_with_a_small_p_decides(tests, decision):
-    ((p, verdict),) = claims.decide([tests])
+    ((p, verdict),) = claims.decide_claims([tests])
     assert (p and pytest.approx(p), verdict) == decision
 
 
@@ -85,7 +88,7 @@ class StubClaim:
     ps: list[float]
     rule: str = "rule"
 
-    def collect_evidence(self, measured):
+    def collect_evidence(self, data):
         estimate = Estimate(1.0, 0.0, 2.0, p_at=lambda limit: 0.0)
         return [Evidence(f"{self.about}: here", estimate, tests=[(p, HOLDS)]) for p in self.ps]
 
@@ -98,18 +101,18 @@ def test_holm_adjustment_is_applied_within_a_family_of_claims(params, runs):
         [StubClaim("c", [limit]), StubClaim("d", [limit])],
         [StubClaim("e", [0.001, 0.5])],
     ]  # fmt: skip
-    measured = Measured.read(params, runs.root)
-    table = claims.claims_table("claims", measured, families)
-    rows = [(row.cells[0][0].text, row.cells[0][2].text, row.section) for row in table.rows]
+    data = ReportData.read(params, runs.root)
+    table = claims.build_claims_table("claims", data, families)
+    rows = [(row.cells[0][0].text, row.cells[0][2].text, row.starts_section) for row in table.rows]
     assert rows == [
         (HOLDS, "0.001", False), (HOLDS, "0.050", True), (OPEN, "0.100", True),
         (OPEN, "0.100", False), (HOLDS, "0.002", True), (OPEN, "0.500", False),
     ]  # fmt: skip
     reasons = [row.cells[0][1].reason for row in table.rows]
-    assert reasons == ["", "", claims.TOO_MANY, claims.TOO_MANY, "", claims.TOO_NOISY]
+    assert reasons == ["", "", claims.NOT_SIGNIFICANT, claims.NOT_SIGNIFICANT, "", claims.TOO_NOISY]
     note = "Of 3 claims that hold or fail, 2 would still do so if p were adjusted for all 6 comparisons"
     assert note in table.notes[0]
-    assert table.listed == [(name, "rule") for name in "abcde"]
+    assert table.named_notes == [(name, "rule") for name in "abcde"]
 
 
 # Comparisons --------------------------------------------------------------------------------------
@@ -151,7 +154,7 @@ OTHER_RUNS = {"sft": (1, 1), "dapo": (1, 1), "rapid-H2": (1, 1)}
 
 
 @pytest.mark.parametrize(
-    ("about", "metric", "measured", "verdict"),
+    ("about", "metric", "data", "verdict"),
     [
         ("RAPID faster", "seconds", {"rapid-H4": (10, 11), "pg": (100, 112), **OTHER_RUNS}, HOLDS),
         ("RAPID faster", "seconds", {"rapid-H4": (95, 95.01), "pg": (100, 100)}, HOLDS),
@@ -174,11 +177,11 @@ OTHER_RUNS = {"sft": (1, 1), "dapo": (1, 1), "rapid-H2": (1, 1)}
         ("Weights beat KL", "correct", {"rapid-H4": MANY, "grpo-H4": FEW}, HOLDS),
     ],
 )  # fmt: skip
-def test_verdict_follows_from_known_runs(values, runs, about, metric, measured, verdict):
+def test_verdict_follows_from_known_runs(values, runs, about, metric, data, verdict):
     """Claims compare RAPID (H=4) and PG on MATH (made), unless they say otherwise."""
     values["tables"]["staleness"]["H"] = [2, 4, 8]
     values["tables"]["main"]["algorithms"] += ["rapid-H4,clip=nowhere", "grpo-H4"]
-    write_metric(runs, metric, measured)
+    write_metric(runs, metric, data)
     assert find_claim_row(load(values), runs, about).verdict == verdict
 
 
@@ -219,11 +222,11 @@ def test_dependence_on_h_uses_the_runs_of_table_3(values, runs):
             runs.write_summary(
                 make_run(f"rapid-H{name}", seed), staleness=staleness, clip_fraction=staleness / 40
             )
-    measured = Measured.read(load(values), runs.root)
+    data = ReportData.read(load(values), runs.root)
     r = f"{np.corrcoef([2, 2, 4, 4], [0.1, 0.1, 0.2, 1.2])[0, 1]:.3f}"
-    rows = claims.table(measured).rows
+    rows = claims.build_paper_claims_table(data).rows
     (claim_row,) = (row for row in rows if row.label == "Staleness grows: MATH (made)")
-    correlations = results.correlations(measured).rows
+    correlations = results.build_correlations_table(data).rows
     (correlation_row,) = (row for row in correlations if row.label == "MATH (made)")
     cells = claim_row.cells[0][1], correlation_row.cells[0][3]
     assert {cell.text.partition(" ")[0] for cell in cells} == {r}
@@ -240,10 +243,14 @@ def test_interval_of_a_share_is_cut_off_at_0(values, runs):
 
 
 def test_missing_h_is_replaced_by_the_smallest():
-    contest = Contest("math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE_PROBLEMS)
-    assert claims.select_rapid(contest) == "rapid-H2"
-    assert claims.select_rapid(contest, "rapid-H16") == "rapid-H16"
-    assert claims.select_rapid(replace(contest, algorithms=["pg"])) == "rapid-H4"  # has no runs
+    benchmark_runs = BenchmarkRuns(
+        "math", "any", pd.DataFrame(), ["pg", "rapid-H16", "rapid-H2"], MADE_PROBLEMS
+    )
+    assert claims.select_rapid(benchmark_runs) == "rapid-H2"
+    assert claims.select_rapid(benchmark_runs, "rapid-H16") == "rapid-H16"
+    assert (
+        claims.select_rapid(replace(benchmark_runs, algorithms=["pg"])) == "rapid-H4"
+    )  # has no runs
 
 
 def test_claims_are_not_tested_without_runs(params, runs):
@@ -252,7 +259,7 @@ def test_claims_are_not_tested_without_runs(params, runs):
     reasons = {row.about: row.reason for row in rows}
     assert all(reasons.values())
     assert reasons["Clipping crucial"].startswith("needs runs without clipping")
-    content = contents.build_report(Measured.read(params, runs.root))
+    content = contents.build_report(ReportData.read(params, runs.root))
     assert f"0 hold, 0 fail, 0 are open and {len(rows)} are not tested" in content.lead[-1]
     verdicts = [verdict for headline in content.headlines for verdict, _ in headline.counts]
     assert {*verdicts} == {UNTESTED}
@@ -262,8 +269,8 @@ def test_headlines_count_the_verdicts_of_all_rows_of_their_claims(params, runs):
     for seed in (0, 1):
         for name, seconds in (("pg", 60), ("naive-grpo", 60), ("rapid-H4", 30), ("rapid-H2", 40)):
             runs.write_summary(make_run(name, seed), seconds=seconds + seed / 10)
-    table = claims.table(Measured.read(params, runs.root))
-    counts = {headline.text: headline.counts for headline in claims.headlines(table)}
+    table = claims.build_paper_claims_table(ReportData.read(params, runs.root))
+    counts = {headline.text: headline.counts for headline in claims.build_headlines(table)}
     assert counts["RAPID is faster than PG"] == [
         (HOLDS, "1 holds"),
         (UNTESTED, "3 not tested here"),

@@ -3,8 +3,8 @@
 import pytest
 
 from reports import formats
-from reports.measured import Measured
-from reports.tables.columns import RATIO, Block, Column, algorithm_table
+from reports.report_data import ReportData
+from reports.tables.columns import RATIO, Block, Column, build_algorithm_table
 from tests.reports.conftest import make_run
 
 REWARD = Column(
@@ -15,7 +15,7 @@ REWARD = Column(
     paired=RATIO,
     note="{title}: of the last tenth of the steps.",
     applies=lambda name: name != "sft",
-    competes=lambda name, runs: name not in ("grpo", "base"),
+    is_ranked=lambda name, runs: name not in ("grpo", "base"),
 )
 ROWS = {"sft": "SFT", "grpo": "GRPO", "pg": "PG", "dapo": "DAPO", "base": "Base"}
 
@@ -28,7 +28,7 @@ def table(params, runs):
         for seed, value in enumerate(pair):
             runs.write_summary(make_run(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
-    return algorithm_table("main", Measured.read(params, runs.root), ROWS, [block], [0, 1])
+    return build_algorithm_table("main", ReportData.read(params, runs.root), ROWS, [block], [0, 1])
 
 
 def test_any_number_of_a_summary_can_be_a_column(table):

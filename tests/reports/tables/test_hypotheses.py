@@ -4,8 +4,8 @@ import pytest
 
 from rapid.config.params import load
 from rapid.config.specs import list_study_runs
-from reports.measured import Measured
-from reports.statistics.decisions import holm
+from reports.report_data import ReportData
+from reports.statistics.decisions import adjust_by_holm
 from reports.tables import hypotheses, studies
 from tests.reports.conftest import make_run
 
@@ -57,20 +57,20 @@ def complete(params, runs):
     return runs
 
 
-def judge(params, runs):
-    measured = Measured.read(params, runs.root, list_study_runs(params))
-    return hypotheses.judge(measured, studies.studies(measured))
+def judge_all(params, runs):
+    data = ReportData.read(params, runs.root, list_study_runs(params))
+    return hypotheses.judge_hypotheses(data, studies.list_studies(data))
 
 
 def test_verdicts_follow_from_limits_and_adjusted_p(params, complete):
-    gap, small, half, entropy = judge(params, complete)
+    gap, small, half, entropy = judge_all(params, complete)
     assert gap.estimate.value == small.estimate.value == pytest.approx(0.4)
     assert half.estimate.value == pytest.approx(0)
     assert entropy.estimate.value < -0.15
     assert [trial.verdict for trial in (half, entropy)] == ["open", "holds"]
     trials = (gap, small, half, entropy)
     raw = [p for trial in trials for p, _ in trial.tests]
-    assert [trial.p for trial in trials] == pytest.approx(holm(raw))
+    assert [trial.p for trial in trials] == pytest.approx(adjust_by_holm(raw))
     # The same estimate and limit, claimed on opposite sides.
     assert gap.tests[0][0] == small.tests[0][0]
     assert (gap.tests[0][1], small.tests[0][1]) == ("holds", "fails")
@@ -79,19 +79,19 @@ def test_verdicts_follow_from_limits_and_adjusted_p(params, complete):
 def test_generated_problems_are_clustered_by_skeleton(params, complete, monkeypatch):
     """Five skeletons of two problems each."""
     skeletons = {f"p{n}": f"skeleton {n // 2}" for n in range(10)}
-    monkeypatch.setattr(hypotheses, "is_generated", lambda measured, benchmark: True)
-    monkeypatch.setattr(hypotheses, "draw_skeletons", lambda measured, benchmark: skeletons)
-    gap, *_, entropy = judge(params, complete)
-    assert gap.estimate.over == "n = 8 seeds and 5 problems"
+    monkeypatch.setattr(hypotheses, "is_generated", lambda data, benchmark: True)
+    monkeypatch.setattr(hypotheses, "draw_skeletons", lambda data, benchmark: skeletons)
+    gap, *_, entropy = judge_all(params, complete)
+    assert gap.estimate.sample == "n = 8 seeds and 5 problems"
     assert gap.estimate.value == pytest.approx(0.4)
-    assert entropy.estimate.over == "n = 8 runs"
+    assert entropy.estimate.sample == "n = 8 runs"
 
 
 def test_missing_runs_leave_a_test_untested(params, complete):
     for seed in SEEDS:
         run = make_run(HALF, seed)
         complete.delete(complete.root / run.evaluation / "evaluation.json")
-    gap, _, half, _ = judge(params, complete)
+    gap, _, half, _ = judge_all(params, complete)
     assert (half.verdict, half.estimate, half.p) == ("not tested here", None, None)
     assert gap.p is not None
     cell = half.estimated_cell()
@@ -99,13 +99,13 @@ def test_missing_runs_leave_a_test_untested(params, complete):
 
 
 def test_table_has_a_row_for_each_test(params, complete):
-    measured = Measured.read(params, complete.root, list_study_runs(params))
-    table = studies.tables(measured)[-2]
+    data = ReportData.read(params, complete.root, list_study_runs(params))
+    table = studies.build_tables(data)[-2]
     assert table.label == "tab:hypotheses"
     assert [row.label for row in table.rows][:2] == ["Higher without: scale", "Small gap: scale"]
     predicted = [row.cells[0][0] for row in table.rows]
     assert [cell.text for cell in predicted] == ["> +5.0", "< +5.0", "> 0.0", "< 0"]
-    assert predicted[3].under == ("entropy",)
+    assert predicted[3].extra_lines == ("entropy",)
     assert table.rows[0].cells[0][1].text == "+40.0"
     sources = table.rows[2].cells[0][1].sources
     assert [source.label for source in sources][8].startswith("-0.5 x baseline_scale = 0, seed")

@@ -8,9 +8,9 @@ import pytest
 from rapid.artifacts.evaluations import ProblemScore
 from rapid.config.params import load
 from reports import formats
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.statistics import crossed
-from reports.statistics.decisions import detectable
+from reports.statistics.decisions import compute_detectable_difference
 from reports.tables import intervals
 from tests.reports.conftest import make_run
 
@@ -53,7 +53,7 @@ def table(values, runs):
             for seed, counts in correct.items():
                 ks = (1, 8) if benchmark == "mbpp_plus" else (1,)
                 runs.write_scores(make_run(name, seed, benchmark), counts, ks=ks)
-    return intervals.comparisons(Measured.read(load(values), runs.root))
+    return intervals.build_comparisons_table(ReportData.read(load(values), runs.root))
 
 
 def row_cells(table, label, benchmark):
@@ -73,7 +73,7 @@ def test_runtimes_are_paired_with_pg_by_seed(table, benchmark, rapid):
     assert cell.text == formats.ratio(ratio)
     assert cell.detail.startswith(f"RAPID (H={rapid[-1]}) against PG: ")
     assert f"n = {len(common_seeds)} pairs" in cell.detail
-    assert any(line.startswith("p =") for line in cell.under) == (len(common_seeds) > 1)
+    assert any(line.startswith("p =") for line in cell.extra_lines) == (len(common_seeds) > 1)
     assert bool(cell.reason) == (len(common_seeds) == 1)
     assert len(cell.sources) == 2 * len(SEEDS)
 
@@ -84,12 +84,12 @@ def test_accuracies_are_paired_by_problem_and_shown_with_the_papers_figure(table
     For Pass@8 of 8 completions, a problem is solved if any completion is correct.
     """
     runtime = row_cells(table, "H=4", "math")[1]
-    assert runtime.under[-1] == "paper: 0.88"  # 4h14m / 4h49m
+    assert runtime.extra_lines[-1] == "paper: 0.88"  # 4h14m / 4h49m
     for benchmark, paper_difference in (("mbpp_plus", "+3.5"), ("math", "−1.1")):
         rapid, pg = (sum(CORRECT[benchmark][name][1]) for name in ("rapid-H4", "pg"))
         cell = row_cells(table, "H=4", benchmark)[0]
         assert cell.text == formats.points((rapid - pg) / 32)
-        assert cell.under[-1] == f"paper: {paper_difference}"
+        assert cell.extra_lines[-1] == f"paper: {paper_difference}"
     assert row_cells(table, "H=4", "mbpp_plus")[1].text == formats.points(-1 / 4)
 
 
@@ -100,7 +100,9 @@ def test_notes_name_the_baseline_and_the_detectable_difference(table):
     points = []
     for benchmark in ("mbpp_plus", "math"):
         rapid, pg = (np.array([CORRECT[benchmark][name][1]]) for name in ("rapid-H4", "pg"))
-        points.append(100 * detectable(crossed.estimate((rapid - pg) / 8, (-1, 1))))
+        points.append(
+            100 * compute_detectable_difference(crossed.estimate_mean((rapid - pg) / 8, (-1, 1)))
+        )
     detectable_points = f"{points[0]:.1f} points on MBPP+ (made) and {points[1]:.1f} points on MATH (made) (median over H)."
     assert f"would detect in 80 % of cases: {detectable_points}" in notes
 
@@ -117,12 +119,12 @@ def test_significant_comparisons_are_counted_with_and_without_adjustment(values,
             runs.write_summary(make_run("pg", seed, benchmark), seconds=60)
             runs.write_summary(make_run(f"rapid-H{h}", seed, benchmark), seconds=60 * exp(value))
     note_start = "Of 4 comparisons, 3 have p ≤ 0.05, and 2 have after Holm's adjustment"
-    notes = intervals.comparisons(Measured.read(load(values), runs.root)).notes
+    notes = intervals.build_comparisons_table(ReportData.read(load(values), runs.root)).notes
     assert [note_start in note for note in notes].count(True) == 1
 
 
 def test_notes_and_cells_name_missing_runs(params, runs):
-    table = intervals.comparisons(Measured.read(params, runs.root))
+    table = intervals.build_comparisons_table(ReportData.read(params, runs.root))
     reasons = [cell.reason for cell in row_cells(table, "H=4", "math")]
     assert reasons == [
         "no seed has runs of both with scores by problem",
@@ -141,12 +143,15 @@ def test_accuracy_has_an_interval_instead_of_a_deviation(params, runs):
         runs.write_scores(make_run("pg", seed), counts)
         score = ProblemScore(id=f"seed{seed}", samples=8, correct=4 * seed)
         runs.write_scores(make_run("dapo", seed), [4 * seed], scores=[score])
-    table = intervals.intervals(Measured.read(params, runs.root))
+    table = intervals.build_intervals_table(ReportData.read(params, runs.root))
     cells = {row.label: row.cells[1][0] for row in table.rows}
-    expected = crossed.estimate(np.array(correct) / 8, (0, 1))
+    expected = crossed.estimate_mean(np.array(correct) / 8, (0, 1))
     bounds = ", ".join(map(formats.percent, (expected.low, expected.high)))
     assert (cells["PG"].text, cells["PG"].deviation) == ("59.4%", "")
-    assert (cells["PG"].under, cells["PG"].detail) == ((f"[{bounds}]",), f"{expected.over}.")
+    assert (cells["PG"].extra_lines, cells["PG"].detail) == (
+        (f"[{bounds}]",),
+        f"{expected.sample}.",
+    )
     dapo, grpo = cells["DAPO"], cells["GRPO"]
     assert (dapo.text, dapo.deviation, dapo.reason) == ("25.0%", "", intervals.NO_SCORES)
     assert grpo.text == "—" and grpo.reason.startswith("not evaluated")

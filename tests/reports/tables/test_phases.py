@@ -6,8 +6,8 @@ import pytest
 from rapid.artifacts.runs import Runtime
 from rapid.config.params import load
 from rapid.config.specs import list_arena_runs
-from reports.measured import Measured
-from reports.outcomes import fields
+from reports.outcomes import list_fields
+from reports.report_data import ReportData
 from reports.tables import phases
 from tests.reports.conftest import make_run
 
@@ -35,8 +35,8 @@ def test_table_has_shares_and_ratios(values, runs):
             runs.write_summary(run, runtime=runtime)
         runs.write_scores(run, [8, 0])
     runs.write_scores(make_run("base", 1), [0, 0])
-    (outcomes,) = fields(Measured.read(params, runs.root, list_arena_runs(params)))
-    table = phases.build(outcomes, 1)
+    (outcomes,) = list_fields(ReportData.read(params, runs.root, list_arena_runs(params)))
+    table = phases.build_phases_table(outcomes, 1)
     cells = {row.label: [cell.text for cell in row.cells[0]] for row in table.rows}
     assert table.groups[0].columns[-1] == "if sampling takes 90%"
     assert cells["PG"] == ["60.0%", "0.0%", "40.0%", "0.0%", "0.0%", *["1.00"] * 5]

@@ -9,9 +9,9 @@ from scipy.stats import norm, ttest_rel
 from rapid.config import specs
 from rapid.config.params import load
 from reports.labels import algorithm
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables import APPENDIX, RESULTS, results, setup
-from reports.tables import build as build_tables
+from reports.tables import build_tables as build_tables
 from tests.reports.conftest import make_run
 
 REASON_EVALUATION = "not evaluated: no evaluation.json of a finished job"
@@ -29,12 +29,12 @@ def select_column(table, group_title, title):
 
 def build_results(params, runs):
     """Build Tables 1 to 4."""
-    return build_tables(RESULTS, Measured.read(params, runs.root))
+    return build_tables(RESULTS, ReportData.read(params, runs.root))
 
 
 def build_main(params, runs):
     """Build Table 1."""
-    return results.main(Measured.read(params, runs.root))
+    return results.build_main_table(ReportData.read(params, runs.root))
 
 
 def test_layout_follows_the_parameters(params, runs):
@@ -93,7 +93,7 @@ def test_best_is_the_highest_accuracy_and_the_lowest_runtime_without_base_and_sf
     assert "minus PG's, in percentage points, is +60.0 on MBPP+ (made)." in notes
 
 
-def test_marks_go_by_unrounded_means(params, runs):
+def test_marks_depend_on_unrounded_means(params, runs):
     for name, score in {"grpo": 0.30001, "pg": 0.30002, "dapo": 0.1}.items():
         runs.write_accuracy(make_mbpp_run(name), score)
     cells = select_column(build_main(params, runs), "MBPP+ (made)", "Pass@1")
@@ -144,7 +144,7 @@ def test_disturbed_runtimes_are_marked_and_not_ranked(params, runs):
 def test_a_single_run_among_several_seeds_says_so(params, runs):
     runs.write_summary(make_mbpp_run("pg", 0), seconds=10.0)
     cells = select_column(build_main(params, runs), "MBPP+ (made)", "Runtime")
-    assert cells["PG"].under == ("n = 1",)
+    assert cells["PG"].extra_lines == ("n = 1",)
 
 
 @pytest.mark.parametrize(
@@ -155,22 +155,22 @@ def test_a_single_run_among_several_seeds_says_so(params, runs):
         ([*range(5)], "Values of fewer than 5 runs are not compared."),
     ],
 )
-def test_few_runs_are_said_to_lack_power(values, runs, seeds, note):
+def test_a_note_says_that_few_runs_lack_power(values, runs, seeds, note):
     values["tables"]["main"]["seeds"] = seeds
     params = load(values)
     runs.write_all(params)
     table = build_main(params, runs)
     assert note in " ".join(table.notes)
-    assert not table.tied or len(seeds) >= 5
+    assert not table.has_ties or len(seeds) >= 5
 
 
 def test_every_table_is_built_without_any_runs(params, runs):
     tables = build_results(params, runs)
-    appendix = build_tables(APPENDIX, Measured.read(params, runs.root))
+    appendix = build_tables(APPENDIX, ReportData.read(params, runs.root))
     assert [table.number for table in [*tables, *appendix]] == list(range(1, 12))
     for table in tables:
         measured_cells = [
-            cell for cell in table.cells() if not cell.text.startswith(("N/A", "Pass@"))
+            cell for cell in table.iterate_cells() if not cell.text.startswith(("N/A", "Pass@"))
         ]
         assert measured_cells
         assert all(cell.text == "—" and cell.reason and not cell.mark for cell in measured_cells)
@@ -220,7 +220,7 @@ def test_correlation_is_over_the_existing_runs_with_fishers_interval(values, run
 def test_one_seed_has_no_deviation_and_a_note(params, runs):
     runs.write_all(params)
     _, families, staleness, _ = build_results(params, runs)
-    assert not any(cell.deviation for cell in families.cells())
+    assert not any(cell.deviation for cell in families.iterate_cells())
     assert "over n = 2 runs (seeds 0 and 1)." in staleness.notes[0]
     assert (
         families.notes[0] == "One run per cell (n = 1, seed 0), so there is no standard deviation."
@@ -241,13 +241,16 @@ def test_each_table_uses_the_seeds_of_its_parameters(values, runs):
     assert [table.number for table in build_results(load(values), runs)] == [1, 3, 4]
 
 
-def test_runs_graded_without_sandbox_walls_have_a_note(values, runs):
+def test_runs_graded_without_sandbox_layers_have_a_note(values, runs):
     """Only tables with such a run, and the table of versions, have the note."""
     strict = load(values)
     runs.write_all(strict)
     values["grading"] = {"unsafe_sandbox": True}
     runs.write_manifest(load(values), make_mbpp_run("grpo"))
-    tables = [*build_results(strict, runs), setup.versions(Measured.read(strict, runs.root))]
+    tables = [
+        *build_results(strict, runs),
+        setup.build_versions_table(ReportData.read(strict, runs.root)),
+    ]
     notes_by_table = {
         table.number: [n for n in table.notes if "without the whole sandbox" in n]
         for table in tables

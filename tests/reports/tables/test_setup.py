@@ -4,15 +4,15 @@ import json
 import re
 
 from rapid.config.params import load
-from reports.measured import Measured
+from reports.report_data import ReportData
 from reports.tables import setup
 from tests.reports.conftest import make_run
 
 
 def build_tables(params, runs):
     """Build the tables of imitation, RL and versions."""
-    measured = Measured.read(params, runs.root)
-    return setup.imitation(measured), setup.rl(measured), setup.versions(measured)
+    data = ReportData.read(params, runs.root)
+    return setup.build_sft_table(data), setup.build_rl_table(data), setup.build_versions_table(data)
 
 
 def cells_by_label(params, runs):
@@ -113,7 +113,9 @@ def test_runs_that_differ_show_every_value(params, runs):
 
 def test_cells_name_missing_manifests(params, runs):
     sft, rl, versions = build_tables(params, runs)
-    assert all(cell.text == "—" and cell.reason for table in (sft, rl) for cell in table.cells())
+    assert all(
+        cell.text == "—" and cell.reason for table in (sft, rl) for cell in table.iterate_cells()
+    )
     assert versions.rows == []
     assert versions.notes == [
         "Read from the manifests of 0 distillations, 0 training runs and 0 evaluations."
@@ -124,7 +126,7 @@ def test_teacher_comes_from_the_manifest_of_the_distillation(params, runs):
     path = runs.root / "distilled/math/manifest.json"
     path.parent.mkdir(parents=True)
     spec = {"benchmark": "math", "teacher": "someone", "samples": 5, "temperature": 0.7}
-    runs.seal(path, stage="distill", spec=spec)
+    runs.add_to_manifest(path, stage="distill", spec=spec)
     cells = cells_by_label(params, runs)
     assert cells["sft Teacher model"].text == "someone"
     assert cells["sft Top-p"].text == "—"

@@ -10,8 +10,8 @@ from rapid.config.params import load
 from rapid.config.specs import add_base_runs, list_study_runs
 from reports import plots
 from reports.__main__ import main
-from reports.measured import Contest, Measured
 from reports.plots import style
+from reports.report_data import BenchmarkRuns, ReportData
 from reports.tables import studies
 from tests.reports.conftest import MADE_PROBLEMS, make_run
 
@@ -49,12 +49,12 @@ def complete(params, runs):
 
 def read_measured(params, runs):
     """Read the studied runs."""
-    return Measured.read(params, runs.root, list_study_runs(params))
+    return ReportData.read(params, runs.root, list_study_runs(params))
 
 
 def build_tables(params, runs):
     """Build the tables of the studies."""
-    return studies.tables(read_measured(params, runs))
+    return studies.build_tables(read_measured(params, runs))
 
 
 def test_row_labels_name_what_differs(params, complete):
@@ -72,10 +72,10 @@ def test_row_labels_name_what_differs(params, complete):
 
 def test_label_names_the_algorithm_where_it_differs():
     names = ["pg,epochs=2", "rapid-H2,epochs=4", "pg,epochs=8"]
-    contest = Contest("math", "any", pd.DataFrame(), names, MADE_PROBLEMS)
-    study = studies.StudyRuns("own", contest, "base", pd.DataFrame(), "pass@1", Path())
+    benchmark_runs = BenchmarkRuns("math", "any", pd.DataFrame(), names, MADE_PROBLEMS)
+    study = studies.StudyRuns("own", benchmark_runs, "base", pd.DataFrame(), "pass@1", Path())
     labels = ["PG, epochs = 2", "RAPID (H=2), epochs = 4", "epochs = 8"]
-    assert list(map(study.label, names)) == labels
+    assert list(map(study.label_variant, names)) == labels
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,12 @@ def test_label_names_the_algorithm_where_it_differs():
 )
 def test_start_of_the_runs_is_named(params, runs, start, description):
     training = params.training.model_copy(update={"start": start})
-    measured = read_measured(params.model_copy(update={"training": training}), runs)
-    time = studies.tables(measured)[2]
+    data = read_measured(params.model_copy(update={"training": training}), runs)
+    time = studies.build_tables(data)[2]
     assert any(f"problems was measured for {description}, for" in note for note in time.notes)
     assert (
-        f"The dashed line is {description}, the" in plots.build("studies", measured)["eta"].caption
+        f"The dashed line is {description}, the"
+        in plots.build_figures("studies", data)["eta"].caption
     )
 
 
@@ -132,11 +133,11 @@ def test_missing_runs_leave_dashes_and_no_nan(params, complete, missing):
             complete.write_evaluation(run, status="unavailable", note="no Lean")
         elif missing == "nothing" or run.seed == 1:
             complete.delete(complete.root / run.evaluation / "evaluation.json")
-    cells = [cell for table in build_tables(params, complete) for cell in table.cells()]
+    cells = [cell for table in build_tables(params, complete) for cell in table.iterate_cells()]
     texts = {text for cell in cells for text in (cell.text, cell.deviation)}
     assert not any("nan" in text.lower() for text in texts)
     assert "—" in texts or missing == "one seed"
-    for figure in plots.build("studies", read_measured(params, complete)).values():
+    for figure in plots.build_figures("studies", read_measured(params, complete)).values():
         assert style.render(figure, ["png"])["png"]
 
 

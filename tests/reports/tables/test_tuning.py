@@ -7,8 +7,8 @@ import pandas as pd
 from rapid.config.params import load
 from rapid.config.specs import list_arena_runs
 from reports import contents
-from reports.measured import Measured
-from reports.tables.tuning import AT_THE_END, recorded
+from reports.report_data import ReportData
+from reports.tables.tuning import AT_EDGE, build_recorded_tables
 from reports.tuning import COLUMNS
 
 FIELD = {"seeds": 2, "problems": 4, "snapshots": 1, "reach": 0.1}
@@ -23,11 +23,11 @@ def test_report_of_a_tuning_shows_its_trials(values, runs):
     for run in list_arena_runs(params):
         runs.write_scores(run, [8] * 5 + [0] * 5)
     for root, text in ((runs.root, "50.0%"), (runs.root / "none", "—")):
-        content = contents.build_arena(Measured.read(params, root, list_arena_runs(params)))
+        content = contents.build_arena(ReportData.read(params, root, list_arena_runs(params)))
         (table,) = content.results
         assert table.number == 1
         assert [row.label for row in table.rows] == ["PG", "PG (H=4)"]
-        assert {cell.text for cell in table.cells()} == {text}
+        assert {cell.text for cell in table.iterate_cells()} == {text}
 
 
 # Record -------------------------------------------------------------------------------------------
@@ -40,8 +40,8 @@ def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_p
     field = FIELD | {"rates": dict.fromkeys([*MEANS, "dapo"], 1e-4)}  # DAPO was not tried
     fields = {"math": field, "mbpp_plus": field}
     params = load(values | {"name": "own", "arena": {"fields": fields}})
-    measured = Measured(params, pd.DataFrame(), tmp_path)
-    assert recorded(measured, 5) == []
+    data = ReportData(params, pd.DataFrame(), tmp_path)
+    assert build_recorded_tables(data, 5) == []
 
     rows = [("mbpp_plus", "pg", 1e-4, 7, 0.9), ("math", "base", 0.0, 7, 0.1)]
     rows += [
@@ -53,7 +53,7 @@ def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_p
     (tmp_path / "experiments").mkdir()
     record = tmp_path / "experiments/own-tuning.csv"
     pd.DataFrame(rows, columns=COLUMNS).to_csv(record, index=False)
-    math_table, mbpp = recorded(measured, 5)
+    math_table, mbpp = build_recorded_tables(data, 5)
     assert [table.number for table in (math_table, mbpp)] == [5, 6]
     assert math_table.groups[0].columns == ["0.0001", "0.001", "0.01"]
     assert {row.label: [cell.text for cell in row.cells[0]] for row in math_table.rows} == {
@@ -64,7 +64,7 @@ def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_p
     best = {row.label: [bool(cell.mark) for cell in row.cells[0]] for row in math_table.rows}
     assert [marked.index(True) for marked in best.values()] == [1, 2, 0]
     reasons = [[cell.reason for cell in row.cells[0] if cell.mark] for row in math_table.rows]
-    assert reasons == [[""], [AT_THE_END], [AT_THE_END]]
+    assert reasons == [[""], [AT_EDGE], [AT_EDGE]]
     assert [row.label for row in mbpp.rows] == ["PG"]
 
 
@@ -72,7 +72,7 @@ def test_ties_of_the_highest_mean_are_marked(values, tmp_path):
     """The middle rate is 0.1 above the first in one seed and equal in another; the last is far."""
     field = FIELD | {"rates": {"pg": 1e-4, "grpo": 1e-4}}
     arena = {"fields": {"math": field}, "rate_rule": "highest"}
-    measured = Measured(load(values | {"name": "own", "arena": arena}), pd.DataFrame(), tmp_path)
+    data = ReportData(load(values | {"name": "own", "arena": arena}), pd.DataFrame(), tmp_path)
     by_rate = {1e-4: (0.5, 0.6, 0.5), 1e-3: (0.6, 0.6, 0.6), 1e-2: (0.1, 0.11, 0.1)}
     rows = [
         ("math", "pg", rate, seed, accuracy)
@@ -82,7 +82,7 @@ def test_ties_of_the_highest_mean_are_marked(values, tmp_path):
     (tmp_path / "experiments").mkdir()
     record = tmp_path / "experiments/own-tuning.csv"
     pd.DataFrame(rows, columns=COLUMNS).to_csv(record, index=False)
-    (table,) = recorded(measured, 5)
+    (table,) = build_recorded_tables(data, 5)
     (row,) = table.rows
     assert [cell.mark for cell in row.cells[0]] == ["", "best", ""]
     assert [cell.tied for cell in row.cells[0]] == [True, False, False]

@@ -23,27 +23,32 @@ from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import BASE, Run
 from reports import labels
-from reports.collect import collect, problem_sources
+from reports.collect import collect_runs, read_problem_sources
 from reports.manifests import JobManifest, read_manifests
 
-# Names of the algorithms that train on demonstrations in place of RL: SFT.
-IMITATIONS = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.is_supervised)
+# Names of the supervised algorithms, which train on demonstrations: SFT.
+SUPERVISED = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.is_supervised)
 # Algorithms whose runtime is shown but not ranked: the model before training, which has no training
-# time, and imitation, which does no RL.
-UNRANKED_RUNTIME = (BASE, *IMITATIONS)
+# time, and supervised ones.
+UNRANKED_RUNTIME = (BASE, *SUPERVISED)
 BASELINE = PG.name  # the preregistered baseline of all comparisons: policy gradient
 
 
 @dataclass(frozen=True)
-class Contest:
-    """The runs of one benchmark and model, by algorithm."""
+class BenchmarkRuns:
+    """The runs of several algorithms on one benchmark, with one model.
+
+    Args:
+        frame: the rows of these runs in `ReportData.frame`.
+        algorithms: names, in the order of tables.
+    """
 
     benchmark: str
     model: str
-    runs: pd.DataFrame
+    frame: pd.DataFrame
     algorithms: list[str]
     problems: ProblemSource
-    family: bool = False  # whether the model is one of those in Table 2, not the main model
+    is_main_model: bool = True  # False for the other models of Table 2 and of studies
 
     @property
     def label(self) -> str:
@@ -51,24 +56,24 @@ class Contest:
         return self.problems.label
 
     @property
-    def rapids(self) -> list[str]:
+    def rapid_algorithms(self) -> list[str]:
         """The algorithms that are RAPID at some H: rapid-H1, rapid-H4, ..."""
         return [name for name in self.algorithms if RAPID.matches_name(name)]
 
-    def of(self, *algorithms: str) -> pd.DataFrame:
-        """Return the runs of these algorithms, ordered as the algorithms."""
-        runs = self.runs[self.runs.algorithm.isin(algorithms)]
+    def select(self, *algorithms: str) -> pd.DataFrame:
+        """Return the rows of these algorithms, in their order."""
+        runs = self.frame[self.frame.algorithm.isin(algorithms)]
         return runs.sort_values(
             "algorithm", key=lambda names: names.map(algorithms.index), kind="stable"
         )
 
 
 @dataclass(frozen=True)
-class Measured:
+class ReportData:
     """The parameters and runs that a report is computed from.
 
     Args:
-        frame: a row for each run, see `reports.collect.collect`.
+        frame: a row for each run, see `reports.collect.collect_runs`.
         root: the folder that contains runs/ and evaluations/.
     """
 
@@ -79,24 +84,24 @@ class Measured:
     @classmethod
     def read(
         cls, params: Params, root: Path | str = ".", trained: list[Run] | None = None
-    ) -> "Measured":
+    ) -> "ReportData":
         """Read the result files of training runs.
 
         Args:
             trained: the training runs; by default those that the tables of the main report need.
         """
-        return cls(params, collect(params, root, trained), Path(root))
+        return cls(params, collect_runs(params, root, trained), Path(root))
 
     @cached_property
     def algorithms(self) -> list[str]:
         """The baselines of Table 1, then RAPID at each H of Tables 1 and 3 (all as names)."""
         tables = self.params.tables
         baselines = [name for name in tables.main.algorithms if not RAPID.matches_name(name)]
-        rapids = set(tables.main.algorithms) - set(baselines)
-        rapids |= set(map(RAPID.format_name, tables.staleness.H))
-        return [*baselines, *sorted(rapids, key=lambda name: (parse(name).H, name))]
+        rapid_algorithms = set(tables.main.algorithms) - set(baselines)
+        rapid_algorithms |= set(map(RAPID.format_name, tables.staleness.H))
+        return [*baselines, *sorted(rapid_algorithms, key=lambda name: (parse(name).H, name))]
 
-    def rows(self, algorithms: list[str]) -> dict[str, str]:
+    def label_rows(self, algorithms: list[str]) -> dict[str, str]:
         """Return the labels of a table's rows by algorithm.
 
         The first rows are the model before training and the algorithm that RL starts from.
@@ -106,72 +111,77 @@ class Measured:
         return by_name if start == BASE else by_name | {start: f"{by_name[start]} (start)"}
 
     @cached_property
-    def contests(self) -> dict[str, Contest]:
+    def runs_by_benchmark(self) -> dict[str, BenchmarkRuns]:
         """The main model's runs on each benchmark."""
-        spec, names = self.params.tables.main, list(self.rows(self.algorithms))
+        spec, names = self.params.tables.main, list(self.label_rows(self.algorithms))
         return {
-            benchmark: self.contest(benchmark, names, spec.seeds)
+            benchmark: self.select_runs(benchmark, names, spec.seeds)
             for benchmark in self.params.benchmarks
         }
 
     @cached_property
-    def sweeps(self) -> dict[str, pd.DataFrame]:
+    def h_sweeps(self) -> dict[str, pd.DataFrame]:
         """The runs of Tables 3 and 4 by benchmark: RAPID at several H."""
         names = list(map(RAPID.format_name, self.params.tables.staleness.H))
         return {
-            benchmark: contest.runs[contest.runs.algorithm.isin(names)]
-            for benchmark, contest in self.contests.items()
+            benchmark: benchmark_runs.frame[benchmark_runs.frame.algorithm.isin(names)]
+            for benchmark, benchmark_runs in self.runs_by_benchmark.items()
         }
 
     @cached_property
-    def families(self) -> list[Contest]:
-        """The runs of each model of Table 2."""
+    def family_runs(self) -> list[BenchmarkRuns]:
+        """The runs of each model of Table 2 on its benchmark."""
         spec = self.params.tables.families
         return [
-            self.contest(spec.benchmark, list(self.rows(spec.algorithms)), spec.seeds, model)
+            self.select_runs(
+                spec.benchmark, list(self.label_rows(spec.algorithms)), spec.seeds, model
+            )
             for model in spec.models
         ]
 
-    def contest(
-        self, benchmark: str, algorithms: list[str], seeds: list[int], family: str | None = None
-    ) -> Contest:
+    def select_runs(
+        self, benchmark: str, algorithms: list[str], seeds: list[int], model: str | None = None
+    ) -> BenchmarkRuns:
         """Return the runs of these algorithms.
 
         Args:
-            family: name of a model in Table 2 or of a study; by default the main model.
+            model: name of a model in Table 2 or of a study; by default the main model.
         """
-        frame, model = self.frame, family or self.params.tables.main.model
-        training = self.params.training
-        # The run from which all others start belongs to them, whatever their seeds.
+        frame, training = self.frame, self.params.training
+        is_main_model = not model
+        model = model or self.params.tables.main.model
+        # The run from which all others start is selected for any seeds.
         is_start = (frame.algorithm == training.start) & (frame.seed == training.start_seed)
         rows = (frame.benchmark == benchmark) & (frame.model == model)
         rows &= frame.seed.isin(seeds) | is_start
         runs = frame[rows & frame.algorithm.isin(algorithms)]
-        return Contest(benchmark, model, runs, algorithms, self.problems[benchmark], bool(family))
+        return BenchmarkRuns(
+            benchmark, model, runs, algorithms, self.problems[benchmark], is_main_model
+        )
 
     @cached_property
     def problems(self) -> dict[str, ProblemSource]:
         """The source of the problems of each benchmark."""
-        return problem_sources(self.params, self.root)
+        return read_problem_sources(self.params, self.root)
 
-    def label(self, benchmark: str) -> str:
-        """Return a benchmark with the kind of its problems, such as "MBPP+ (made)"."""
+    def label_benchmark(self, benchmark: str) -> str:
+        """Return the label of a benchmark with the kind of its problems, such as "MBPP+ (made)"."""
         return self.problems[benchmark].label
 
     @cached_property
     def manifests(self) -> dict[str, JobManifest]:
         """The manifests of distillations, training runs and evaluations by path."""
         trained = self.frame[self.frame.algorithm != BASE]
-        imitated = set(self.frame[self.frame.algorithm == SFT.name].benchmark)
+        with_sft = set(self.frame[self.frame.algorithm == SFT.name].benchmark)
         distilled = [
-            place(f"distilled/{name}")
-            for place in self.places
+            locate_job(f"distilled/{name}")
+            for locate_job in self.job_locators
             for name in self.params.benchmarks
-            if name in imitated
+            if name in with_sft
         ]
         return read_manifests(self.root, [*distilled, *trained.folder, *self.frame.evaluation])
 
     @property
-    def places(self) -> list[Callable[[str], str]]:
-        """A function for each folder of results: from a job's name it returns the job's folder."""
+    def job_locators(self) -> list[Callable[[str], str]]:
+        """For each source of results, a function from a job's name to the job's folder."""
         return [build_plan(self.params, self.root).get_folder]

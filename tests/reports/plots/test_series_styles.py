@@ -9,9 +9,9 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from rapid.algorithms import ALGORITHMS, RAPID
-from reports.measured import Measured
-from reports.plots import looks
-from reports.plots.looks import assign_looks
+from reports.plots import series_styles
+from reports.plots.series_styles import assign_styles
+from reports.report_data import ReportData
 from tests.algorithms.test_registry import to_cielab
 from tests.conftest import load_default_values
 
@@ -59,7 +59,7 @@ FIGURES = {
 }
 
 
-def see(color: str, vision: str) -> np.ndarray:
+def see_color(color: str, vision: str) -> np.ndarray:
     """Return a colour in CIELAB as it is seen."""
     channels = np.array(to_rgb(color))
     linear = np.where(channels > 0.04045, ((channels + 0.055) / 1.055) ** 2.4, channels / 12.92)
@@ -70,34 +70,35 @@ def see(color: str, vision: str) -> np.ndarray:
 
 
 @cache
-def agreement(dash: tuple, other: tuple) -> float:
+def measure_overlap(dash: tuple, other: tuple) -> float:
     """Return the share of the length where two lines are both drawn, or both not, at best."""
-    first, second = map(draw, (dash, other))
+    first, second = map(draw_dashes, (dash, other))
     return max((first == np.roll(second, shift)).mean() for shift in range(40 * UNIT))
 
 
-def draw(dash: tuple) -> np.ndarray:
+def draw_dashes(dash: tuple) -> np.ndarray:
     """Return where a line is drawn, with UNIT values for each width of the line."""
     lengths = np.round(UNIT * np.array(dash or (1,))).astype(int)
     return np.resize(np.repeat(np.arange(len(lengths)) % 2 == 0, lengths), 240 * UNIT)
 
 
-def is_told_apart(look: looks.SeriesLook, other: looks.SeriesLook) -> bool:
-    distances = (np.linalg.norm(see(look.color, v) - see(other.color, v)) for v in VISIONS)
-    in_grey = look.marker != other.marker and agreement(look.dash, other.dash) < 0.9
+def is_distinguishable(line: series_styles.SeriesStyle, other: series_styles.SeriesStyle) -> bool:
+    colors = ((see_color(line.color, v), see_color(other.color, v)) for v in VISIONS)
+    distances = (np.linalg.norm(first - second) for first, second in colors)
+    in_grey = line.marker != other.marker and measure_overlap(line.dash, other.dash) < 0.9
     return in_grey or min(distances) > FAR
 
 
-def check(names) -> None:
-    assigned = assign_looks(names)
+def check_lines_differ(names) -> None:
+    assigned = assign_styles(names)
     for name, other in combinations(assigned, 2):
-        assert is_told_apart(assigned[name], assigned[other]), (name, other)
+        assert is_distinguishable(assigned[name], assigned[other]), (name, other)
         assert assigned[name].color != assigned[other].color, (name, other)
 
 
 @pytest.mark.parametrize("names", FIGURES.values(), ids=FIGURES)
 def test_any_two_lines_of_a_figure_differ_in_each_vision_or_in_marker_and_dash(names):
-    check(names)
+    check_lines_differ(names)
 
 
 def test_lines_of_any_choice_of_algorithms_are_told_apart():
@@ -105,14 +106,14 @@ def test_lines_of_any_choice_of_algorithms_are_told_apart():
     for _ in range(10):
         algorithms = [*choose.sample(REINFORCED, 8), *["rapid"] * 8]
         names = {f"{name}-H{choose.randint(1, 40)}": None for name in algorithms}
-        check([*names, *(f"{name},epochs=2" for name in [*names][-4:])])
+        check_lines_differ([*names, *(f"{name},epochs=2" for name in [*names][-4:])])
 
 
-def test_a_name_has_one_look_in_all_figures_of_a_report(params, tmp_path):
-    """Those of Tables 1 and 3 are assigned together; a declared look that is free is kept."""
-    assigned = looks.looks_of_report(Measured.read(params, tmp_path))
+def test_an_algorithm_has_one_style_in_all_figures_of_a_report(params, tmp_path):
+    """Those of Tables 1 and 3 are assigned together; a declared style that is free is kept."""
+    assigned = series_styles.assign_report_styles(ReportData.read(params, tmp_path))
     assert [*assigned][-2:] == ["rapid-H2", "rapid-H4"]
-    for name, look in assigned.items():
-        declared = looks.declared_look(name)
-        assert (look.color, look.marker) == (declared.color, (declared.marker, False))
-        assert str(look.line) == str(declared.line)
+    for name, line in assigned.items():
+        declared = series_styles.get_declared_style(name)
+        assert (line.color, line.marker) == (declared.color, (declared.marker, False))
+        assert str(line.line) == str(declared.line)

@@ -1,0 +1,217 @@
+"""The ranks of the arena's algorithms, and the table of all algorithms of a field.
+
+A field of the arena has the algorithms that are compared on one benchmark. All are compared with
+policy gradient, PG (`PLAIN`).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rapid.algorithms import PLAIN
+from rapid.config.arena import EndPoint
+from reports import formats, labels
+from reports.formats import Format
+from reports.outcomes import (
+    METRIC,
+    FieldOutcomes,
+    Outcome,
+    compare,
+    compute_mean_accuracies,
+    list_fields,
+    select_same_hardware,
+)
+from reports.report_data import ReportData
+from reports.statistics import pairs, resampled, times
+from reports.statistics.estimates import Estimate
+from reports.tables.layout import build_table, single_group
+from reports.tables.notes import collect_run_facts, render_notes
+from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_estimate_cell
+from reports.tables.target import describe_target, format_target_accuracy
+
+REFERENCE = labels.algorithm(PLAIN.name)
+
+
+# Ranks --------------------------------------------------------------------------------------------
+
+
+def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
+    """Return a sentence on the rank of an algorithm in a field."""
+    names = rank_algorithms(outcomes)
+    ratio = outcomes.compare(name, PLAIN.name, "seconds").value if name != PLAIN.name else None
+    facts = {
+        "benchmark": outcomes.label,
+        "algorithm": labels.algorithm(name),
+        "rank": names.index(name) + 1,
+        "algorithms": len(names),
+        "target_accuracy": format_target_accuracy(outcomes),
+        "ratio": "" if ratio is None else formats.ratio(ratio),
+        "baseline": REFERENCE,
+    }
+    return " ".join(render_notes(["rank"], facts))
+
+
+def describe_new_ranks(data: ReportData) -> str:
+    """Return the ranks of new algorithms (`arena.only`) among those of an earlier arena."""
+    return " ".join(
+        f"{describe_rank(outcomes, name)} Its learning rate was set by the user, not tuned."
+        for outcomes in list_fields(data)
+        for name in data.params.arena.only
+        if name != PLAIN.name and name in outcomes.field.rates
+    )
+
+
+def rank_algorithms(outcomes: FieldOutcomes) -> list[str]:
+    """Return the algorithms of a field, ordered by their median time to the target accuracy.
+
+    If medians are equal (both infinite, for example), the more accurate algorithm comes first.
+    Algorithms without runs are last.
+    """
+
+    def sort_key(name: str) -> tuple[float, float]:
+        outcome = outcomes.outcomes[name]
+        median = float(np.median(outcome.seconds)) if len(outcome.seconds) else np.inf
+        accuracy = compute_mean_accuracies(outcome).mean() if len(outcome.accuracy) else -1.0
+        return (median, -accuracy)
+
+    return sorted(outcomes.field.rates, key=sort_key)
+
+
+# All algorithms of a field ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StandingColumn:
+    """A column of a field's table.
+
+    Args:
+        title: {target} stands for the target accuracy in percent.
+        show: prints the estimate.
+        estimate: returns the column's value from the end points of an algorithm and of PG.
+        is_comparison: whether the value compares an algorithm with PG; PG itself then has no value.
+    """
+
+    title: str
+    show: Format
+    estimate: Callable[[Outcome, Outcome], Estimate | None]
+    is_comparison: bool = True
+
+    def build_cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
+        """Return the cell of an algorithm; a dash if it or PG has fewer than two runs."""
+        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
+        if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
+            return Cell(MISSING, reason="fewer than two runs have a curve")
+        if self.is_comparison and name == PLAIN.name:
+            return Cell(NOT_APPLICABLE)
+        estimate = self.estimate(outcome, reference)
+        if estimate is None and not self.is_comparison:
+            return Cell(NOT_APPLICABLE)
+        return build_estimate_cell(self.show, estimate, "no seed has runs of both")
+
+
+def _compare_by(end_point: EndPoint) -> Callable[[Outcome, Outcome], Estimate]:
+    return lambda outcome, reference: compare(outcome, reference, end_point)
+
+
+def _average(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
+    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
+        mean = outcome.runs[metric].mean()
+        return None if np.isnan(mean) else Estimate(mean)
+
+    return estimate
+
+
+def _estimate_median_seconds(outcome: Outcome, _: Outcome) -> Estimate:
+    hardware = set(outcome.runs.get("hardware", ())) - {""}  # "" if a run is missing
+    if len(hardware) > 1:
+        return Estimate(None, reason=f"runs on {len(hardware)} kinds of hardware")
+    return times.median_time(outcome.seconds)
+
+
+def _estimate_accuracy(outcome: Outcome, _: Outcome) -> Estimate:
+    return resampled.interquartile_mean(compute_mean_accuracies(outcome))
+
+
+def _estimate_probability_of_improvement(outcome: Outcome, reference: Outcome) -> Estimate:
+    accuracies = map(compute_mean_accuracies, (outcome, reference))
+    return resampled.probability_of_improvement(*accuracies)
+
+
+def _estimate_runtime_ratio(outcome: Outcome, reference: Outcome) -> Estimate | None:
+    shared_seeds = pd.Index(outcome.runs.seed).intersection(reference.runs.seed)
+    seeds = select_same_hardware(shared_seeds, outcome, reference)
+    runs = outcome.runs[outcome.runs.seed.isin(seeds)]
+    return pairs.estimate_ratio(runs, reference.runs, "runtime")
+
+
+def _format_seconds(seconds: float) -> str:
+    """Return a median time, which is infinite if most runs never reach the target accuracy."""
+    return "never" if np.isinf(seconds) else f"{seconds:.2f}"
+
+
+STANDINGS = [
+    StandingColumn("Seconds to {target}%", _format_seconds, _estimate_median_seconds, False),
+    StandingColumn(f"Ratio to {REFERENCE}", formats.ratio, _compare_by("seconds")),
+    StandingColumn("Accuracy", formats.percent, _estimate_accuracy, False),
+    StandingColumn(f"Difference to {REFERENCE}", formats.points, _compare_by("accuracy")),
+    StandingColumn(f"P(above {REFERENCE})", formats.percent, _estimate_probability_of_improvement),
+    StandingColumn("Difference in equal time", formats.points, _compare_by("accuracy_in_time")),
+    StandingColumn(f"Runtime ratio to {REFERENCE}", formats.ratio, _estimate_runtime_ratio),
+    StandingColumn("Clipped", formats.percent, _average("clip_fraction"), False),
+    StandingColumn("Staleness", formats.staleness, _average("staleness"), False),
+]
+
+
+def _build_pass_at_column(k: int) -> StandingColumn:
+    """Return the column of pass@k, which the record of an earlier arena does not have."""
+
+    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
+        has_scores = "scores" in outcome.runs
+        return pairs.estimate_accuracy(outcome.runs, f"pass@{k}") if has_scores else None
+
+    return StandingColumn(f"Pass@{k}", formats.percent, estimate, False)
+
+
+def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
+    """Return the table of a field: all algorithms, the fastest to the target accuracy first."""
+    pass_at = outcomes.data.params.benchmarks[outcomes.benchmark].pass_at
+    pass_at_columns = [_build_pass_at_column(k) for k in pass_at if f"pass@{k}" != METRIC]
+    columns = {
+        column.title.format(target=format_target_accuracy(outcomes)): partial(
+            column.build_cell, outcomes
+        )
+        for column in [*STANDINGS, *pass_at_columns]
+    }
+    return build_table(
+        "standings",
+        outcomes.data,
+        [[(labels.algorithm(name), name) for name in rank_algorithms(outcomes)]],
+        single_group(columns),
+        [outcomes.benchmark],
+        number,
+        target=describe_target(outcomes),
+        **count_runs({name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}),
+        **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PLAIN.name))),
+    )
+
+
+def count_runs(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the number of runs that most algorithms have, and the exceptions, for a note.
+
+    Args:
+        counts: number of runs by algorithm.
+    """
+    ((usual_count, _),) = Counter(counts.values()).most_common(1)
+    return {
+        "usual_count": usual_count,
+        "other_counts": [
+            f"{count} of {labels.algorithm(name)}"
+            for name, count in counts.items()
+            if count != usual_count
+        ],
+    }
