@@ -55,7 +55,7 @@ def collect_arena_examples(outcomes: FieldOutcomes) -> list[Example]:
     """
     data, field = outcomes.data, outcomes.field
     run_names = {name: name for name in (BASE, data.params.training.start)}
-    for name in (PLAIN.name, *(claim.ours for claim in field.claims[:1])):
+    for name in (PG.name, *(claim.ours for claim in field.claims[:1])):
         run_names[name] = field.run_name(name)
     by_label = {labels.algorithm(name): run_name for name, run_name in run_names.items()}
     return collect_examples(data, outcomes.benchmark, by_label)

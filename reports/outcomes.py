@@ -5,7 +5,7 @@ tuned learning rate (docs/arena.md). A field of the arena has the algorithms tha
 one benchmark. The end points are the training time until a target accuracy (`reach` in the
 parameters), the accuracy after equally many completions, and the accuracy after equal training
 time. The accuracy during training is that of snapshots of the model, which the runs save. PG
-(`PLAIN`) is policy gradient, the baseline.
+(`PG`) is policy gradient, the baseline.
 """
 
 import math
@@ -117,9 +117,9 @@ class FieldOutcomes:
                     f"{min(unexpected)} (run, reach), but the parameters have {expected}: "
                     "run the whole arena again, then make arena-record"
                 )
-        runtimes = outcomes[PLAIN.name].runs.set_index("seed").runtime.dropna()
-        shared_seeds = runtimes.index.intersection(recorded[PLAIN.name].index)
-        recorded_runtimes = recorded[PLAIN.name].runtime[shared_seeds]
+        runtimes = outcomes[PG.name].runs.set_index("seed").runtime.dropna()
+        shared_seeds = runtimes.index.intersection(recorded[PG.name].index)
+        recorded_runtimes = recorded[PG.name].runtime[shared_seeds]
         scale = runtimes[shared_seeds].mean() / recorded_runtimes.mean()
         return {
             name: outcomes.get(name) or read_recorded_outcome(recorded[name], scale)

@@ -13,7 +13,7 @@ from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 
 # The baselines and RAPID in the paper's Table 1.
-BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.at(4), RAPID.at(8)]
+BASELINES, RAPIDS = ["grpo", "pg", "dapo"], [RAPID.format_name(4), RAPID.format_name(8)]
 NAIVE = "naive-grpo"  # the baseline of the paper's Figure 1
 FILE = Path(__file__).with_name("paper.yaml")
 

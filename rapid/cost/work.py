@@ -211,7 +211,8 @@ def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # Only the first step of an inference batch is on-policy.
     first, later = (
-        shares[algorithm.get_gradient_group_kind(objective, is_on_policy)] for is_on_policy in (True, False)
+        shares[algorithm.get_gradient_group_kind(objective, is_on_policy)]
+        for is_on_policy in (True, False)
     )
     steps = count_batch_steps(spec)
     return (first + (steps - 1) * later) / steps

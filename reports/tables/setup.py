@@ -47,7 +47,7 @@ def build_sft_table(data: ReportData) -> Table:
     source = keys["made" if data.params.imitation.demonstrations else "teacher"]
     sections = [
         _build_manifest_rows(source, stage="distill"),
-        _build_manifest_rows(keys["student"], algorithm=IMITATING),
+        _build_manifest_rows(keys["student"], algorithm=SFT),
     ]
     return _build_benchmark_table("sft", data, sections)
 
@@ -55,10 +55,10 @@ def build_sft_table(data: ReportData) -> Table:
 def build_rl_table(data: ReportData) -> Table:
     """Return Table 6: the problems, the hyperparameters of RL, and those of single algorithms."""
     params = data.params
-    names = [name for benchmark in params.benchmarks for name in params.algorithms(benchmark)]
+    names = [name for benchmark in params.benchmarks for name in params.list_algorithms(benchmark)]
     specific = []
     for algorithm in ALGORITHMS.values():
-        if any(map(algorithm.named, names)):
+        if any(map(algorithm.matches_name, names)):
             keys = algorithm.hyperparameter_rows.items()
             labelled_keys = {f"{algorithm.label}: {title}": key for title, key in keys}
             specific += _build_manifest_rows(labelled_keys, algorithm=algorithm)

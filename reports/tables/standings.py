@@ -1,7 +1,7 @@
 """The ranks of the arena's algorithms, and the table of all algorithms of a field.
 
 A field of the arena has the algorithms that are compared on one benchmark. All are compared with
-policy gradient, PG (`PLAIN`).
+policy gradient, PG.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rapid.algorithms import PLAIN
+from rapid.algorithms import PG
 from rapid.config.arena import EndPoint
 from reports import formats, labels
 from reports.formats import Format
@@ -34,7 +34,7 @@ from reports.tables.notes import collect_run_facts, render_notes
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_estimate_cell
 from reports.tables.target import describe_target, format_target_accuracy
 
-REFERENCE = labels.algorithm(PLAIN.name)
+REFERENCE = labels.algorithm(PG.name)
 
 
 # Ranks --------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ REFERENCE = labels.algorithm(PLAIN.name)
 def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
     """Return a sentence on the rank of an algorithm in a field."""
     names = rank_algorithms(outcomes)
-    ratio = outcomes.compare(name, PLAIN.name, "seconds").value if name != PLAIN.name else None
+    ratio = outcomes.compare(name, PG.name, "seconds").value if name != PG.name else None
     facts = {
         "benchmark": outcomes.label,
         "algorithm": labels.algorithm(name),
@@ -62,7 +62,7 @@ def describe_new_ranks(data: ReportData) -> str:
         f"{describe_rank(outcomes, name)} Its learning rate was set by the user, not tuned."
         for outcomes in list_fields(data)
         for name in data.params.arena.only
-        if name != PLAIN.name and name in outcomes.field.rates
+        if name != PG.name and name in outcomes.field.rates
     )
 
 
@@ -103,10 +103,10 @@ class StandingColumn:
 
     def build_cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
         """Return the cell of an algorithm; a dash if it or PG has fewer than two runs."""
-        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PLAIN.name]
+        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PG.name]
         if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
             return Cell(MISSING, reason="fewer than two runs have a curve")
-        if self.is_comparison and name == PLAIN.name:
+        if self.is_comparison and name == PG.name:
             return Cell(NOT_APPLICABLE)
         estimate = self.estimate(outcome, reference)
         if estimate is None and not self.is_comparison:
@@ -196,7 +196,7 @@ def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
         number,
         target=describe_target(outcomes),
         **count_runs({name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}),
-        **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PLAIN.name))),
+        **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
     )
 
 

@@ -67,7 +67,9 @@ def test_problems_add_to_the_error_only_if_they_vary(pooled, outcomes):
     """All problems with the skeleton "a" get easier, which is then the difference's noise."""
     easier = [id for id, skeleton in SKELETONS.items() if skeleton == "a"]
     outcomes["grpo"].accuracy.loc[:, easier] += 1
-    over_seeds = PooledOutcomes("math", FIELD, None, pooled.clustered, pooled.earlier, problems_vary=False)
+    over_seeds = PooledOutcomes(
+        "math", FIELD, None, pooled.clustered, pooled.earlier, problems_vary=False
+    )
     errors = [analysis.compare("grpo", "pg", "accuracy").error for analysis in (over_seeds, pooled)]
     assert errors[1] > 2 * errors[0]
     in_time = [a.compare("grpo", "pg", "accuracy_in_time") for a in (over_seeds, pooled)]
