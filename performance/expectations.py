@@ -6,7 +6,7 @@ from performance.parts import DECLARATIONS
 
 
 class ExpectationResult(NamedTuple):
-    """Whether an expectation holds, and the figures that show it."""
+    """The result of checking an expectation, with the figures that were compared."""
 
     text: str  # the expectation in words
     measured: str = ""  # the figures of the rows that fail, or else the worst figure

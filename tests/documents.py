@@ -67,17 +67,15 @@ FIGURES = "reports/figures"
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     """Return a benchmark's part of Table 1, with the problems, hardware and code of its runs."""
-    measured = ReportData.read(load_params(*overlays), root)
-    rendered = as_text.render([tables.build_main_table(measured)])
-    label = measured.label_benchmark(benchmark)
+    data = ReportData.read(load_params(*overlays), root)
+    rendered = as_text.render([tables.build_main_table(data)])
+    label = data.label_benchmark(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
-    trained = measured.frame[
-        (measured.frame.no_summary_reason == "") & (measured.frame.algorithm != BASE)
-    ]
+    trained = data.frame[(data.frame.no_summary_reason == "") & (data.frame.algorithm != BASE)]
     origin_notes = render_notes(
         ["hardware", "code"], collect_origin_facts(trained.hardware, trained.commit)
     )
-    problems = describe_sources([measured.problems[benchmark]])
+    problems = describe_sources([data.problems[benchmark]])
     return indent_lines([*block.splitlines(), "", problems, *origin_notes])
 
 

@@ -29,7 +29,7 @@ from rapid.artifacts.files import Count, Record, Seconds, Share
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is logged, labelled and summarized; the field has its name and description.
+    """The logging, label and summary of a metric; the field has its name and description.
 
     Args:
         over: what the value is averaged over. In training: the mini-batch, or only the

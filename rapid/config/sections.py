@@ -226,7 +226,7 @@ class ReportParams(Section):
 
 
 class EvaluationParams(Section):
-    """How a model is evaluated on the test problems."""
+    """Settings of the evaluation of a model on the test problems."""
 
     samples: PositiveInt = Field(description="n: completions per test problem")
     temperature: PositiveFloat

@@ -1,4 +1,4 @@
-"""What the fork server (`rapid.processes.fork_server`) does so that jobs start fast.
+"""Prepares the fork server (`rapid.processes.fork_server`), so that jobs start fast.
 
 It imports the stages before it forks, and lends idle processes of graders to jobs.
 """
