@@ -67,17 +67,16 @@ FIGURES = "reports/figures"
 
 def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     """Return a benchmark's part of Table 1, with the problems, hardware and code of its runs."""
-    measured = ReportData.read(load_params(*overlays), root)
-    rendered = as_text.render([tables.build_main_table(measured)])
-    label = measured.label_benchmark(benchmark)
+    data = ReportData.read(load_params(*overlays), root)
+    rendered = as_text.render([tables.build_main_table(data)])
+    label = data.label_benchmark(benchmark)
     block = re.search(rf"^(?:{re.escape(label)}\n)?(?:  .*\n)+", rendered, re.MULTILINE)[0]
-    trained = measured.frame[
-        (measured.frame.no_summary_reason == "") & (measured.frame.algorithm != BASE)
-    ]
+    frame = data.frame
+    trained = frame[(frame.no_summary_reason == "") & (frame.algorithm != BASE)]
     origin_notes = render_notes(
         ["hardware", "code"], collect_origin_facts(trained.hardware, trained.commit)
     )
-    problems = describe_sources([measured.problems[benchmark]])
+    problems = describe_sources([data.problems[benchmark]])
     return indent_lines([*block.splitlines(), "", problems, *origin_notes])
 
 
@@ -259,10 +258,10 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     """Return a picture of a report, the source of its problems, and the code of its runs."""
     if not picture_paths(root, name, *overlays)[0].exists():
         return MISSING
-    measured = ReportData.read(load_params(*overlays), root)
-    commits = measured.frame[measured.frame.no_summary_reason == ""].commit
+    data = ReportData.read(load_params(*overlays), root)
+    commits = data.frame[data.frame.no_summary_reason == ""].commit
     notes = render_notes(["code"], collect_origin_facts([], commits))
-    lines = [describe_sources(measured.problems.values()), *notes]
+    lines = [describe_sources(data.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 

@@ -141,7 +141,7 @@ def collect_sft_facts(runs: pd.DataFrame) -> dict[str, Any]:
             for (label, model), points in difference.items()
         ]
     return {
-        "sft": IMITATING.label,
+        "sft_label": IMITATING.label,
         "baseline": labels.algorithm(BASELINE),
         "differences": differences,
     }
