@@ -257,10 +257,10 @@ def picture(text: str, root: Path, name: str, *overlays: str) -> str:
     """Return a picture of a report, the source of its problems, and the code of its runs."""
     if not picture_paths(root, name, *overlays)[0].exists():
         return MISSING
-    measured = ReportData.read(load_params(*overlays), root)
-    commits = measured.frame[measured.frame.no_summary_reason == ""].commit
+    data = ReportData.read(load_params(*overlays), root)
+    commits = data.frame[data.frame.no_summary_reason == ""].commit
     notes = render_notes(["code"], collect_origin_facts([], commits))
-    lines = [describe_sources(measured.problems.values()), *notes]
+    lines = [describe_sources(data.problems.values()), *notes]
     return "\n".join([text.split("\n")[0], "", *lines]) + "\n"
 
 

@@ -55,7 +55,7 @@ class SeriesStyle:
 
     @property
     def is_hollow(self) -> bool:
-        """Return whether the marker is not filled."""
+        """True if the marker is not filled."""
         return self.marker[1]
 
     @property

@@ -311,7 +311,7 @@ def render_column_notes(
             facts["metric"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
             if SFT.name in unranked:
-                notes.append("sft")
+                notes.append("sft-runtime")
                 facts |= collect_sft_facts(runs)
         sentences += render_notes(notes, facts)
     return list(dict.fromkeys(sentences))

@@ -141,7 +141,7 @@ def collect_sft_facts(runs: pd.DataFrame) -> dict[str, Any]:
             for (label, model), points in difference.items()
         ]
     return {
-        "sft": SFT.label,
+        "sft_label": SFT.label,
         "baseline": labels.algorithm(BASELINE),
         "differences": differences,
     }

@@ -43,13 +43,13 @@ PROBLEMS: dict[str, Callable[[ProblemSource], str]] = {
 
 def build_sft_table(data: ReportData) -> Table:
     """Return Table 5: the hyperparameters of SFT, and how its demonstrations were made."""
-    keys = load_descriptions()["tables"]["sft"]["rows"]
+    keys = load_descriptions()["tables"]["sft-setup"]["rows"]
     source = keys["made" if data.params.imitation.demonstrations else "teacher"]
     sections = [
         _build_manifest_rows(source, stage="distill"),
         _build_manifest_rows(keys["student"], algorithm=SFT),
     ]
-    return _build_benchmark_table("sft", data, sections)
+    return _build_benchmark_table("sft-setup", data, sections)
 
 
 def build_rl_table(data: ReportData) -> Table:

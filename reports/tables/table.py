@@ -131,12 +131,12 @@ class Table:
 
     @property
     def has_ranks(self) -> bool:
-        """Return whether a cell is marked best or runner-up."""
+        """True if a cell is marked best or runner-up."""
         return any(cell.mark for cell in self.iterate_cells())
 
     @property
     def has_ties(self) -> bool:
-        """Return whether a cell is within noise of the best."""
+        """True if a cell is within noise of the best."""
         return any(cell.tied for cell in self.iterate_cells())
 
     @property

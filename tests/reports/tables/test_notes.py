@@ -46,7 +46,7 @@ def test_sft_note_compares_means_over_seeds_with_the_baseline():
         notes.collect_sft_facts(frame)["differences"] for frame in (runs, runs[:3], runs[:2])
     ]
     assert differences == [["+60.0 on MATH (two)", "−20.0 on MATH (one)"], ["+60.0 on MATH"], []]
-    (note,) = notes.render_notes(["sft"], notes.collect_sft_facts(runs))
+    (note,) = notes.render_notes(["sft-runtime"], notes.collect_sft_facts(runs))
     assert note.endswith(f"minus PG's, in percentage points, is {join_words(differences[0])}.")
 
 

@@ -15,7 +15,7 @@ def test_each_section_after_the_first_starts_with_a_line(params):
     sections = [[("a", 1), ("b", 2)], [("c", 3), ("d", 4)], [("e", 5)]]
     data = ReportData(params, pd.DataFrame(), ROOT)
     columns = single_group({"Twice": lambda number: Cell(str(2 * number))})
-    table = build_table("sft", data, sections, columns)
+    table = build_table("sft-setup", data, sections, columns)
     assert [(row.label, row.cells[0][0].text, row.starts_section) for row in table.rows] == [
         ("a", "2", False), ("b", "4", False), ("c", "6", True), ("d", "8", False), ("e", "10", True),
     ]  # fmt: skip
