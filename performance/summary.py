@@ -31,7 +31,8 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
         samples: samples of one training loop, or of several that took turns, by side. The last loop
             is compared with each other one, pair by pair (`faster_SIDE`; `faster` for the first).
             Figures without a side in their names are those of the last loop. `peak_SIDE` is the
-            peak of memory, in 1e6 bytes.
+            peak of memory, in 1e6 bytes. `saving` is the share of the first loop's time that the
+            last one saves. `sampling_SIDE` and `grading_SIDE` are phases of RapidTrainer's clock.
     """
     frames = {side: pd.json_normalize(rows) for side, rows in samples.items()}
     peak_rate = max(frame.peak_rate.max() for frame in frames.values())
@@ -57,6 +58,11 @@ def summarize_timing(samples: dict[str, list[dict]]) -> dict:
     ratios = {f"faster_{side}": spread(frames[side].seconds / last.seconds) for side in others}
     if others:
         figures |= ratios | {"faster": ratios[f"faster_{others[0]}"]}
+        figures["saving"] = spread(1 - last.seconds / frames[others[0]].seconds)
+    for side, frame in frames.items():
+        if "phases.sampling" in frame:  # GRPOTrainer has no clock
+            phases = _summarize_phases(frame)
+            figures |= {f"{name}_{side}": phases[name] for name in ("sampling", "grading")}
     return figures | _summarize_phases(last)
 
 

@@ -79,6 +79,7 @@ def build_stock(workload: Workload, setting: Setting, reward: Counted, **setting
 def build_rapid(workload: Workload, setting: Setting, reward: Counted, **settings) -> RapidTrainer:
     """Build RapidTrainer; `settings` are further arguments of its configuration."""
     sizes = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
+    sizes["grading_workers"] = setting.grading_workers
     if setting.scripted:  # train on every micro-batch, as GRPOTrainer does
         sizes["skip_zero_groups"] = False
     return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | settings)

@@ -49,6 +49,8 @@ SEVERAL = {
     for side, factor in (("stock", 3.0), ("stock_default", 2.0), ("policy_gradient", 1.5))
 }
 SEVERAL |= {"rapid": PAIR["rapid"]}
+GRADED = {"policy_gradient": SEVERAL["policy_gradient"], "rapid": PAIR["rapid"]}
+PROOFS = {"rate": None, "benchmark": "minif2f", "grading_workers": 2}
 FLOORS = {"generate": 7.5, "generate_step": 9.0, "plain": 7.0}
 ALONE, SLOWER = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["stock"]}
 
@@ -72,6 +74,7 @@ def documents() -> dict[str, dict]:
             proofs | {"kind": kind} | summary.summarize_verdicts(samples)
             for kind, samples in VERDICTS.items()
         ],
+        "h": [make_row(GRADED, **PROOFS)],
         "k": [make_row(PAIR | {"rapid": [make_sample(1.0, memory=400.0)] * 3})],
     }
     source = {
@@ -108,6 +111,11 @@ def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
         ("d", "64 | SECONDS | 2.20x (2.10–2.30)"),
         ("f", "900 (900–900) | 850 (850–850) | 100 (100–100) | 50.0 (50.0–50.0)"),
         ("g", "proofs | mistaken | 4 | 50% | 70.0 (55.0–85.0) | 15.0 | 28.5"),
+        (
+            "h",
+            "minif2f | 10% | 2 | 23.4 (23.4–23.4) | 11.7 | 0.0 | 15.6 (15.6–15.6) | 7.8 | 0.0 | "
+            "33% (33–33)",
+        ),
         ("k", "4 | 10% | 29.1 (27.9–30.5) / 64.0 (64.0–64.0) | 873 / 1,920 | 2.20x (2.10–2.30) | 29.1% / 64.0% | 500 / 400"),
     ],
 )  # fmt: skip
@@ -128,10 +136,10 @@ def test_row_of_the_real_grader_shows_the_measured_solve_rate(documents):
 
 def test_expectations_have_a_verdict_and_a_figure(documents):
     outcomes = check_expectations(documents)
-    assert [result.holds for result in outcomes] == [True] * 10
+    assert [result.holds for result in outcomes] == [True] * 11
     assert "4 of 4 rows hold; the worst: 2.20x (tiny, H=4" in outcomes[0].measured
     assert "0.94x" in outcomes[4].measured
-    assert [result.holds for result in check_expectations({})] == [None] * 10
+    assert [result.holds for result in check_expectations({})] == [None] * 11
 
 
 @pytest.mark.parametrize(
@@ -147,7 +155,8 @@ def test_expectations_have_a_verdict_and_a_figure(documents):
         ("c", make_row(SEVERAL | {"stock": [make_sample(1.9)] * 3}), {5, 7}, "1.90x"),
         ("c", make_row(SEVERAL | {"stock_default": [make_sample(1.9)] * 3}), {6}, "1.90x"),
         ("c", make_row(SEVERAL | {"policy_gradient": [make_sample(1.4)] * 3}), {8}, "1.40x"),
-        ("e", make_row(ALONE, **FLOORS | {"plain": 6.0}), {9}, "1.22"),
+        ("h", make_row(GRADED | {"policy_gradient": [make_sample(1.4)] * 3}, **PROOFS), {9}, "29% (tiny, H=4, N_step=16, real grader of minif2f, 2 grading workers"),
+        ("e", make_row(ALONE, **FLOORS | {"plain": 6.0}), {10}, "1.22"),
     ],
 )  # fmt: skip
 def test_expectations_cover_every_row_of_every_part(documents, part, row, failing, figure):
@@ -167,7 +176,7 @@ def test_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsy
     assert "0123456789+dirty" in page and "Not measured: smollm2: no network." in page
     lines = page.splitlines()
     rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(rules) == 1 + 9 + 1  # expectations, eight parts (one with two tables), provenance
+    assert len(rules) == 1 + 10 + 1  # expectations, nine parts (one with two tables), provenance
     assert all(lines[number].count("|") == lines[number - 1].count("|") for number in rules)
     assert "holds: " in capsys.readouterr().out
 
