@@ -11,6 +11,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -32,14 +33,15 @@ from rapid.benchmarks.made import Exercise
 from rapid.config.params import load_files
 
 Rows = Iterator[dict]
+WARM_UP = 150  # other problems, of which graders check two completions each before a measurement
 
 
 def time_in_turns(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
     """Yield a row for each solve rate, with the seconds of training loops that take turns."""
     setting, graded = experiment.setting, experiment.rates == (None,)
     _check_sampler(setting)
-    grading_workers = max(1, setting.grading_workers)
-    reward = partial(load_grader, workload, grading_workers) if graded else SolveRate
+    graders = max(1, min(setting.grading_workers, setting.cores))
+    reward = partial(load_grader, workload, graders) if graded else SolveRate
     with ExitStack() as stack:
         loops = {
             side: stack.enter_context(Loop(setting, partial(SIDES[side], workload), reward))
@@ -73,16 +75,21 @@ def _check_sampler(setting: Setting) -> None:
 def load_grader(workload: Workload, workers: int = 1) -> Counted:
     """Return a reward function with the real grader, which ends with the loop's process.
 
-    As in the pipeline, the grader has the time limit of params.yaml and is warmed up.
+    The grader has the time limit of params.yaml, and is warmed up as in a run of the pipeline after
+    other runs: V8 compiles functions of Lean in the first hundred verdicts.
 
     Args:
-        workers: verdicts at a time.
+        workers: number of graders: verdicts at a time.
     """
-    task = BENCHMARKS[workload.benchmark]
+    task, problems = BENCHMARKS[workload.benchmark], [*workload.problems]
     timeout = load_files(ROOT / "params.yaml").benchmarks[task.name].timeout
     grader = task.grader(timeout, workers).__enter__()
-    task.rehearse(grader, [*workload.problems])
-    return Graded(grader, workload.problems)
+    task.rehearse(grader, problems)
+    others = make_exercises(task.name, len(problems) + WARM_UP)[len(problems) :]
+    with ThreadPoolExecutor(workers) as threads:
+        for texts in [other.correct for other in others], [other.mistakes[0] for other in others]:
+            [*threads.map(grader.grade, [other.problem for other in others], texts)]
+    return Graded(grader, problems)
 
 
 def _label_row(experiment: Experiment, workload: Workload, rate: float | None) -> dict:

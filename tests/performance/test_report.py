@@ -50,7 +50,7 @@ SEVERAL = {
 }
 SEVERAL |= {"rapid": PAIR["rapid"]}
 GRADED = {"policy_gradient": SEVERAL["policy_gradient"], "rapid": PAIR["rapid"]}
-PROOFS = {"rate": None, "benchmark": "minif2f", "grading_workers": 2}
+PROOFS = {"rate": None, "benchmark": "minif2f", "grading_workers": 8}
 FLOORS = {"generate": 7.5, "generate_step": 9.0, "plain": 7.0}
 ALONE, SLOWER = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["stock"]}
 
@@ -113,7 +113,7 @@ def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
         ("g", "proofs | mistaken | 4 | 50% | 70.0 (55.0–85.0) | 15.0 | 28.5"),
         (
             "h",
-            "minif2f | 10% | 2 | 23.4 (23.4–23.4) | 11.7 | 0.0 | 15.6 (15.6–15.6) | 7.8 | 0.0 | "
+            "minif2f | 10% | 8 | 23.4 (23.4–23.4) | 11.7 | 0.0 | 15.6 (15.6–15.6) | 7.8 | 0.0 | "
             "33% (33–33)",
         ),
         ("k", "4 | 10% | 29.1 (27.9–30.5) / 64.0 (64.0–64.0) | 873 / 1,920 | 2.20x (2.10–2.30) | 29.1% / 64.0% | 500 / 400"),
@@ -155,7 +155,7 @@ def test_expectations_have_a_verdict_and_a_figure(documents):
         ("c", make_row(SEVERAL | {"stock": [make_sample(1.9)] * 3}), {5, 7}, "1.90x"),
         ("c", make_row(SEVERAL | {"stock_default": [make_sample(1.9)] * 3}), {6}, "1.90x"),
         ("c", make_row(SEVERAL | {"policy_gradient": [make_sample(1.4)] * 3}), {8}, "1.40x"),
-        ("h", make_row(GRADED | {"policy_gradient": [make_sample(1.4)] * 3}, **PROOFS), {9}, "29% (tiny, H=4, N_step=16, real grader of minif2f, 2 grading workers"),
+        ("h", make_row(GRADED | {"policy_gradient": [make_sample(1.4)] * 3}, **PROOFS), {9}, "29% (tiny, H=4, N_step=16, real grader of minif2f, 8 grading workers"),
         ("e", make_row(ALONE, **FLOORS | {"plain": 6.0}), {10}, "1.22"),
     ],
 )  # fmt: skip
