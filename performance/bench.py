@@ -1,8 +1,9 @@
 """`python -m performance.bench`: measure, write the figures to a file, and write the results page.
 
 Nothing else should run on the machine. Like the pipeline's jobs, the command leases a core and runs
-one thread on it; while other jobs lease all cores, it waits. With vLLM it leases two cores. Parts
-(j) and (k), which `make gpu` runs, lease a GPU instead if there is one.
+one thread on it; while other jobs lease all cores, it waits. With vLLM, and to grade beside
+sampling, it leases two cores. Parts (j) and (k), which `make gpu` runs, lease a GPU instead if
+there is one.
 """
 
 import os
@@ -106,11 +107,11 @@ def _run_experiments(
             bar.set_description_str(f"({part}) {experiment.name}")
             measure = getattr(measures, experiment.measure)
             if cores:
-                core_count = experiment.setting.cores
-                bind_to_cores(cores[:core_count], core_count)
+                setting = experiment.setting
+                bind_to_cores(cores[: setting.cores], setting.threads or setting.cores)
             rows, failed = [], False
             try:
-                subject = load_subject(experiment.subject)
+                subject = load_subject(experiment.subject, benchmark=experiment.benchmark)
                 new_rows = measure(experiment, subject, min(repeats, experiment.repeats))
                 rows = [{"experiment": experiment.name} | row for row in new_rows]
             except BadInput as error:

@@ -89,5 +89,9 @@ def _check_expectation(
 def _label_row(row: dict) -> str:
     """Return the labels that distinguish a row from the other rows of its part."""
     rate = "real grader" if row["solve_rate"] is None else f"solve rate {row['solve_rate']:.0%}"
+    if "benchmark" in row:
+        rate += f" of {row['benchmark']}"
+    if workers := row.get("grading_workers"):
+        rate += f", {workers} grading workers"
     length = f", {row['length']} tokens" if row["fixed_length"] else ""
     return f"{row['workload']}, H={row['H']}, N_step={row['n_step']}, {rate}{length}"

@@ -107,8 +107,7 @@ class MeasuringCallback(TrainerCallback):
             (`count_flops`), and the processor's `peak_flops_per_second`.
         """
         seconds, cpu_seconds = read_seconds() - self._began, time.process_time() - self._cpu_before
-        trainer, rewards, size = self._trainer, self._reward.rewards, self._setting.group
-        groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
+        trainer, reward = self._trainer, self._reward
         phases, earlier = self._read_phases(), self._earlier_phases
         device, bf16 = trainer.accelerator.device, trainer.args.bf16
         return {
@@ -116,8 +115,8 @@ class MeasuringCallback(TrainerCallback):
             "cpu_seconds": cpu_seconds,
             "completions": self._steps * self._setting.n_step,
             "length": fmean(self._reward.lengths),
-            "rewarded_share": fmean(rewards),
-            "rewarded_group_share": fmean(map(any, groups)),
+            "rewarded_share": fmean(reward.rewards),
+            "rewarded_group_share": reward.compute_rewarded_group_share(self._setting.group),
             "optimizer": self._optimizer_seconds,
             "log_mu": self._log_mu_seconds,
             "phases": {name: total - earlier.get(name, 0.0) for name, total in phases.items()},

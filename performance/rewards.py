@@ -4,23 +4,27 @@ They record the prompts, lengths and rewards of the completions. The simulated g
 no time.
 """
 
+import threading
 import zlib
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 
-from rapid.benchmarks.mbpp_plus.record import CodeProblem
-from rapid.grading.grader import Grader
-
-TIMEOUT = 2.0  # seconds for a verdict, as for MBPP+ in params.yaml
+from rapid.grading.grader import Grader, Problem
 
 
 class RecordingReward(ABC):
-    """A reward function that records what it has graded since the last call of `clear`."""
+    """A reward function that records what it has graded since the last call of `clear`.
+
+    Several threads can call it (`grading_workers`).
+    """
 
     __name__ = "reward"  # appears in the names of TRL's metrics
     solve_rate = 0.0  # share of distinct completions to reward, in classes that can set it
 
     def __init__(self):
+        self._lock = threading.Lock()
         self.clear()
 
     def clear(self) -> None:
@@ -32,10 +36,26 @@ class RecordingReward(ABC):
     def __call__(self, prompts, completions, completion_ids, **columns) -> list[float]:
         """Return the reward of each completion, and record them."""
         rewards = self.compute_rewards(prompts, completions, **columns)
-        self.prompts += prompts
-        self.lengths += [len(ids) for ids in completion_ids]
-        self.rewards += rewards
+        with self._lock:
+            self.prompts += prompts
+            self.lengths += [len(ids) for ids in completion_ids]
+            self.rewards += rewards
         return rewards
+
+    def compute_rewarded_group_share(self, size: int) -> float:
+        """Return the share of groups of `size` completions in which one has a reward.
+
+        The completions of a batch may be recorded in any order, but after those of earlier batches.
+        So each `size` completions with the same prompt are a group.
+        """
+        rewards_by_prompt = defaultdict(list)
+        for prompt, reward in zip(self.prompts, self.rewards, strict=True):
+            rewards_by_prompt[prompt].append(reward)
+        return fmean(
+            any(rewards[start : start + size])
+            for rewards in rewards_by_prompt.values()
+            for start in range(0, len(rewards), size)
+        )
 
     @abstractmethod
     def compute_rewards(self, prompts: list[str], completions: list[str], **columns) -> list[float]:
@@ -66,14 +86,13 @@ class GraderReward(RecordingReward):
     """Rewards the completions that a benchmark's grader accepts.
 
     Args:
-        grader: a grader whose context has been entered; a first verdict starts its processes.
+        grader: a grader whose context has been entered.
         problems: the problems to which the indices in the dataset's column `problem` refer.
     """
 
-    def __init__(self, grader: Grader, problems: Sequence[CodeProblem]):
+    def __init__(self, grader: Grader, problems: Sequence[Problem]):
         super().__init__()
         self._grader, self._problems = grader, problems
-        grader.grade(problems[0], "")
 
     def compute_rewards(self, prompts, completions, *, problem, **_):
         return [

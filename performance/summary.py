@@ -35,7 +35,9 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
         Figures with a trainer's name are that trainer's, and others the last trainer's.
         `speedup_over_NAME` is the speed of the last trainer relative to another one, pair by pair;
         `speedup` is that over the first trainer. `mfu_NAME` is model FLOPs utilization: FLOPs per
-        second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes.
+        second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes. `saving` is
+        the share of the first trainer's time that the last one saves. `sampling_NAME` and
+        `grading_NAME` are phases of RapidTrainer's clock.
     """
     pairs = [{name: pd.json_normalize(rows) for name, rows in samples.items()} for samples in turns]
     last_name = [*pairs[0]][-1]
@@ -66,6 +68,12 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
     }
     if speedups:
         figures |= speedups | {"speedup": next(iter(speedups.values()))}
+        name, pair = others[0]
+        figures["saving"] = compute_quartiles(1 - pair[last_name].seconds / pair[name].seconds)
+    for name, frame in frames.items():
+        if "phases.sampling" in frame:  # GRPOTrainer has no clock
+            phases = _summarize_phases(frame)
+            figures |= {f"{phase}_{name}": phases[phase] for phase in ("sampling", "grading")}
     return figures | _summarize_phases(last)
 
 

@@ -83,6 +83,7 @@ def build_rapid_trainer(
 ) -> RapidTrainer:
     """Build RapidTrainer; `arguments` are further ones of its configuration."""
     sizes = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
+    sizes["grading_workers"] = setting.grading_workers
     if setting.scripted:  # train on all micro-batches, as GRPOTrainer does
         sizes["skip_zero_groups"] = False
     return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | arguments)

@@ -82,8 +82,9 @@ class GraderPool:
         return self._graders[0].describe_isolation()
 
     def prepare(self, problem: Problem) -> None:
-        """Do the slow work for a problem before its first verdict, in one of the graders."""
-        self._retry_once(lambda: self._with_free_grader(lambda grader: grader.prepare(problem)))
+        """Do the slow work for a problem before its first verdict, in each of the graders."""
+        for grader in self._graders:
+            self._retry_once(lambda grader=grader: grader.prepare(problem))
 
     def warm_up(self, exercises: list[tuple[Problem, str]]) -> None:
         """Warm up each grader with these completions. Their verdicts are not counted or cached.

@@ -23,8 +23,11 @@ from performance import (
 )
 from performance.parts import DEFAULT_PARTS, PARTS, Experiment, Setting, list_experiments
 from performance.trainers import TRAINERS
+from rapid.artifacts.code import ROOT
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
+from rapid.benchmarks.prompts import render_prompt
+from rapid.config.params import load_files
 from rapid.cost.shapes import Shape, parse_shape, read_shape
 from rapid.grading.pool import GraderPool
 
@@ -154,6 +157,55 @@ def test_solve_rate_reward_is_deterministic_for_a_text():
     )
     assert first == second
     assert sum(first) / 2000 == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
+def test_rewarded_groups_do_not_depend_on_the_order_of_verdicts(order):
+    """Two batches have the same prompts. Two of the four groups have a rewarded completion."""
+    reward = rewards.SolveRateReward()
+    reward.compute_rewards = lambda _, completions: [
+        float(completion) for completion in completions
+    ]
+    for verdicts in ("1100", "0001"):
+        for row in order:
+            reward(["aabb"[row]], [verdicts[row]], [[1]])
+    assert reward.compute_rewarded_group_share(2) == 0.5
+
+
+def test_verdicts_beside_sampling_are_those_after_sampling(workload):
+    samples = []
+    for grading_workers in (0, 2):
+        with start_loop(workload, replace(SMALL, grading_workers=grading_workers)) as loop:
+            samples.append(loop.run(8, 0.3))
+    same = ("completions", "length", "rewarded_share", "rewarded_group_share")
+    after, beside = ({name: sample[name] for name in same} for sample in samples)
+    assert (
+        after == pytest.approx(beside, abs=1e-12)
+        and 0 < after["rewarded_share"] < after["rewarded_group_share"] < 1
+    )
+
+
+@pytest.mark.parametrize("experiment", list_experiments("h"), ids=lambda e: e.name)
+def test_grading_beside_sampling_is_measured_with_the_settings_of_the_pipeline(experiment):
+    params = load_files(ROOT / "params.yaml")
+    benchmark, setting = params.benchmarks[experiment.benchmark], experiment.setting
+    assert (setting.n_step, setting.length) == (benchmark.n_step, benchmark.max_completion_length)
+    assert (setting.group, setting.micro_batch) == (
+        params.training.group_size,
+        params.training.micro_batch,
+    )
+    assert experiment.subject == "tiny" and setting.cores > setting.threads
+
+
+@pytest.mark.parametrize("benchmark", ["math", "mbpp_plus"])
+def test_prompts_and_grader_are_those_of_the_benchmark(toy_model, benchmark):
+    workload = models.load_subject("tiny", toy_model, benchmark=benchmark)
+    exercise = models.make_exercises(benchmark, 1)[0]
+    assert workload.prompts[0] == render_prompt(benchmark, exercise.problem)
+    assert len({*workload.prompts}) == models.PROBLEM_COUNT
+    reward = measures.build_grader_reward(workload, graders=2)
+    completions = [exercise.correct, exercise.mistakes[0]]
+    assert reward(["p"] * 2, completions, [[1]] * 2, problem=[0, 0]) == [1, 0]
 
 
 def test_real_grader_grades_completions_of_the_problem_of_each_prompt(workload):

@@ -51,6 +51,8 @@ FOUR_TRAINERS = {
 FOUR_TRAINERS |= {"rapid": PAIR["rapid"]}
 REFERENCE_TIMES = {"sampling_alone": 7.5, "training_alone": 7.0}
 FAST, SLOW = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["trl"]}
+POLICY_GRADIENT = {"policy_gradient": FOUR_TRAINERS["policy_gradient"], "rapid": PAIR["rapid"]}
+PROOFS = {"solve_rate": None, "benchmark": "minif2f", "grading_workers": 8}
 
 
 def make_row(samples: dict, **labels) -> dict:
@@ -74,6 +76,7 @@ def documents() -> dict[str, dict]:
             labels | {"kind": kind} | summary.summarize_verdicts(samples)
             for kind, samples in VERDICTS.items()
         ],
+        "h": [make_row(POLICY_GRADIENT, **PROOFS)],
         "k": [make_row(PAIR | {"rapid": [make_sample(1.0, memory=400.0)] * 3})],
     }
     source = {
@@ -110,6 +113,11 @@ def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
         ("d", "64 | SECONDS | 2.20x (2.10–2.30) | 7.8 | 7.3"),
         ("f", "900 (900–900) | 850 (850–850) | 100 (100–100) | 50.0 (50.0–50.0)"),
         ("g", "proofs | mistaken | 4 | 50% | 70.0 (55.0–85.0) | 15.0 | 28.5"),
+        (
+            "h",
+            "minif2f | 10% | 8 | 23.4 (23.4–23.4) | 11.7 | 0.0 | 15.6 (15.6–15.6) | 7.8 | 0.0 | "
+            "33% (33–33)",
+        ),
         ("k", "4 | 10% | 29.1 (27.9–30.5) / 64.0 (64.0–64.0) | 873 / 1,920 | 2.20x (2.10–2.30) | 29.1% / 64.0% | 500 / 400"),
     ],
 )  # fmt: skip
@@ -130,10 +138,10 @@ def test_row_of_the_real_grader_shows_the_measured_solve_rate(documents):
 
 def test_results_of_expectations_have_a_figure(documents):
     outcomes = check_expectations(documents)
-    assert [result.holds for result in outcomes] == [True] * 10
+    assert [result.holds for result in outcomes] == [True] * 11
     assert "4 of 4 rows hold; the worst: 2.20x (tiny, H=4" in outcomes[0].measured
     assert "0.94x" in outcomes[4].measured
-    assert [result.holds for result in check_expectations({})] == [None] * 10
+    assert [result.holds for result in check_expectations({})] == [None] * 11
 
 
 @pytest.mark.parametrize(
@@ -149,7 +157,8 @@ def test_results_of_expectations_have_a_figure(documents):
         ("c", make_row(FOUR_TRAINERS | {"trl": [make_sample(1.9)] * 3}), {5, 7}, "1.90x"),
         ("c", make_row(FOUR_TRAINERS | {"trl_on_policy": [make_sample(1.9)] * 3}), {6}, "1.90x"),
         ("c", make_row(FOUR_TRAINERS | {"policy_gradient": [make_sample(1.4)] * 3}), {8}, "1.40x"),
-        ("e", make_row(FAST, **REFERENCE_TIMES | {"training_alone": 6.0}), {9}, "1.22"),
+        ("h", make_row(POLICY_GRADIENT | {"policy_gradient": [make_sample(1.4)] * 3}, **PROOFS), {9}, "29% (tiny, H=4, N_step=16, real grader of minif2f, 8 grading workers"),
+        ("e", make_row(FAST, **REFERENCE_TIMES | {"training_alone": 6.0}), {10}, "1.22"),
     ],
 )  # fmt: skip
 def test_expectations_cover_every_row_of_every_part(documents, part, row, failing, figure):
@@ -169,7 +178,7 @@ def test_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsy
     assert "0123456789+dirty" in page and "Not measured: smollm2: no network." in page
     lines = page.splitlines()
     rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(rules) == 1 + 9 + 1  # expectations, eight parts (one with two tables), provenance
+    assert len(rules) == 1 + 10 + 1  # expectations, nine parts (one with two tables), provenance
     assert all(lines[number].count("|") == lines[number - 1].count("|") for number in rules)
     assert "holds: " in capsys.readouterr().out
 

@@ -1,5 +1,7 @@
 """RapidTrainer on a toy model: sampling, grading, micro-batches and optimizer steps."""
 
+import time
+
 import pytest
 import torch
 from datasets import Dataset
@@ -15,6 +17,7 @@ from tests.training.loops import (
     ROUNDING,
     ScriptedTrainer,
     assert_same_training,
+    get_weights,
     logged_values,
     make_trainer,
 )
@@ -138,6 +141,24 @@ def test_sampler_gets_group_size_only_for_whole_groups(
     output = trainer._generate_single_turn(prompts, None, {}, 4)
     assert calls == [(expected_generations, False)] * 2
     assert output == (prompts, [[-0.5 * row] for row in range(rows)] if has_logps else None)
+
+
+def test_grading_while_sampling_trains_to_the_same_bits(toy_model, tmp_path):
+    """Verdicts that take time arrive in another order than that of the batch."""
+
+    def slow_reward(completions, **_):
+        rewards = parity_reward(completions)
+        time.sleep(0.002 * sum(rewards))
+        return rewards
+
+    settings = {"reward": slow_reward, "max_completion_length": 32}
+    after, beside = (
+        train_trainer(toy_model, tmp_path, grading_workers=workers, **settings)
+        for workers in (0, 3)
+    )
+    assert torch.equal(get_weights(after), get_weights(beside))
+    rewards = [logged_values(trainer, "reward") for trainer in (after, beside)]
+    assert rewards[0] == rewards[1] and min(rewards[0]) > 0
 
 
 @pytest.mark.parametrize(("chat", "beams"), [(False, 1), (True, 1), (False, 2)])
