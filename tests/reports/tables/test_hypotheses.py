@@ -94,7 +94,7 @@ def test_missing_runs_leave_a_test_untested(params, complete):
     gap, _, half, _ = judge_all(params, complete)
     assert (half.verdict, half.estimate, half.p) == ("not tested here", None, None)
     assert gap.p is not None
-    cell = half.estimated_cell()
+    cell = half.build_estimate_cell()
     assert (cell.text, cell.reason) == ("\u2014", "no seed has all runs of the contrast")
 
 
