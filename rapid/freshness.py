@@ -61,7 +61,7 @@ class Job:
         return f"{self.folder}/{MANIFEST}"
 
     @property
-    def declared(self) -> list[str]:
+    def declared_outputs(self) -> list[str]:
         """The output files that Snakemake's rules declare: the manifest and small results."""
         return [f"{self.folder}/{name}" for name in (MANIFEST, *STAGES[self.rule].results)]
 
@@ -144,7 +144,9 @@ class Examination:
         changed = [
             path
             for path, expected in manifest.outputs.items()
-            if self._is_changed(path, expected, is_needed=self._hash_all or path in job.declared)
+            if self._is_changed(
+                path, expected, is_needed=self._hash_all or path in job.declared_outputs
+            )
         ]
         findings.changed |= dict.fromkeys(changed, job)
         reason = _explain_changed_spec(job, manifest, self._ignore_code)

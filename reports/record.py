@@ -35,9 +35,14 @@ def main(arguments: list[str] | None = None) -> int:
     add = parser.add_argument
     add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the arena")
     add("--archives", required=True, metavar="PATH/NAME", help="beginning of the archives' paths")
-    add("--pack", type=int, metavar="SEED", help="pack this block, whose runs must be finished")
+    add(
+        "--pack",
+        type=int,
+        metavar="SEED",
+        help="pack the runs with this seed, which must be finished",
+    )
     add("--prune", action="store_true", help="delete the models of the packed runs afterwards")
-    add("--complete", action="store_true", help="exit with 1 if a block has no archive yet")
+    add("--complete", action="store_true", help="exit with 1 if a seed has no archive yet")
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
     try:

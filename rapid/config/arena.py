@@ -53,7 +53,7 @@ class Claim(Section):
     @model_validator(mode="after")
     def _check_expectation(self):
         if (self.by, self.expect) == ("seconds", "same"):
-            reason = "must be better in a claim by seconds"
+            reason = "must be 'better' if `by` is seconds"
             raise ValueError(describe_invalid("expect", self.expect, reason))
         return self
 

@@ -25,11 +25,13 @@ from rapid.resources.leases import WAITING
 from rapid.text import align_columns, format_duration, wrap_text
 
 UPDATE_SECONDS = 1.0  # interval between updates of the display
+# Seconds by which the time of a log, from the file system, may be before the start of its job.
+MTIME_TOLERANCE = 1.0
 QUEUED = "queued"  # state of a job that Snakemake has started and that does not run yet
 # Seconds by which the creation time of a process may change: Linux computes it from the time of
 # booting, which changes if the clock is corrected.
 CLOCK_TOLERANCE = 60.0
-DEFAULT_ENDED_LINES = 10  # number of ended jobs to show without a limit of lines
+DEFAULT_ENDED_LINES = 10  # ended jobs to show if the number of lines is not limited
 # Escape sequences of terminals: switch to the alternate screen and back, move the cursor to the
 # upper left, clear the rest of the line, clear all below.
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
@@ -43,8 +45,9 @@ class WorkflowView:
         self._stream = journal.open(encoding="utf-8")
         self._incomplete_line = ""  # the journal's last line, if it is only partly written
         self._first_row: dict = {}
-        self._now = 0.0  # time of the row that is read, or of the last call of `read`
-        self._jobs = JobFormatter(logging.Formatter(), clock=lambda: self._now)
+        self._now = 0.0  # time of the row that `read` replays, or of the last call of `read`
+        # Rows are replayed as log records: `filter` counts the jobs, `format` describes them.
+        self._formatter = JobFormatter(logging.Formatter(), clock=lambda: self._now)
         self._ended: list[str] = []  # a line for each job that ended
 
     def read(self) -> None:
@@ -58,8 +61,8 @@ class WorkflowView:
             self._first_row = self._first_row or row
             self._now = row["at"]
             record = SimpleNamespace(msg="", **row)
-            if self._jobs.filter(record) and row["event"] != "run_info":
-                self._ended += filter(None, [self._jobs.format(record)])
+            if self._formatter.filter(record) and row["event"] != "run_info":
+                self._ended += filter(None, [self._formatter.format(record)])
         self._now = time.time()
 
     def is_alive(self) -> bool:
@@ -68,7 +71,9 @@ class WorkflowView:
 
     def has_succeeded(self) -> bool:
         """Return whether all jobs are done."""
-        return bool(self._first_row) and not (self._jobs.jobs_left.total() or self._jobs.failed)
+        return bool(self._first_row) and not (
+            self._formatter.jobs_left.total() or self._formatter.failed
+        )
 
     def render_lines(self, height: int | None = None) -> list[str]:
         """Return the state as lines.
@@ -76,21 +81,22 @@ class WorkflowView:
         Args:
             height: largest number of lines.
         """
-        jobs = self._jobs
+        formatter = self._formatter
         started = [
             (job.name, format_duration(self._now - job.start_time), _describe_state(job))
-            for job in jobs.running.values()
+            for job in formatter.running.values()
         ]
-        jobs_left, failed = jobs.jobs_left.total(), len(jobs.failed)
+        total, failed = formatter.total, len(formatter.failed)
+        jobs_left = formatter.jobs_left.total()
         running = sum(not state.startswith((QUEUED, WAITING)) for *_, state in started)
-        summary = f"{jobs.total} jobs: {jobs.total - jobs_left - failed} done, {running} running, "
+        summary = f"{total} jobs: {total - jobs_left - failed} done, {running} running, "
         summary += f"{jobs_left - running} waiting, {failed} failed"
-        if started and (seconds := jobs.estimate_seconds_left()):
+        if started and (seconds := formatter.estimate_seconds_left()):
             summary += f"; about {format_duration(seconds)} left"
         if jobs_left and not self.is_alive():
             summary += "; the workflow has ended"
-        headings = [summary, *filter(None, [self._first_row.get("problems")])]
-        failures = jobs.render_failures().splitlines()
+        headings = [summary, *filter(None, [self._first_row.get("problem_sources")])]
+        failures = formatter.render_failures().splitlines()
         parts = [headings, align_columns(started), failures]
         max_ended = DEFAULT_ENDED_LINES
         if height is not None:
@@ -107,7 +113,7 @@ def _describe_state(job: RunningJob) -> str:
     SLURM, if its log is missing or older than its start by Snakemake, because a job truncates its
     log when it begins to run.
     """
-    if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - UPDATE_SECONDS:
+    if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - MTIME_TOLERANCE:
         return QUEUED
     last_line = job.last_line
     steps = read_progress(Path(job.folder))
@@ -167,11 +173,11 @@ def _read_first_row(journal: Path) -> dict:
 def _is_alive(row: dict) -> bool:
     """Return whether the process that wrote a row of a journal is alive on this machine.
 
-    A process with the same number that was created later is a different one.
+    A process that was created later is another process, which has got the same number.
     """
     with suppress(psutil.Error, KeyError):
         process = psutil.Process(row["pid"])
-        is_same_process = process.create_time() < row["since"] + CLOCK_TOLERANCE
+        is_same_process = process.create_time() < row["process_created"] + CLOCK_TOLERANCE
         is_same_host = row["host"] == platform.node()
         return is_same_host and is_same_process and process.status() != psutil.STATUS_ZOMBIE
     return False

@@ -31,7 +31,7 @@ from rapid.processes.lifetimes import KILLED_HINT
 from rapid.resources.leases import WAITING
 from rapid.text import format_duration, wrap_text
 
-SNAKEMAKE_HANDLER = "DefaultStreamHandler"  # name of the handler that prints to the console
+SNAKEMAKE_HANDLER = "DefaultStreamHandler"  # name of the log handler that prints to the console
 # A workflow's journal for `rapid watch` is JOURNAL_FOLDER/{process id}{JOURNAL_SUFFIX}.
 JOURNAL_FOLDER = Path(".snakemake/log")
 JOURNAL_SUFFIX = ".jobs.jsonl"
@@ -49,11 +49,11 @@ EXIT_PATTERN = re.compile(r"exit status (\d+)|died with <Signals\.(\w+)")
 LOG_REDIRECTION = "> {} 2>&1"
 # Messages with this path are not printed. They are about Snakemake's records of earlier executions,
 # which the pipeline does not use (`rapid.freshness`).
-METADATA_RECORDS = "provenance/metadata"
-# Snakemake's reason for planning a job. The rest of the text, with all parameters, is cut off.
+METADATA_PATH = "provenance/metadata"
+# Snakemake's reason for planning a job, whose rest, a list of all parameters, is cut off.
 PARAMETERS_PATTERN = re.compile(r"(Params have changed since last execution).*")
 FAILURE_LINES = 10  # largest number of lines about a failed job
-TAIL_BYTES = 1 << 14  # how much of a log's end is read
+TAIL_BYTES = 1 << 14  # number of bytes that are read from the end of a log
 DEFAULT_WIDTH = 160  # characters of a line, if the console is not a terminal
 MAX_LINE_LENGTH = 1000  # characters; a job may print the whole content of a file in one line
 WAIT_SECONDS = 5.0  # interval between checks for waiting jobs; shorter waits are not reported
@@ -105,8 +105,8 @@ class JobFormatter(logging.Formatter):
         total: number of all jobs.
         running: jobs that have started and not ended, by the number that Snakemake gave them.
         failed: lines about each job that failed, by the job's name.
-        reasons: why jobs are planned, by the paths of their manifests, if `rapid.freshness` plans
-            them.
+        reasons: why jobs are stale, by the paths of their manifests (`rapid.freshness`). The
+            workflow's rules fill it. For other jobs Snakemake's own reason is shown.
 
     Args:
         default_formatter: Snakemake's formatter, which formats all other records.
@@ -124,7 +124,7 @@ class JobFormatter(logging.Formatter):
         self.default_formatter = default_formatter
         self._is_dry_run = is_dry_run
         self._clock = clock
-        self._start_time: float | None = None  # of the first job
+        self._start_time: float | None = None  # when the first job started
         self.jobs_left: Counter[str] = Counter()
         self.total = 0
         self.running: dict[int, RunningJob] = {}
@@ -134,12 +134,12 @@ class JobFormatter(logging.Formatter):
         self.reasons: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to print a record; remember jobs that start and commands that fail."""
+        """Return whether to print a record; count jobs, and store commands that failed."""
         event = getattr(record, "event", None)
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()
             self._start_time = now if self._start_time is None else self._start_time
-            job = RunningJob(record.rule_name, _output_folder(record), record.log, now)
+            job = RunningJob(record.rule_name, _get_output_folder(record), record.log, now)
             self.running[record.jobid] = job
             is_retry = self.failed.pop(job.name, None) is not None
             self.jobs_left[job.rule] += is_retry
@@ -150,10 +150,10 @@ class JobFormatter(logging.Formatter):
         if event == "run_info":
             self.jobs_left = Counter(record.stats)
             self.total = self.jobs_left.pop("total", 0)
-        is_silent = (
+        is_progress = (
             event in ("job_started", "progress") or record.msg == "Select jobs to execute..."
         )
-        return not (is_silent or METADATA_RECORDS in str(record.msg))
+        return not (is_progress or METADATA_PATH in str(record.msg))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a line about a job that is planned, has ended or failed."""
@@ -161,7 +161,9 @@ class JobFormatter(logging.Formatter):
             case "job_info":
                 reasons = [self.reasons[path] for path in record.output if path in self.reasons]
                 reason = _to_short_line(reasons[0]) if reasons else _shorten_reason(record.reason)
-                return _wrap_line(f"rule {record.rule_name}: {_output_folder(record)} ({reason})")
+                return _wrap_line(
+                    f"rule {record.rule_name}: {_get_output_folder(record)} ({reason})"
+                )
             case "job_finished":
                 return self._format_finished_job(record.job_id)
             case "job_error":
@@ -205,7 +207,7 @@ class JobFormatter(logging.Formatter):
         return sum(count * means[rule] for rule, count in self.jobs_left.items()) / jobs_at_a_time
 
     def _format_finished_job(self, number: int) -> str:
-        """Return the line of a job that has ended; "" if it has no files."""
+        """Return the line of a job that has ended; "" if the job has no files."""
         job = self.running.pop(number, None)
         if job is None:
             return ""
@@ -223,7 +225,9 @@ class JobFormatter(logging.Formatter):
     def _format_failed_job(self, record: logging.LogRecord) -> str:
         """Return the line of a job that failed, and keep the end of its log in `failed`."""
         job = self.running.pop(record.jobid, None)
-        job = job or RunningJob(record.rule_name, _output_folder(record), record.log, self._clock())
+        job = job or RunningJob(
+            record.rule_name, _get_output_folder(record), record.log, self._clock()
+        )
         self.jobs_left[job.rule] -= 1
         seconds = format_duration(self._clock() - job.start_time)
         heading = f"FAILED {job.name} ({seconds}{self._describe_exit(job.log)})"
@@ -231,14 +235,14 @@ class JobFormatter(logging.Formatter):
             part
             for line in _read_last_lines(job.log)
             for part in _wrap_line(line, "  | ").split("\n")
-        ][2 - FAILURE_LINES :]  # two lines precede the log's end
+        ][2 - FAILURE_LINES :]  # the heading and the log's path take two lines
         log = ", ".join(job.log)
-        log_state = f"{log} ends:" if tail else f"{log or 'its log'} is empty{_note_full_disk()}"
+        log_state = f"end of {log}:" if tail else f"{log or 'its log'} is empty{_note_full_disk()}"
         self.failed[job.name] = [heading, f"  {log_state}", *tail]
         return heading
 
     def _describe_exit(self, log: list[str]) -> str:
-        """Return ", exit status N" or ", killed by SIGNAL" of the command that wrote a log."""
+        """Return ", exit status N" or ", killed by SIGNAL" for the job with this log; or ""."""
         for message in reversed(self._error_messages):
             if any(LOG_REDIRECTION.format(path) in message for path in log):
                 status, signal = EXIT_PATTERN.search(message).groups()
@@ -249,7 +253,7 @@ class JobFormatter(logging.Formatter):
 class WaitReporter(threading.Thread):
     """A thread that prints a line when jobs begin to wait for cores or GPUs.
 
-    If jobs wait again after a time without waiting jobs, another line is printed.
+    It prints another line if jobs wait again after a time without waiting jobs.
 
     Args:
         print_line: writes a line to the console.
@@ -278,15 +282,15 @@ class Journal(logging.Handler):
     """Writes a JSON line on each job that starts, ends or fails to a file, for `rapid watch`.
 
     Args:
-        problems: a sentence that says which benchmark problems the workflow uses.
+        problem_sources: a sentence that says which benchmark problems the workflow uses.
     """
 
-    def __init__(self, folder: Path = JOURNAL_FOLDER, problems: str = ""):
+    def __init__(self, folder: Path = JOURNAL_FOLDER, problem_sources: str = ""):
         super().__init__()
-        self._problems = problems
+        self._problem_sources = problem_sources
         self._file = folder.absolute() / f"{os.getpid()}{JOURNAL_SUFFIX}"
         created = psutil.Process().create_time()
-        self._process = {"pid": os.getpid(), "host": platform.node(), "since": created}
+        self._process = {"pid": os.getpid(), "host": platform.node(), "process_created": created}
 
     def emit(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
@@ -294,19 +298,19 @@ class Journal(logging.Handler):
             return
         row = {"event": event, "at": time.time(), **self._process}
         row |= {name: getattr(record, name) for name in JOURNAL_FIELDS[event]}
-        row |= {"problems": self._problems} if event == "run_info" else {}
+        row |= {"problem_sources": self._problem_sources} if event == "run_info" else {}
         with suppress(OSError):  # a workflow does not fail because its journal cannot be written
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("w" if event == "run_info" else "a") as file:
                 file.write(json.dumps(row) + "\n")
 
 
-def install_console(logger: logging.Logger, settings, problems: str = "") -> JobFormatter:
+def install_console(logger: logging.Logger, settings, problem_sources: str = "") -> JobFormatter:
     """Make Snakemake print one line for each job.
 
     Args:
         settings: Snakemake's output settings. With --verbose the console is not changed.
-        problems: a sentence that says which benchmark problems the workflow uses.
+        problem_sources: a sentence that says which benchmark problems the workflow uses.
 
     Returns:
         The formatter, which renders the failures at the end.
@@ -314,7 +318,7 @@ def install_console(logger: logging.Logger, settings, problems: str = "") -> Job
     logging.raiseExceptions = False  # a log file that cannot be written (disk full) is no error
     formatter = JobFormatter(logging.Formatter(), settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # --touch runs no job
-        logger.addHandler(Journal(problems=problems))
+        logger.addHandler(Journal(problem_sources=problem_sources))
         WaitReporter(formatter, logger.info).start()
     for handler in logger.handlers:
         if handler.name == SNAKEMAKE_HANDLER and not settings.verbose:
@@ -324,13 +328,13 @@ def install_console(logger: logging.Logger, settings, problems: str = "") -> Job
     return formatter
 
 
-def _output_folder(record: logging.LogRecord) -> str:
+def _get_output_folder(record: logging.LogRecord) -> str:
     """Return the folder of a job's first output; "" if it has no output."""
     return os.path.dirname(record.output[0]) if record.output else ""
 
 
 def _shorten_reason(reason: str) -> str:
-    """Return Snakemake's reason for planning a job, with the numbers of files in place of lists."""
+    """Return Snakemake's reason for planning a job, with the number of files for their names."""
     clauses = []
     for clause in PARAMETERS_PATTERN.sub(r"\1", reason).split("; "):
         cause, _, files = clause.partition(": ")
@@ -371,6 +375,6 @@ def _wrap_line(line: str, margin: str = "") -> str:
 
 
 def _note_full_disk() -> str:
-    """Return ": the disk is full" if it is, which explains an empty log; else ""."""
+    """Return ": the disk is full" if it is full, which explains an empty log; else ""."""
     status = os.statvfs(".")
     return ": the disk is full" if status.f_bavail * status.f_frsize < TAIL_BYTES else ""

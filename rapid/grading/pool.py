@@ -86,13 +86,16 @@ class GraderPool:
         for grader in self._graders:
             self._retry_once(lambda grader=grader: grader.prepare(problem))
 
-    def warm_up(self, exercises: list[tuple[Problem, str]]) -> None:
-        """Warm up each grader with these completions. Their verdicts are not counted or cached.
+    def warm_up(self, samples: list[tuple[Problem, str]]) -> None:
+        """Warm up each grader with completions. Their verdicts are not counted or cached.
 
         Only the graders of Lean can be warmed up, because only they have a method `warm_up`.
+
+        Args:
+            samples: pairs of a problem and a completion.
         """
         for grader in self._graders:
-            self._retry_once(lambda grader=grader: grader.warm_up(exercises))
+            self._retry_once(lambda grader=grader: grader.warm_up(samples))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Grade one completion.

@@ -1,4 +1,4 @@
-"""Computes key-value caches of prompts, and decides which models can share them in a group."""
+"""Computes key-value caches of prompts, and decides for which models completions can share one."""
 
 from dataclasses import fields
 from inspect import signature
@@ -22,13 +22,14 @@ KEY_VALUE_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)
 def prefill_prompts(
     model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
 ) -> tuple[Any, DynamicCache]:
-    """Run prompts, (K, P); return the output for their last tokens, and the cache of all tokens.
+    """Run K prompts of P tokens; return the output for their last tokens, and the cache of all.
 
     Args:
         mask: (K, P), 0 at padding on the left.
         cache: an empty cache to use.
     """
-    cache = cache or DynamicCache(config=get_text_config(model))
+    if cache is None:
+        cache = DynamicCache(config=get_text_config(model))
     output = model(
         input_ids=ids,
         attention_mask=mask,
@@ -92,7 +93,7 @@ def _get_adapter_setting(model, name: str) -> Any:
 
 
 def has_absolute_positions(model) -> bool:
-    """Return whether a model without `position_ids` would count padding as positions (GPT-2).
+    """Return whether a model that gets no `position_ids` counts padding as positions (GPT-2).
 
     Rotary embeddings depend on differences of positions, which padding on the left does not change.
     """

@@ -104,7 +104,7 @@ def test_variant_is_parsed_as_it_was_formatted(rate):
         ({"rates": {"dapo": 1e-4, "rloo": 1e-4}, "claims": []}, "rates: no learning rate for pg"),
         (
             {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
-            "expect: 'same' is invalid: must be better in a claim by seconds",
+            "expect: 'same' is invalid: must be 'better' if `by` is seconds",
         ),
         ({"problems": 1}, "problems: 1 is invalid: must be at least 2, the number of prompts"),
     ],

@@ -56,7 +56,7 @@ def write_progress(*rewards: float | None) -> None:
 def test_a_note_about_generated_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     note = "Made problems in the format of MATH, not the published ones."
-    journal = console.Journal(problems=note)
+    journal = console.Journal(problem_sources=note)
     monkeypatch.setattr(console.time, "time", lambda: 0.0)
     journal.emit(SimpleNamespace(event="run_info", stats={"train": 2, "total": 2}))
     assert read_lines(monkeypatch, capsys, 1.0)[:2] == [
@@ -133,7 +133,7 @@ def test_a_killed_workflow_is_shown_as_ended(add_event, monkeypatch, capsys):
     assert watch.watch_workflow(once=False) == 1
     assert "; the workflow has ended" in capsys.readouterr().out
     # Another process has the same number.
-    rows_with_reused_pid = [row | {"pid": os.getpid(), "since": 0.0} for row in rows]
+    rows_with_reused_pid = [row | {"pid": os.getpid(), "process_created": 0.0} for row in rows]
     journal.write_text("".join(json.dumps(row) + "\n" for row in rows_with_reused_pid))
     assert watch.watch_workflow(once=False) == 1
     capsys.readouterr()
@@ -146,7 +146,7 @@ def test_a_killed_workflow_is_shown_as_ended(add_event, monkeypatch, capsys):
 def test_a_running_workflow_is_preferred_to_one_that_ended_later(add_event, monkeypatch, capsys):
     [journal] = Path(".snakemake/log").iterdir()
     row = json.loads(journal.read_text())
-    earlier = row | {"since": 0.0, "stats": {"train": 1, "total": 1}}
+    earlier = row | {"process_created": 0.0, "stats": {"train": 1, "total": 1}}
     journal.with_name(f"1{console.JOURNAL_SUFFIX}").write_text(json.dumps(earlier) + "\n")
     with journal.open("a") as file:
         file.write('{"event": "job_in\n')  # a full disk cut the line

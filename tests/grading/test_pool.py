@@ -46,8 +46,8 @@ class FakeGrader:
     def prepare(self, problem):
         self.record(f"prepared {problem.id}")
 
-    def warm_up(self, exercises):
-        self.record(f"warmed up with {exercises}")
+    def warm_up(self, samples):
+        self.record(f"warmed up with {samples}")
 
     def grade(self, problem, completion):
         assert self.busy.acquire(blocking=False), "two threads in one grader"

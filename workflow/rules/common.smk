@@ -129,14 +129,14 @@ def get_input_manifests(rule_name, option):
 
     def list_input_manifests(job):
         manifests = [input_job.manifest for input_job in job.get_inputs(option)]
-        return check_input_files(job, manifests)
+        return plan_input_files(job, manifests)
 
     return look_up_job(rule_name, list_input_manifests)
 
 
 def get_sources(rule_name):
     """Return a function of wildcards: the user's files that the job reads."""
-    return look_up_job(rule_name, lambda job: check_input_files(job, job.sources))
+    return look_up_job(rule_name, lambda job: plan_input_files(job, job.sources))
 
 
 def list_manifests(stage):
@@ -193,7 +193,7 @@ def count_slots(threads):
 # Planning: jobs whose manifests are not up to date, and jobs that depend on them. -----------------
 
 
-def check_input_files(job, files):
+def plan_input_files(job, files):
     """Return the input files of a job, and make Snakemake plan the job if it or an input is stale.
 
     rapid/freshness.py decides by manifests whether a job is stale. Times of files do not decide it,
@@ -213,7 +213,7 @@ def is_planned(job):
     """Return whether a job will run: it or an input is stale, or -R, -F or -f asks for it."""
     return (
         job.rule in {rule.name for rule in workflow.dag.forcerules}
-        or not workflow.dag.forcefiles.isdisjoint(job.declared)
+        or not workflow.dag.forcefiles.isdisjoint(job.declared_outputs)
         or (workflow.is_main_process and EXAMINATION.explain(job) != "")
         or any(map(is_planned, job.inputs))
     )

@@ -42,8 +42,8 @@ def list_report_files(folder, category, figures):
 def get_input_results(rule_name, plan=PLAN, extra_files=()):
     """Return a function of wildcards: the files with the results that a report shows."""
     job = plan.get_job(STAGES[rule_name].folder)
-    results = [path for result in job.inputs for path in result.declared]
-    return lambda wildcards: check_input_files(job, [*results, *extra_files])
+    results = [path for input_job in job.inputs for path in input_job.declared_outputs]
+    return lambda wildcards: plan_input_files(job, [*results, *extra_files])
 
 
 def get_code_digest(rule_name, plan=PLAN):

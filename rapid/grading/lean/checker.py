@@ -25,6 +25,12 @@ from rapid.grading.lean.process import (
 from rapid.grading.lean.standby import borrow
 from rapid.grading.verdicts import Verdict
 
+# The processes in messages, by role.
+PROCESS_NAMES = {
+    "author": "process that reads proofs (the author)",
+    "judge": "process that checks proofs (the judge)",
+}
+
 
 class BadStatement(BadProblem):
     """Lean does not accept the problem's statement. The proof is not the cause."""
@@ -193,7 +199,9 @@ class LeanChecker:
         """Raise GraderDied if a process did not finish elaborating the statement of this name."""
         if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
             self._stop(role)  # the next request goes to a new process, which has seen no proof
-            raise GraderDied(f"the {role} of {self.backend} did not elaborate {name}: {answer.why}")
+            raise GraderDied(
+                f"{self._name_process(role)} did not elaborate the statement {name}: {answer.why}"
+            )
 
     def _ask(
         self, role: str, request: dict, timeout: float, export: bytes | None = None
@@ -212,7 +220,7 @@ class LeanChecker:
             except ProcessDied as death:
                 self._restart(role)
                 if death.was_killed:
-                    message = f"the {role} of {self.backend} was killed: {death}"
+                    message = f"{self._name_process(role)} was killed: {death}"
                     raise GraderDied(message) from None
                 if is_last:
                     return Answer(why=verdicts.CRASHED), b""
@@ -241,8 +249,11 @@ class LeanChecker:
                 return process
             self._stop(role)
         raise GraderDied(
-            f"the {role} of {self.backend} died {limits.LEAN_STARTS} times before it could answer"
+            f"{self._name_process(role)} died {limits.LEAN_STARTS} times before it could answer"
         )
+
+    def _name_process(self, role: str) -> str:
+        return f"the {PROCESS_NAMES[role]} of {self.backend}"
 
     def _start(self) -> None:
         """Borrow or start the processes that are missing."""

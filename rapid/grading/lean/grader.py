@@ -64,17 +64,17 @@ class LeanGrader:
             problem.name, cut_at_last_assignment(problem.formal_statement)
         )
 
-    def warm_up(self, exercises: list[tuple[Theorem, str]]) -> None:
-        """Grade these completions to warm up Lean, unless its processes have been warmed up before.
+    def warm_up(self, samples: list[tuple[Theorem, str]]) -> None:
+        """Grade completions to warm up Lean, unless its processes have been warmed up before.
 
         V8 (node's JavaScript engine) compiles a function of the WebAssembly Lean when the function
         is first called. So the first proofs take longer. A Lean that the fork server lends counts
-        as warmed up if it has checked as many proofs as there are theorems in `exercises`.
+        as warmed up if it has checked as many proofs as there are theorems in `samples`.
         """
-        checker = self._get_checker(exercises[0][0].header)
+        checker = self._get_checker(samples[0][0].header)
         checker.wait_ready()
-        if checker.answered < len({problem.formal_statement for problem, _ in exercises}):
-            for problem, completion in exercises:
+        if checker.answered < len({problem.formal_statement for problem, _ in samples}):
+            for problem, completion in samples:
                 self.grade(problem, completion)
 
     def grade(self, problem: Theorem, completion: str) -> Verdict:

@@ -113,8 +113,8 @@ def describe_kernel_bugs(backend: Backend) -> str:
         return ""
     fixed_version = ".".join(map(str, FIRST_FIXED_VERSION))
     return (
-        f"Lean {backend.version} is older than {fixed_version} and has two known kernel bugs, "
-        "which no completion can reach here (docs/security.md)"
+        f"Lean {backend.version} is older than {fixed_version} and has two known kernel bugs. "
+        "The checker keeps completions from exploiting them (docs/security.md)"
     )
 
 

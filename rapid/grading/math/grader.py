@@ -1,7 +1,7 @@
 """Grades mathematical answers: compares the last \\boxed{} of a completion with the known answer.
 
-A worker process (rapid/grading/math/worker) makes the comparison. It can be killed if that takes
-too long.
+A worker process (rapid/grading/math/worker) makes the comparison, so that it can be killed if the
+comparison takes too long.
 """
 
 import json
@@ -20,7 +20,7 @@ from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
 
-_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")  # variables that it gets
+_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")  # of the worker
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is text and matches as a whole
@@ -150,7 +150,7 @@ class MathGrader:
         raise GraderDied("the math worker did not start; its message is above")
 
     def _end(self, patience: float = 0.0) -> None:
-        """Close the connection, upon which the worker kills its child and ends; wait for that."""
+        """Close the connection and wait until the worker has killed its child and ended."""
         if self._worker is not None:
             self._worker.end(patience)
             self._worker = None

@@ -170,9 +170,9 @@ class RecordingGrader:
         self.requests.append(completion)
         return verdicts.build_verdict(verdicts.PASSED)
 
-    def warm_up(self, exercises):
-        self.exercise_count = len(exercises)
-        lean_grader.LeanGrader.warm_up(self, exercises)
+    def warm_up(self, samples):
+        self.sample_count = len(samples)
+        lean_grader.LeanGrader.warm_up(self, samples)
 
 
 @pytest.mark.parametrize("answer_count", [0, 1000])
@@ -186,8 +186,8 @@ def test_a_warm_up_elaborates_all_statements_and_grades_with_a_new_lean(answer_c
         for problem in problems
     ]
     warm_up_proofs = lean.requests[3:]
-    assert len(warm_up_proofs) == (0 if answer_count else lean.exercise_count)
-    assert lean.exercise_count > 30
+    assert len(warm_up_proofs) == (0 if answer_count else lean.sample_count)
+    assert lean.sample_count > 30
     assert grader.reasons.total() == grader.hits == 0
     if not answer_count:
         parts_of_proofs = ("exact ⟨", "rfl", "h₀ _", "n.rec", "omega", "exact h _")

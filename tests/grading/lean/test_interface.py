@@ -93,7 +93,9 @@ class TestBothBackends:
     def test_a_statement_that_times_out_is_no_verdict(self, tmp_path, role):
         with (
             LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker,
-            pytest.raises(GraderDied, match=f"the {role} .* did not elaborate p1: timeout"),
+            pytest.raises(
+                GraderDied, match=rf"\(the {role}\) .* did not elaborate the statement p1: timeout"
+            ),
         ):
             checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
 

@@ -35,9 +35,9 @@ class Finder:
 
 
 def preload_packages(names: set[str]) -> None:
-    """Import the packages that a program mentions, before the guard in Python is on.
+    """Import the packages that a program mentions, before `isolation.install_guard`.
 
-    Importing these packages uses the operating system, which the guard would stop. Packages that
+    Importing these packages uses the operating system, which `install_guard` forbids. Packages that
     are not installed are skipped.
 
     Args:

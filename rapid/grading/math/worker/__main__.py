@@ -4,7 +4,7 @@
 
 Standard input is a socket, on which the worker also sends its replies. A request is a line of JSON:
 {"gold", "answer", "question", "timeout"}, the timeout in seconds. The reply is one word, the reason
-of the verdict; it is "infrastructure" if the process that compares was killed from outside. A
+of the verdict, which is "infrastructure" if the process that compares was killed from outside. A
 grader first sends an empty line. The worker then clears the caches of earlier answers, and replies
 "ready".
 
@@ -33,8 +33,8 @@ WARM_UP_PAIRS = [
     ("y=x", "y=2x"),
 ]
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-# Beginnings of audit events (PEP 578) that are refused in the child, and exceptions that imports
-# need.
+# Beginnings of audit events (PEP 578) that are refused in the child, and those of these events that
+# are allowed, because imports need them.
 REFUSED_EVENTS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
 IMPORT_EVENTS = ("os.listdir", "os.scandir")
 
@@ -80,15 +80,15 @@ class Child:
     """
 
     def __init__(self, connection: socket.socket, memory: int):
-        self.link, far_end = socket.socketpair()
+        self.link, child_link = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
             os.close(connection.fileno())  # the child sends its answers through the worker
             self.link.close()
             drop_rights(memory)
-            serve_questions(far_end)
+            serve_requests(child_link)
             os._exit(0)
-        far_end.close()
+        child_link.close()
 
     def ask(self, line: str, connection: socket.socket) -> str:
         """Send a request to the child and return its reply.
@@ -116,11 +116,11 @@ class Child:
         # Signals from outside: no answer can cause them.
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             return "infrastructure"
-        # SIGALRM is the alarm of `serve_questions`. Anything else is a crash.
+        # SIGALRM is the alarm of `serve_requests`. Anything else is a crash.
         return "timeout" if status == -signal.SIGALRM else "crashed"
 
 
-def serve_questions(link: socket.socket) -> None:
+def serve_requests(link: socket.socket) -> None:
     """Answer requests until the link is closed. SIGALRM kills this process when the time is up."""
     for line in link.makefile():
         request = json.loads(line)

@@ -1,7 +1,7 @@
 """Decides whether an answer equals the known answer, by the rules in docs/benchmarks.md.
 
-An answer is right if it has the value of the known answer, if it is worked out (no sum or fraction
-is left that could be computed), and if it has the form and the unit that the question asks for.
+An answer is right if it has the value of the known answer, leaves no sum or fraction that could be
+computed, and has the form and the unit that the question asks for.
 Answers that `grammar.lark` cannot parse are compared as LaTeX text.
 
 In this folder, `gold` is the known answer, and a "unit" is a unit of measurement.
@@ -15,7 +15,7 @@ from formula import Formula, kind, operands, parse_formula, value
 from latex import Unreadable, clean_latex
 from question import find_asked_base, find_asked_forms, find_asked_formulas, parse_base
 from relations import is_same
-from statements import SEQUENCES
+from statements import COLLECTION_KINDS
 from units import (
     NO_UNIT,
     PERCENT,
@@ -26,8 +26,9 @@ from units import (
     split_unit,
 )
 
-# A number in a base, such as 1101_2 or (1A)_{16}. A text or a name, which is compared by letters.
+# A number in a base, such as 1101_2 or (1A)_{16}.
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
+# An answer with words or of letters only, which is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 
 
@@ -57,9 +58,9 @@ def is_right(gold: str, answer: str, question: str) -> bool:
         return True
     if parse_numeral(gold)[1] or parse_numeral(answer.rpartition("=")[2])[1]:
         return is_same_numeral(gold, answer, question)
-    words = frozenset(extract_prose(question).split())
-    gold_text, gold_unit = split_unit(gold, words)
-    answer_text, answer_unit = split_unit(answer, words)
+    question_words = frozenset(extract_prose(question).split())
+    gold_text, gold_unit = split_unit(gold, question_words)
+    answer_text, answer_unit = split_unit(answer, question_words)
     if TEXT.fullmatch(gold_text):
         return normalize_spelling(gold) == normalize_spelling(answer)
     try:
@@ -67,16 +68,16 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     except Unreadable:
         return normalize_spelling(gold) == normalize_spelling(answer)
     try:
-        formula = parse_formula(answer_text)
+        answer_formula = parse_formula(answer_text)
     except Unreadable:
-        formula = parse_formula(get_right_side(answer_text, question))
-    if answer_unit and not is_number(formula):
+        answer_formula = parse_formula(get_right_side(answer_text, question))
+    if answer_unit and not can_have_unit(answer_formula):
         return False
     if {gold_unit, answer_unit} == {PERCENT, NO_UNIT}:
-        return is_same_percent(gold_formula, formula, gold_unit == PERCENT, question)
+        return is_same_percent(gold_formula, answer_formula, gold_unit == PERCENT, question)
     if not is_unit_allowed(gold_unit, answer_unit, question):
         return False
-    return is_same(gold_formula, formula, question)
+    return is_same(gold_formula, answer_formula, question)
 
 
 def get_right_side(text: str, question: str) -> str:
@@ -117,25 +118,28 @@ def parse_numeral(text: str) -> tuple[str, int]:
 
 
 def is_same_numeral(gold: str, answer: str, question: str) -> bool:
-    """Return whether numbers have the same digits and base: 1101001_2 is not 105.
+    """Return whether two numbers have the same digits and base: 1101001_2 is not 105.
 
     A number without a base has the base that the question asks for, which is 10 by default.
     """
     *sides, last = map(str.strip, answer.split("="))
-    digits, base = (
+    gold_digits, gold_base = (
         parse_numeral(gold) if parse_numeral(gold)[1] else (gold, find_asked_base(question))
     )
-    answer, answer_base = parse_numeral(last) if parse_numeral(last)[1] else (last, base)
+    answer_digits, answer_base = (
+        parse_numeral(last) if parse_numeral(last)[1] else (last, gold_base)
+    )
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
     # number with a base that has the same value.
     sides = [side for side in sides if not re.fullmatch("[a-zA-Z]", side)]
-    return (answer, answer_base) == (digits, base) and all(
-        parse_numeral(side)[1] and int(*parse_numeral(side)) == int(digits, base) for side in sides
+    return (answer_digits, answer_base) == (gold_digits, gold_base) and all(
+        parse_numeral(side)[1] and int(*parse_numeral(side)) == int(gold_digits, gold_base)
+        for side in sides
     )
 
 
 def is_same_percent(
-    expected: Formula, answer: Formula, is_gold_percentage: bool, question: str
+    gold: Formula, answer: Formula, is_gold_percentage: bool, question: str
 ) -> bool:
     """Return whether two answers are the same if one is a percentage and the other has no unit.
 
@@ -143,22 +147,22 @@ def is_same_percent(
     the question is about a share such as a probability.
 
     Args:
-        is_gold_percentage: whether the known answer, and not the other, is the percentage.
+        is_gold_percentage: whether the known answer is the percentage.
     """
     if asks_percent(question):
-        return is_same(expected, answer, question)
-    percentage, number = (expected, answer) if is_gold_percentage else (answer, expected)
+        return is_same(gold, answer, question)
+    percentage, number = (gold, answer) if is_gold_percentage else (answer, gold)
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
     if find_asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
         return False
     if value(percentage) != 100 * value(number):
         return False
-    return not find_unevaluated(answer) - find_unevaluated(expected)
+    return not find_unevaluated(answer) - find_unevaluated(gold)
 
 
-def is_number(formula: Formula) -> bool:
-    """Return whether a formula can have a unit: a number, a list of numbers, or x = a number."""
-    if kind(formula) == "items":
-        return all(map(is_number, operands(formula)))
+def can_have_unit(formula: Formula) -> bool:
+    """Return whether a formula can have a unit, as numbers, lists of numbers and x = 5 can."""
+    if kind(formula) == "list":
+        return all(map(can_have_unit, operands(formula)))
     last = formula.children[-1] if kind(formula) == "chain" else formula
-    return kind(last) not in SEQUENCES and not value(last).free_symbols
+    return kind(last) not in COLLECTION_KINDS and not value(last).free_symbols

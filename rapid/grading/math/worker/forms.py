@@ -1,8 +1,9 @@
-"""The form of a formula: its unevaluated operations, its shape, whether it is simplified.
+"""The form of a formula: its unevaluated operations, its shape, whether it is in simplest form.
 
 An operation is unevaluated if it is written down but not carried out: 34+57 equals 91, but has an
 unevaluated sum. So the form is determined from the tree that `formula` parses, before evaluation.
-`factors` lists the factors of a formula as (1, factor) or (-1, divisor).
+`grammar.lark` describes the kinds of trees. `factors` lists the factors of a formula as (1, factor)
+or (-1, divisor).
 """
 
 import re
@@ -11,7 +12,7 @@ from math import gcd, prod
 
 import sympy
 from formula import (
-    PRODUCTS,
+    PRODUCT_KINDS,
     Formula,
     factors,
     is_integer,
@@ -29,7 +30,7 @@ from sympy import Expr, Rational
 def number_style(formula: Formula) -> str:
     """Return the style in which a number is written; "" if the formula is not a single number.
 
-    The styles are "integer", "decimal", "repeating" (decimal), "fraction", "mixed" (1 1/2) and
+    The styles are "integer", "decimal", "repeating decimal", "fraction", "mixed number" (1 1/2) and
     "scientific". A number may have a minus sign.
     """
     if is_negated(formula):
@@ -39,31 +40,36 @@ def number_style(formula: Formula) -> str:
     if kind(formula) == "NUMBER":
         return "integer" if is_integer(formula) else "decimal"
     match factors(formula):
-        case [(1, above), (-1, below)] if is_integer(drop_sign(above)) and is_integer(below):
-            return "fraction"
-        case [(1, number), (1, ten)] if kind(ten) == "power" and ten.children[0] == "10":  # 4*10^5
-            is_scientific = kind(number) == "NUMBER" and number_style(ten.children[1]) == "integer"
-            return "scientific" if is_scientific else ""
-    return {"REPEATING": "repeating", "MIXED": "mixed"}.get(kind(formula), "")
+        case [(1, dividend), (-1, divisor)] if is_integer(divisor):
+            if is_integer(drop_minus_sign(dividend)):
+                return "fraction"
+        case [(1, number), (1, power)] if kind(power) == "power" and power.children[0] == "10":
+            is_integer_power = number_style(power.children[1]) == "integer"  # as in 4*10^5
+            return "scientific" if kind(number) == "NUMBER" and is_integer_power else ""
+    styles = {"REPEATING_DECIMAL": "repeating decimal", "MIXED_NUMBER": "mixed number"}
+    return styles.get(kind(formula), "")
 
 
-def drop_sign(formula: Formula) -> Formula:
+def drop_minus_sign(formula: Formula) -> Formula:
     """Return a formula without its minus sign."""
     return formula.children[1] if is_negated(formula) else formula
 
 
 def is_negated(formula: Formula) -> bool:
-    """Return whether a formula is a term with a minus sign."""
+    """Return whether a formula is a single term with a minus sign, such as -x."""
     return kind(formula) == "sum" and len(formula.children) == 2 and formula.children[0] == "-"
 
 
 def has_sum(formula: Formula) -> bool:
-    """Return whether a formula is a sum of terms, or a product or power of one."""
+    """Return whether a formula is a sum, a power of a sum, or a product with one of these.
+
+    A single term with a minus sign does not count as a sum.
+    """
     if kind(formula) == "sum":
         return not is_negated(formula) or has_sum(formula.children[1])
     if kind(formula) == "power":
         return has_sum(formula.children[0])
-    return kind(formula) in PRODUCTS and any(map(has_sum, operands(formula)))
+    return kind(formula) in PRODUCT_KINDS and any(map(has_sum, operands(formula)))
 
 
 # --- What is left unevaluated ---
@@ -72,11 +78,12 @@ def has_sum(formula: Formula) -> bool:
 def find_unevaluated(formula: Formula) -> set[str]:
     """Return names for the operations that a formula leaves unevaluated, such as "sum of numbers".
 
-    The set also has the names of letters and functions, and "root" for roots. An answer may leave
-    unevaluated only what the known answer leaves unevaluated too.
+    The set also has the formula's letters and functions, "root" if it has a root, and "denominator"
+    if it divides by a letter or a sum. An answer may leave unevaluated only what the known answer
+    leaves unevaluated too.
     """
     if number_style(formula):
-        return set(find_unevaluated_in_number(drop_sign(formula)))
+        return set(find_unevaluated_in_number(drop_minus_sign(formula)))
     if kind(formula) == "NAME":
         return {str(formula)}
     return set(find_unevaluated_at_top(formula)).union(*map(find_unevaluated, operands(formula)))
@@ -92,7 +99,7 @@ def find_unevaluated_in_number(number: Formula) -> Iterator[str]:
     style = number_style(number)
     if style == "fraction" and value(number).is_Integer:
         yield "product of numbers"
-    if style == "mixed" and not 0 < split_mixed_number(number)[1] < 1:
+    if style == "mixed number" and not 0 < split_mixed_number(number)[1] < 1:
         yield "sum of numbers"
     if style == "scientific":
         yield "scientific notation"
@@ -102,10 +109,10 @@ def find_unevaluated_in_number(number: Formula) -> Iterator[str]:
 
 def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
     """Yield what the outermost operation of a formula leaves unevaluated, without its operands."""
-    rule = "product" if kind(formula) in PRODUCTS else kind(formula)
+    operation = "product" if kind(formula) in PRODUCT_KINDS else kind(formula)
     if value(formula).is_Rational:
-        yield f"{rule} of numbers"
-    match rule:
+        yield f"{operation} of numbers"
+    match operation:
         case "sum":
             yield from find_unevaluated_in_sum(terms(formula))
         case "product":
@@ -116,26 +123,28 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
             yield "root"
             if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
                 yield "root of a power or sum"
-        case "absolute":
-            yield "signs" if is_negated(formula.children[0]) else rule
-        case "applied":
+        case "absolute_value":
+            yield "two signs in a row" if is_negated(formula.children[0]) else operation
+        case "function_call":
             # exp(x) counts like e^x, in which "e" is found as a letter.
             yield {"\\exp": "e"}.get(formula.children[0], str(formula.children[0]))
         case _:
-            yield rule
+            yield operation
 
 
-def find_unevaluated_in_sum(parts: list[tuple[str, Formula]]) -> Iterator[str]:
+def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator[str]:
     """Yield what a sum leaves unevaluated: like terms, zeros, constants, two signs in a row."""
     # Each term as a number times a symbolic part: like terms have the same symbolic part.
-    values = [value(term).as_coeff_Mul() for _, term in parts]
-    if len({symbolic for _, symbolic in values}) < len(values) or any(c == 0 for c, _ in values):
+    coefficients, symbolic_parts = zip(
+        *(value(term).as_coeff_Mul() for _, term in signed_terms), strict=True
+    )
+    if len(set(symbolic_parts)) < len(symbolic_parts) or 0 in coefficients:
         yield "sum of numbers"  # 2x + 3x, x + 0
-    # 1 + pi: no letters, so a number that is not worked out.
-    if len(parts) > 1 and not any(symbolic.free_symbols for _, symbolic in values):
+    # 1 + pi: without letters, the sum is a number that could be computed.
+    if len(signed_terms) > 1 and not any(part.free_symbols for part in symbolic_parts):
         yield "sum of constants"
-    if any(is_negated(term) for _, term in parts):
-        yield "signs"
+    if any(is_negated(term) for _, term in signed_terms):
+        yield "two signs in a row"
 
 
 def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
@@ -153,7 +162,11 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
     ):
         yield "power of numbers"
     # (-x)^2, (xy)^2, (2x + 2)^2
-    if is_negated(base) or kind(base) in PRODUCTS or (has_sum(base) and content(base) != 1):
+    if (
+        is_negated(base)
+        or kind(base) in PRODUCT_KINDS
+        or (has_sum(base) and numeric_content(base) != 1)
+    ):
         yield "power of a product"
     if exponent_value.is_negative and base_value.free_symbols:
         yield "denominator"
@@ -161,36 +174,42 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
 
 def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     """Yield what a product or fraction leaves unevaluated: factors to multiply or cancel."""
-    parts = factors(formula)
-    above, below, number_above, number_below = split_quotient(formula)
-    for side, divisors in ((above, below), (below, [])):
-        bases = [get_power_base(part) for part in side if not number_style(part)]
-        numbers = [part for part in side if number_style(part) or is_power_of_numbers(part)]
+    dividends, divisors, dividend_number, divisor_number = split_quotient(formula)
+    for same_side, other_side in ((dividends, divisors), (divisors, [])):
+        bases = [get_power_base(factor) for factor in same_side if not number_style(factor)]
+        numbers = [
+            factor for factor in same_side if number_style(factor) or is_power_of_numbers(factor)
+        ]
         if len(numbers) > 1 or len(bases) > len(set(bases)):  # 2*3, x*x
             yield "product of numbers"
-        trivial = [part for part in side if number_style(part) and abs(value(part)) in (0, 1)]
-        if trivial and (len(side) > 1 or not divisors):  # 1x, 0x, x/1, but not 1/x
+        trivial = [
+            factor for factor in same_side if number_style(factor) and abs(value(factor)) in (0, 1)
+        ]
+        if trivial and (len(same_side) > 1 or not other_side):  # 1x, 0x, x/1, but not 1/x
             yield "product of numbers"
-    if set(map(get_power_base, above)) & set(map(get_power_base, below)):  # x/x, x^2/x
+    if set(map(get_power_base, dividends)) & set(map(get_power_base, divisors)):  # x/x, x^2/x
         yield "product of numbers"
     # A number divided by a number: one of them is a fraction, or they divide without remainder.
-    if number_below != 1 and (
-        number_above.q > 1 or number_below.q > 1 or number_above % number_below == 0
+    if divisor_number != 1 and (
+        dividend_number.q > 1 or divisor_number.q > 1 or dividend_number % divisor_number == 0
     ):
         yield "product of numbers"
-    # Two roots that could be one: on the same side, or on both sides with a common factor.
-    surds = [[value(part) for part in side if is_surd(part)] for side in (above, below)]
+    # Two roots that could be one: both multiply, both divide, or they have a common factor.
+    surds = [
+        [value(factor) for factor in side if is_surd(factor)] for side in (dividends, divisors)
+    ]
     if max(map(len, surds)) > 1 or (all(surds) and not are_coprime(*surds)):
         yield "product of roots"
+    all_factors = [factor for _, factor in factors(formula)]
     # Without letters, a product with a sum such as sqrt(3)(1 + sqrt(2)) could be multiplied out.
-    irrational = [part for _, part in parts if not number_style(part)]
-    if not value(formula).free_symbols and len(irrational) > 1 and any(map(has_sum, irrational)):
+    not_numbers = [factor for factor in all_factors if not number_style(factor)]
+    if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):
         yield "product of sums"
-    if any(map(is_divided, operands(formula))) and below:  # (x/y)/z
+    if any(map(is_quotient, operands(formula))) and divisors:  # (x/y)/z
         yield "quotient of quotients"
-    if any(map(is_negated, [part for _, part in parts][1:])):
-        yield "signs"
-    if any(value(part).free_symbols or has_sum(part) or part == "i" for part in below):
+    if any(map(is_negated, all_factors[1:])):
+        yield "two signs in a row"
+    if any(value(factor).free_symbols or has_sum(factor) or factor == "i" for factor in divisors):
         yield "denominator"
 
 
@@ -198,14 +217,16 @@ def split_quotient(formula: Formula) -> tuple[list[Formula], list[Formula], Rati
     """Split a product or fraction at its fraction line.
 
     Returns:
-        The factors above the line, the factors below it, and for each side the product of the
-        numbers (`content`) of its factors.
+        The factors above the line (dividends), those below it (divisors), and the number in each of
+        the two: the product of the `numeric_content` of its factors.
     """
-    above, below = ([part for side, part in factors(formula) if side == sign] for sign in (1, -1))
-    number_above, number_below = (
-        prod(map(content, side), start=sympy.Integer(1)) for side in (above, below)
+    dividends, divisors = (
+        [factor for exponent, factor in factors(formula) if exponent == sign] for sign in (1, -1)
     )
-    return above, below, number_above, number_below
+    dividend_number, divisor_number = (
+        prod(map(numeric_content, side), start=sympy.Integer(1)) for side in (dividends, divisors)
+    )
+    return dividends, divisors, dividend_number, divisor_number
 
 
 def is_surd(factor: Formula) -> bool:
@@ -214,14 +235,14 @@ def is_surd(factor: Formula) -> bool:
     return kind(factor) == "root" or (is_power and not value(factor.children[1]).is_Integer)
 
 
-def are_coprime(above: list[Expr], below: list[Expr]) -> bool:
+def are_coprime(dividends: list[Expr], divisors: list[Expr]) -> bool:
     """Return whether the squares of two products of square roots have no common factor."""
-    return sympy.gcd(*(prod(side) ** 2 for side in (above, below))) == 1
+    return sympy.gcd(prod(dividends) ** 2, prod(divisors) ** 2) == 1
 
 
-def is_divided(formula: Formula) -> bool:
+def is_quotient(formula: Formula) -> bool:
     """Return whether a formula is a quotient other than a number such as 1/2."""
-    return not number_style(formula) and any(side < 0 for side, _ in factors(formula))
+    return not number_style(formula) and any(exponent < 0 for exponent, _ in factors(formula))
 
 
 def is_power_of_numbers(formula: Formula) -> bool:
@@ -229,13 +250,15 @@ def is_power_of_numbers(formula: Formula) -> bool:
     return kind(formula) == "power" and all(map(number_style, formula.children))
 
 
-def content(formula: Formula) -> Rational:
+def numeric_content(formula: Formula) -> Rational:
     """Return the largest positive number that divides all terms of a formula."""
     number = value(formula)
     return abs(number.as_content_primitive()[0] if number.is_Add else number.as_coeff_Mul()[0])
 
 
 # --- Shape, and simplest form ---
+
+OTHER_SHAPE = "neither expanded nor factored"
 
 
 def shape(formula: Formula) -> str:
@@ -247,25 +270,25 @@ def shape(formula: Formula) -> str:
     - "factored": a product with a factor that is an expanded sum;
     - "quotient": an expanded or factored formula divided by a letter or a sum;
     - "sum of quotients": a sum with such a quotient;
-    - "mixed up": anything else.
+    - OTHER_SHAPE: anything else, such as x + 2(x+1).
     """
-    formula = drop_sign(formula)
+    formula = drop_minus_sign(formula)
     if style := number_style(formula):
         return style
     if kind(formula) == "sum":
         parts = [term for _, term in terms(formula)]
         if any(map(has_sum, parts)):
-            return "mixed up"
+            return OTHER_SHAPE
         has_quotients = any("denominator" in find_unevaluated(part) for part in parts)
         return "sum of quotients" if has_quotients else "expanded"
-    parts = [(side, get_power_base(part)) for side, part in factors(formula)]
+    parts = [(exponent, get_power_base(part)) for exponent, part in factors(formula)]
     if any(has_sum(part) and shape(part) != "expanded" for _, part in parts):
-        return "mixed up"
+        return OTHER_SHAPE
     if "denominator" in find_unevaluated(formula):
         return "quotient"
     sums = [part for _, part in parts if has_sum(part)]
     # A sum that is the only factor above the line, as in (x+1)/2, is not factored.
-    is_one_sum = len(sums) == 1 == len([part for side, part in parts if side > 0])
+    is_one_sum = len(sums) == 1 == len([part for exponent, part in parts if exponent > 0])
     return "factored" if sums and (kind(formula) == "power" or not is_one_sum) else "expanded"
 
 
@@ -276,15 +299,15 @@ def get_power_base(formula: Formula) -> Formula:
 
 def is_simplest(formula: Formula) -> bool:
     """Return whether fractions are reduced, roots are simplified, and factors are irreducible."""
-    formula = drop_sign(formula)
-    if kind(formula) == "MIXED":
+    formula = drop_minus_sign(formula)
+    if kind(formula) == "MIXED_NUMBER":
         return split_mixed_number(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
     if isinstance(formula, Token):
         return True
-    above, below, number_above, number_below = split_quotient(formula)
+    dividends, divisors, dividend_number, divisor_number = split_quotient(formula)
     # A number that could be cancelled, or a root in the denominator.
-    if gcd(number_above.p, number_above.q * number_below.p) != 1 or any(
-        "root" in find_unevaluated(part) for part in below
+    if gcd(dividend_number.p, dividend_number.q * divisor_number.p) != 1 or any(
+        "root" in find_unevaluated(factor) for factor in divisors
     ):
         return False
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
@@ -294,34 +317,39 @@ def is_simplest(formula: Formula) -> bool:
     # Letters that could be cancelled.
     if (
         shape(formula) == "quotient"
-        and sympy.gcd(*(prod(map(value, side)) for side in (above, below))).free_symbols
+        and sympy.gcd(*(prod(map(value, side)) for side in (dividends, divisors))).free_symbols
     ):
         return False
-    if shape(formula) == "factored" and not all(is_prime(get_power_base(part)) for part in above):
+    if shape(formula) == "factored" and not all(
+        is_irreducible(get_power_base(factor)) for factor in dividends
+    ):
         return False
     return all(map(is_simplest, operands(formula)))
 
 
 def is_simplified_root(surd: Formula) -> bool:
-    """Return whether no factor can be taken out of a root, and its index cannot be smaller."""
-    # sympy simplifies a root: it takes out a factor, `number`, or writes the `root` that is left
-    # with a smaller index, which is the denominator of its exponent.
-    number, root = value(surd).as_coeff_Mul()
+    """Return whether no factor can be taken out of a root, and the root's index is the smallest."""
+    # sympy simplifies a root: it takes out `number`, and writes the rest with the smallest index,
+    # which is the denominator of the exponent.
+    number, rest = value(surd).as_coeff_Mul()
     index = 2  # of a square root
     if kind(surd) == "power" or len(surd.children) == 2:
         # Child 1 of a power is its exponent, child 0 of a root with an index is the index.
         index = value(surd.children[kind(surd) == "power"])
         index = index.q if kind(surd) == "power" else index
-    exponent = root.as_base_exp()[1]
+    exponent = rest.as_base_exp()[1]
     return number == 1 and (not exponent.is_Rational or exponent.q == index)
 
 
-def is_prime(factor: Formula) -> bool:
+def is_irreducible(factor: Formula) -> bool:
     """Return whether a factor is not a sum, or is a sum that is irreducible over the rationals."""
     if not has_sum(factor):
         return True
     try:
-        primes = sympy.factor_list(value(factor))[1]
+        irreducible_factors = sympy.factor_list(value(factor))[1]
     except sympy.PolynomialError:  # the sum has quotients in it
         return True
-    return content(factor) == 1 and sum(times for _, times in primes) == 1
+    return (
+        numeric_content(factor) == 1
+        and sum(multiplicity for _, multiplicity in irreducible_factors) == 1
+    )

@@ -1,7 +1,8 @@
 """Formulas: parses them to trees with `grammar.lark`, and computes exact values with sympy.
 
-The tree has what is written: 34+57 is a sum of two numbers. The value is a rational number, or an
-expression of names, roots, powers and functions. Nothing is rounded.
+The tree has what is written: 34+57 is a sum of two numbers. grammar.lark describes the kinds of
+trees. The value is a rational number, or an expression of names, roots, powers and functions.
+Nothing is rounded.
 """
 
 import functools
@@ -15,11 +16,12 @@ from latex import Unreadable
 from sympy import Expr, Rational
 
 Formula = Tree | Token
-# Kinds of formulas that are evaluated as products. In f(x), which is "called", these are f times x.
-PRODUCTS = ("product", "fraction", "called")
+# Kinds of formulas that are evaluated as products. f(x), a name_call, is evaluated as f times x.
+PRODUCT_KINDS = ("product", "fraction", "name_call")
 # The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
-MAX_BITS = 100_000  # maximum size of a power, and of an exponent; answers are far smaller
+# Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
+MAX_EXPONENT = MAX_BITS = 100_000
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
@@ -43,40 +45,46 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
     """Return the terms of a sum, with their signs. Any other formula is one term."""
     if kind(formula) != "sum":
         return [("+", formula)]
-    parts = formula.children
-    signed = parts if kind(parts[0]) == "SIGN" else [Token("SIGN", "+"), *parts]
-    flat = []
-    for sign, part in zip(map(str, signed[::2]), signed[1::2], strict=True):
+    children = formula.children
+    children = children if kind(children[0]) == "SIGN" else [Token("SIGN", "+"), *children]
+    signed_terms = []
+    for sign, part in zip(map(str, children[::2]), children[1::2], strict=True):
         # -(-x) stays one term, so that `forms.find_unevaluated_in_sum` can find two signs in a row.
-        inner = terms(part) if sign == "+" or len(terms(part)) > 1 else [("+", part)]
-        flat += [(COMBINED_SIGNS.get((sign, inner_sign), sign), term) for inner_sign, term in inner]
-    return flat
+        inner_terms = terms(part) if sign == "+" or len(terms(part)) > 1 else [("+", part)]
+        signed_terms += [
+            (COMBINED_SIGNS.get((sign, inner_sign), sign), term) for inner_sign, term in inner_terms
+        ]
+    return signed_terms
 
 
-def factors(formula: Formula, keeps_numbers: bool = False) -> list[tuple[int, Formula]]:
-    """Return the factors of a product or fraction, each with 1, or with -1 for a divisor.
+def factors(formula: Formula, keeps_fractions: bool = False) -> list[tuple[int, Formula]]:
+    """Return the factors of a product or fraction, each with its exponent: 1, or -1 for a divisor.
 
     Args:
-        keeps_numbers: whether a fraction of integers such as 1/2 is one factor.
+        keeps_fractions: whether the formula is one factor if it is a fraction of integers, such as
+            1/2. Such a fraction inside the formula is always one factor.
     """
-    rule = kind(formula)
-    if rule not in PRODUCTS or (keeps_numbers and is_fraction(formula)):
+    formula_kind = kind(formula)
+    if formula_kind not in PRODUCT_KINDS or (keeps_fractions and is_fraction(formula)):
         return [(1, formula)]
-    parts, side = [], 1
+    powers, exponent = [], 1
     for index, part in enumerate(formula.children):
         if kind(part) in ("TIMES", "OVER"):
-            side = -1 if kind(part) == "OVER" else 1
+            exponent = -1 if kind(part) == "OVER" else 1
             continue
-        side = -1 if rule == "fraction" and index else side
-        parts += [(side * inner, factor) for inner, factor in factors(part, keeps_numbers=True)]
-        side = 1
-    return parts
+        exponent = -1 if formula_kind == "fraction" and index else exponent
+        powers += [
+            (exponent * inner_exponent, factor)
+            for inner_exponent, factor in factors(part, keeps_fractions=True)
+        ]
+        exponent = 1
+    return powers
 
 
 def split_mixed_number(number: Token) -> tuple[Expr, Expr]:
     """Return the integer and the fraction in a mixed number such as 1\\frac{1}{2}."""
-    integer, above, below = map(int, re.findall(r"\d+", number))
-    return sympy.Integer(integer), Rational(above, below)
+    integer, numerator, denominator = map(int, re.findall(r"\d+", number))
+    return sympy.Integer(integer), Rational(numerator, denominator)
 
 
 def is_fraction(formula: Formula) -> bool:
@@ -100,7 +108,7 @@ def operands(formula: Formula) -> list[Formula]:
 
 
 def tokens(formula: Formula) -> list[Token]:
-    """Return the tokens of a formula: its names, numbers and signs."""
+    """Return the tokens of a formula: its names, numbers, functions, signs and so on."""
     return list(formula.scan_values(lambda _: True)) if isinstance(formula, Tree) else [formula]
 
 
@@ -116,42 +124,42 @@ def value(formula: Formula) -> Expr:
 def _value(formula: Formula) -> Expr:
     if isinstance(formula, Token):
         return _value_of_token(formula)
-    rule, parts = kind(formula), formula.children
-    if rule == "sum":
+    formula_kind, parts = kind(formula), formula.children
+    if formula_kind == "sum":
         signs = {"+": 1, "-": -1}
         if any(sign not in signs for sign, _ in terms(formula)):
             raise Unreadable("a sum with \\pm has two values")
         return sympy.Add(*(signs[sign] * value(term) for sign, term in terms(formula)))
-    if rule in PRODUCTS:
-        return sympy.Mul(*(value(factor) ** sign for sign, factor in factors(formula)))
-    if rule == "applied":
-        name, _, base = parts[0][1:].partition("_")
-        if len(parts) == 3 and value(parts[1]).is_negative:
+    if formula_kind in PRODUCT_KINDS:
+        return sympy.Mul(*(value(factor) ** exponent for exponent, factor in factors(formula)))
+    if formula_kind == "function_call":
+        function, *exponents, argument = parts  # \\sin x has no exponent, \\sin^2 x has one
+        name, _, base = function[1:].partition("_")
+        if exponents and value(exponents[0]).is_negative:
             raise Unreadable(
-                f"{parts[0]} to a negative power could be an inverse function or a quotient"
+                f"{function} to a negative power could be an inverse function or a quotient"
             )
-        function = SYMPY_NAMES.get(name, name)
-        # \log_2 has its base in its name; \log without one has the base 10, but sympy's has e.
+        # \log_2 has its base in its token. \log without a base has the base 10, but sympy's has e.
         bases = (
             [value(parse_formula(base[1:-1]))] if base else [sympy.Integer(10)] * (name == "log")
         )
-        result = getattr(sympy, function)(value(parts[-1]), *bases)
-        return power(result, value(parts[1])) if len(parts) == 3 else result
-    if rule not in OPERATIONS:
-        raise Unreadable(f"a formula of the kind {rule} has no value")
-    return OPERATIONS[rule](*map(value, parts))
+        result = getattr(sympy, SYMPY_NAMES.get(name, name))(value(argument), *bases)
+        return power(result, value(exponents[0])) if exponents else result
+    if formula_kind not in OPERATIONS:
+        raise Unreadable(f"a formula of the kind {formula_kind} has no value")
+    return OPERATIONS[formula_kind](*map(value, parts))
 
 
 def _value_of_token(token: Token) -> Expr:
     match kind(token):
         case "NUMBER":
             return Rational(token.removesuffix("."))
-        case "REPEATING":
+        case "REPEATING_DECIMAL":
             # 0.1\overline{6} is (16 - 1) / 90. Here `fixed` is 1, and the repeated `digits` are 6.
             integer, fixed, digits = re.fullmatch(r"(\d*)\.(\d*)\D+(\d+)}", token).groups()
             numerator = int(integer + fixed + digits) - int(integer + fixed or 0)
             return Rational(numerator, (10 ** len(digits) - 1) * 10 ** len(fixed))
-        case "MIXED":
+        case "MIXED_NUMBER":
             return sympy.Add(*split_mixed_number(token))
         case "NAME":
             return CONSTANTS.get(token) or sympy.Symbol(str(token), real=True)
@@ -160,8 +168,8 @@ def _value_of_token(token: Token) -> Expr:
 
 def power(base: Expr, exponent: Expr) -> Expr:
     """Return a power. Raise Unreadable if it would be too large to compute."""
-    if exponent.is_number and exponent.is_real and abs(exponent) > MAX_BITS:
-        raise Unreadable(f"an exponent above {MAX_BITS} is not computed")
+    if exponent.is_number and exponent.is_real and abs(exponent) > MAX_EXPONENT:
+        raise Unreadable(f"an exponent above {MAX_EXPONENT} is not computed")
     bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
     if bits > 1 and exponent.is_Rational and bits * abs(exponent) > MAX_BITS:
         raise Unreadable(f"a power of more than {MAX_BITS} bits is not computed")
@@ -169,9 +177,10 @@ def power(base: Expr, exponent: Expr) -> Expr:
 
 
 def root(*parts: Expr) -> Expr:
-    """Return the square root of `(radicand,)`, or the root with an index of `(index, radicand)`.
+    """Return a root. If a negative number has a real root, that root is returned.
 
-    If a negative number has a real root, it is returned.
+    Args:
+        parts: `(radicand,)` of a square root, or `(index, radicand)`.
     """
     index, radicand = parts if len(parts) == 2 else (sympy.Integer(2), parts[0])
     if radicand.is_negative and index.is_odd:
@@ -195,7 +204,7 @@ def binomial(n: Expr, k: Expr) -> Expr:
 
 OPERATIONS = {
     "power": power, "root": root, "factorial": factorial, "binomial": binomial,
-    "absolute": sympy.Abs, "floor": sympy.floor, "ceiling": sympy.ceiling,
+    "absolute_value": sympy.Abs, "floor": sympy.floor, "ceiling": sympy.ceiling,
     "degrees": lambda number: number * sympy.pi / 180,
 }  # fmt: skip
 

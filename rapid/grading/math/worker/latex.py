@@ -1,7 +1,7 @@
 """Rewrites the LaTeX of an answer in the one spelling that `grammar.lark` parses.
 
 Fonts, sizes and spaces are removed, commands and characters with the same meaning become one
-command, the arguments of commands are put in braces, and words in double quotes. Nothing is
+command, the arguments of commands are put in braces, and words are put in double quotes. Nothing is
 evaluated.
 """
 
@@ -16,7 +16,7 @@ CHARACTERS = {  # Unicode characters and their commands
     "±": r"\pm ",
     "≤": r"\leq ", "≥": r"\geq ", "≠": r"\neq ", "≈": r"\approx ", "√": r"\sqrt ", "°": r"\degree ",
     "′": "'", "…": r"\dots ", "¢": '"cents"',
-} | {power: f"^{exponent}" for exponent, power in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}  # fmt: skip
+} | {superscript: f"^{exponent}" for exponent, superscript in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}  # fmt: skip
 SYNONYMS = {  # commands, without backslashes, and the command with the same meaning that is kept
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "le": "leq", "ge": "geq", "leqslant": "leq", "geqslant": "geq", "ne": "neq", "ast": "times",
@@ -24,13 +24,15 @@ SYNONYMS = {  # commands, without backslashes, and the command with the same mea
     "bar": "overline", "measuredangle": "angle", "bigcup": "cup", "backslash": "setminus",
     "varphi": "phi", "varepsilon": "epsilon",
 }  # fmt: skip
-SIGNS = {  # commands for brackets and signs
+SIGN_COMMANDS = {  # commands for brackets and signs
     "\\lbrace": "\\{", "\\rbrace": "\\}", "\\lbrack": "[", "\\rbrack": "]", "\\langle": "(",
     "\\rangle": ")", "\\lt": "<", "\\gt": ">", "\\colon": ":",
 }  # fmt: skip
-SIGNS |= dict.fromkeys(["\\vert", "\\lvert", "\\rvert", "\\mid", "\\|", "\\lVert", "\\rVert"], "|")
+SIGN_COMMANDS |= dict.fromkeys(
+    ["\\vert", "\\lvert", "\\rvert", "\\mid", "\\|", "\\lVert", "\\rVert"], "|"
+)
 # A command for text or a font, up to the brace that opens its argument.
-FONT = re.compile(
+TEXT_COMMAND = re.compile(
     r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"
 )
 # Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
@@ -72,7 +74,7 @@ LAYOUT_RULES, REWRITES = (
     [(re.compile(pattern), replacement) for pattern, replacement in rules]
     for rules in (LAYOUT_RULES, REWRITES)
 )
-# A word in quotes, a command, or letters (the group of the match), which are then put in quotes.
+# A word in quotes, a command, or letters that are not in quotes (the match's only group).
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
 )
@@ -81,9 +83,14 @@ FUNCTIONS = frozenset(
 )
 THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
-# Number of arguments of commands. A bar (|) after one of BEFORE_BAR opens an absolute value.
-ARGUMENTS = {"\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1}
-BEFORE_BAR = frozenset("+-=<>({[,*/&|") | {"", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm"}
+# Number of arguments of commands. A bar (|) opens an absolute value if it follows one of
+# BEFORE_OPENING_BAR.
+ARGUMENT_COUNTS = {
+    "\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1,
+}  # fmt: skip
+BEFORE_OPENING_BAR = frozenset("+-=<>({[,*/&|") | {
+    "", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm",
+}  # fmt: skip
 
 
 class Unreadable(ValueError):
@@ -106,7 +113,7 @@ def clean_latex(text: str, is_list: bool = False) -> str:
     text = "".join(CHARACTERS.get(character, character) for character in text)
     for pattern, replacement in LAYOUT_RULES:
         text = pattern.sub(replacement, text)
-    while font := FONT.search(text):
+    while font := TEXT_COMMAND.search(text):
         end = find_closing_brace(text, font.end())
         content = quote_words(text[font.end() : end], text[: font.start()])
         text = f"{text[: font.start()]} {content} {text[end + 1 :]}"
@@ -118,24 +125,23 @@ def clean_latex(text: str, is_list: bool = False) -> str:
         text = text[1:-1].strip()
     if not (is_list or re.search(r"[(\[]|\\\{", text)):
         text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
-    return add_braces([SIGNS.get(token, token) for token in TOKEN.findall(text)])
+    return add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
 
 
-def quote_words(words: str, before: str) -> str:
-    """Return the content of \\text{} with its words in quotes, and also letters that are units.
+def quote_words(content: str, before: str) -> str:
+    """Return the content of \\text{} with its words, and letters that are units, in quotes.
 
     Args:
-        words: the content.
         before: the text before \\text{}: a letter such as m is a unit after a number or a slash.
     """
-    words = re.sub(r"(?i)\b([ap])\.\s?m\b\.?", r"\1m", words)
-    if re.fullmatch(r"[\s~]*[mgslLh][\s~]*", words) and re.search(
+    content = re.sub(r"(?i)\b([ap])\.\s?m\b\.?", r"\1m", content)
+    if re.fullmatch(r"[\s~]*[mgslLh][\s~]*", content) and re.search(
         r'[\w})/"](?:\\[,;: ]|[~\s])*$', before
     ):
-        return f'"{words.strip(" ~").lower()}"'
-    if re.search(r"[a-zA-Z] */ *[a-zA-Z]", words):  # m/s
-        return re.sub(r"[a-zA-Z]+", lambda word: f'"{word[0].lower()}"', words)
-    return WORD.sub(quote_word, words)
+        return f'"{content.strip(" ~").lower()}"'
+    if re.search(r"[a-zA-Z] */ *[a-zA-Z]", content):  # m/s
+        return re.sub(r"[a-zA-Z]+", lambda word: f'"{word[0].lower()}"', content)
+    return WORD.sub(quote_word, content)
 
 
 def quote_word(word: re.Match) -> str:
@@ -162,14 +168,14 @@ def add_braces(tokens: list[str]) -> str:
     """
     output: list[str] = []
     due = [0]  # number of arguments that are still expected, at each depth of braces
-    before, open_bars = "", 0
+    previous, open_bars = "", 0  # the token before this one, and the number of open bars
     for token in tokens:
         if token != " ":
             if token == "|":
-                opens = before in BEFORE_BAR or not open_bars
+                opens = previous in BEFORE_OPENING_BAR or not open_bars
                 open_bars += 1 if opens else -1
                 token = "\\lvert" if opens else "\\rvert"
-            before = token if token != "\\lvert" else "|"
+            previous = token if token != "\\lvert" else "|"
             if token == "{":
                 due.append(0)
             elif token == "}":
@@ -178,8 +184,8 @@ def add_braces(tokens: list[str]) -> str:
                     raise Unreadable("".join(tokens))
                 due[-1] = max(0, due[-1] - 1)
             else:
-                if due[-1] and token not in ARGUMENTS:
+                if due[-1] and token not in ARGUMENT_COUNTS:
                     token = f"{{{token}}}"
-                due[-1] = max(0, due[-1] - 1) + ARGUMENTS.get(token, 0)
+                due[-1] = max(0, due[-1] - 1) + ARGUMENT_COUNTS.get(token, 0)
         output.append(token)
     return "".join(output)

@@ -10,15 +10,17 @@ from latex import Unreadable, clean_latex
 
 # A formula in a question: in dollar signs, \\[ \\] or \\( \\), or a fraction or decimal outside of
 # them.
-FORMULA = re.compile(
+DELIMITED_FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
 # Where a formula is split if it cannot be parsed as a whole.
-PIECES = re.compile(r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b")
-# Words with which a question asks for a shape of the answer (`forms.shape`); for its simplest form;
-# for a value; for a rounded value; for an order of several values.
-SHAPE = re.compile(
+PIECE_SEPARATOR = re.compile(
+    r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
+)
+# Words with which a question asks for a shape of the answer (`forms.shape`), for its simplest form,
+# for the formula that follows, for a rounded value, and for an order of several values.
+SHAPE_WORDS = re.compile(
     r"\bfactor (?:the|each|completely|over|into|\$|\\\()|factored|\bexpand\b|expanded|mixed number"
     r"|common fraction|\b(?:as|into|to) (?:an? )?(?:\w+ )?(?:fraction|decimal|percent)|decimal form"
     r"|(?:decimal|scientific) notation|prime factorization|as a power of|complet\w+ the square"
@@ -26,20 +28,20 @@ SHAPE = re.compile(
     r"|(?<!be )\b(?:express|write|give|enter|put|leave|find)\b[^.?]*"
     r"\bin (?:the )?(?:[\w-]+ ){0,4}form\b"
 )
-SIMPLEST = re.compile(r"simpl|lowest terms|reduced|rationali[sz]e|common fraction")
-ASKING = re.compile(
+SIMPLEST_FORM_WORDS = re.compile(r"simpl|lowest terms|reduced|rationali[sz]e|common fraction")
+REQUEST_WORDS = re.compile(
     r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
     r"|solve for)\b"
 )
-ROUNDED = re.compile(r"nearest|round|approximat|decimal place|significant")
-ORDERED = re.compile(
+ROUNDING_WORDS = re.compile(r"nearest|round|approximat|decimal place|significant")
+ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
     r"\b(?:first|to)\b"
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
-NUMBER_WORDS = "two three four five six seven eight nine ten eleven twelve"
-BASES = {name: base for base, name in enumerate(NUMBER_WORDS.split(" "), 2)}
+BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
+BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
 @functools.lru_cache(maxsize=256)
@@ -50,20 +52,20 @@ def find_asked_forms(question: str) -> frozenset[str]:
     polynomial, and "simplest" if it asks for the simplest form.
     """
     text = question.lower()
-    names = {"shape": SHAPE, "simplest": SIMPLEST}
-    return frozenset(name for name, words in names.items() if words.search(text))
+    patterns = {"shape": SHAPE_WORDS, "simplest": SIMPLEST_FORM_WORDS}
+    return frozenset(form for form, pattern in patterns.items() if pattern.search(text))
 
 
-def parse_base(name: str) -> int:
-    """Return the base that a word, such as "two", or digits name; 0 for other text."""
-    return int(name) if name.isdecimal() else BASES.get(name, 0)
+def parse_base(text: str) -> int:
+    """Return the base that digits or a word such as "two" name; 0 for other text."""
+    return int(text) if text.isdecimal() else BASES.get(text, 0)
 
 
 def find_asked_base(question: str) -> int:
     """Return the base of the number that a question asks for: the last base in it, or else 10."""
     if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
-    bases = [parse_base(name) for name in re.findall(r"base[- ]\$?(\w+)", question.lower())]
+    bases = [parse_base(text) for text in re.findall(r"base[- ]\$?(\w+)", question.lower())]
     return next(filter(None, reversed(bases)), 10)
 
 
@@ -71,8 +73,8 @@ def find_asked_base(question: str) -> int:
 def read_formula_texts(question: str) -> list[tuple[str, bool]]:
     """Return the formulas of a question, from `clean_latex`, and whether it asks for each."""
     formula_texts, end = [], 0
-    for match in FORMULA.finditer(question):
-        is_asked_for = bool(ASKING.search(question[end : match.start()]))
+    for match in DELIMITED_FORMULA.finditer(question):
+        is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
         with contextlib.suppress(Unreadable):
             formula_texts.append((clean_latex(next(filter(None, match.groups()))), is_asked_for))
         end = match.end()
@@ -92,7 +94,7 @@ def read_formulas(question: str) -> list[Formula]:
     """
     trees = []
     for text, _ in read_formula_texts(question):
-        for piece in (text, *PIECES.split(text)):
+        for piece in (text, *PIECE_SEPARATOR.split(text)):
             with contextlib.suppress(Unreadable):
                 trees.append(parse_formula(piece.strip(" .,;")))
                 if piece is text:
@@ -105,8 +107,8 @@ def list_expressions(question: str) -> list[Formula]:
     """Return all formulas and parts of formulas in a question that have a value."""
     expressions = []
     for formula in read_formulas(question):
-        inner = formula.iter_subtrees() if isinstance(formula, Tree) else []
-        expressions += [part for part in (*inner, *tokens(formula)) if has_value(part)]
+        subtrees = formula.iter_subtrees() if isinstance(formula, Tree) else []
+        expressions += [part for part in (*subtrees, *tokens(formula)) if has_value(part)]
     return list(dict.fromkeys(expressions))
 
 

@@ -1,8 +1,8 @@
 """Compares answers of all kinds: numbers, lists, intervals and equations.
 
-docs/benchmarks.md describes the rules. `gold` is the known answer. A "chain" is a formula with
-relations between its sides, such as x = 5 or 2 <= x < 5; `children[1::2]` are its relations. An
-operation is unevaluated if it is written down but not carried out (forms.py).
+docs/benchmarks.md describes the rules, and grammar.lark the kinds of formulas. `gold` is the known
+answer. The children of a chain, such as 2 <= x < 5, are its sides and, between them, its relations
+(`children[1::2]`). An operation is unevaluated if it is written but not carried out (forms.py).
 """
 
 import contextlib
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise, repeat
 
 from forms import (
+    OTHER_SHAPE,
     find_unevaluated,
     has_arithmetic,
     is_power_of_numbers,
@@ -23,8 +24,8 @@ from formula import Formula, is_equal, kind, operands, parse_formula, tokens, va
 from lark import Token, Tree
 from latex import Unreadable
 from question import (
-    ORDERED,
-    ROUNDED,
+    ORDER_WORDS,
+    ROUNDING_WORDS,
     find_asked_forms,
     find_asked_formulas,
     has_value,
@@ -32,13 +33,12 @@ from question import (
     read_formulas,
 )
 from statements import (
-    INTERVALS,
-    SEQUENCES,
-    SORTED,
+    COLLECTION_KINDS,
+    INTERVAL_KINDS,
+    ORDERED_KINDS,
     find_named_values,
-    find_names,
-    has_known_names,
-    has_word,
+    find_variables,
+    has_separator,
     is_name,
     is_proportional,
     is_rounded,
@@ -46,12 +46,14 @@ from statements import (
     repeats_equation,
     sign_of_infinity,
     subtract_sides,
+    uses_name_of_question,
 )
 
-INTERVAL = re.compile("interval|domain|range|inequality")  # words in a question on an interval
-SIGNS = ("SIGN", "TIMES", "OVER", "SEPARATOR")  # terminals of the grammar
+# Words of a question whose answer may be an interval.
+INTERVAL_WORDS = re.compile("interval|domain|range|inequality")
+SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR")
 # Operations that an answer may leave unevaluated only with the same numbers as the known answer.
-ARITHMETIC = {"sum of numbers", "product of numbers"}
+SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
 
 
 def is_same(gold: Formula, answer: Formula, question: str) -> bool:
@@ -60,25 +62,28 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         return True
     if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
         return False
-    # Inequalities: both must be about the same names. Otherwise the question must use the names.
+    # If both are inequalities, they must use the same names. If not, the names in the answer's
+    # inequalities must occur in the question.
     if kind(gold) == kind(answer) == "chain" and "=" not in (
         *gold.children[1::2],
         *answer.children[1::2],
     ):
-        if find_names(gold) != find_names(answer):
+        if find_variables(gold) != find_variables(answer):
             return False  # x < 3 is not y < 3
-    elif not has_known_names(answer, question):
+    elif not uses_name_of_question(answer, question):
         return False
     gold, answer = normalize(gold), normalize(answer)
-    names = [find_named_values(formula) for formula in (gold, answer)]
-    if any(names):
-        return is_same_named(gold, answer, names, question)
+    named_values = [find_named_values(formula) for formula in (gold, answer)]
+    if any(named_values):
+        return is_same_named(gold, answer, named_values, question)
     if kind(gold) == "chain":
         return is_same_chain(gold, answer, question)
     if kind(answer) == "chain":
-        return any(is_same(gold, side, question) for side in read_solutions(answer, gold, question))
-    if kind(gold) in SEQUENCES or kind(answer) in SEQUENCES:
-        return is_same_sequence(gold, answer, question)
+        return any(
+            is_same(gold, solution, question) for solution in read_solutions(answer, gold, question)
+        )
+    if kind(gold) in COLLECTION_KINDS or kind(answer) in COLLECTION_KINDS:
+        return is_same_collection(gold, answer, question)
     # Infinity, and constants such as the empty set, have no value to compare.
     if (
         sign_of_infinity(gold)
@@ -94,8 +99,8 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
 def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether two expressions are the same answer.
 
-    They must be equal, the answer must be worked out (`forms.find_unevaluated`), and it must have
-    the form that the question asks for.
+    They must be equal, the answer must leave no operation unevaluated that the known answer does
+    not (`forms.find_unevaluated`), and it must have the form that the question asks for.
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
@@ -106,7 +111,7 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
         gold, answer, question
     ):
         return False
-    return not unevaluated & ARITHMETIC or count_numbers(gold) == count_numbers(answer)
+    return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
 
 
 def count_numbers(formula: Formula) -> Counter:
@@ -122,81 +127,85 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     - If the question asks for a certain form, the answer must have the form of the known answer.
     - An answer must not only repeat the question: if the question contains an expression of the
       same value, the answer must have another form.
-    - A mixture of sums and products of sums is allowed only if the known answer is one.
+    - A formula that is neither expanded nor factored is allowed only if the known answer is one.
     """
-    # Pairs (shape, whether the formula is in simplest form), of the known answer and of the answer.
-    expected, form = ((shape(formula), is_simplest(formula)) for formula in (gold, answer))
-    if form == expected and count_letters(gold) == count_letters(answer):
+    gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
+    answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
+    is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
+    if is_same_form and count_symbols(gold) == count_symbols(answer):
         return True
-    asked_for = find_asked_forms(question)
-    if form[0] == "mixed up" and (expected[0] != "mixed up" or "shape" in asked_for):
+    asked_forms = find_asked_forms(question)  # {"shape", "simplest"} or a part of it
+    if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
         return False
-    if "shape" in asked_for and (form[0] != expected[0] or has_arithmetic(answer)):
+    if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
         return False
-    # The known answer is in simplest form, and the answer is not.
-    if form[1] < expected[1] and (asked_for or form[0] == "factored"):
+    is_less_simple = gold_is_simplest and not answer_is_simplest
+    if is_less_simple and (asked_forms or answer_shape == "factored"):
         return False
-    if form[0] == "integer":
+    if answer_shape == "integer":
         return True
     unevaluated = find_unevaluated(answer)
-    # Expressions of the question that have the answer's value and are worked out as far.
+    # Expressions of the question with the answer's value that leave nothing unevaluated that the
+    # answer does not.
     copies = [
         part
         for part in list_expressions(question)
         if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
     ]
-    if form == expected and any(count_letters(part) == count_letters(gold) for part in copies):
+    if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
         return True  # the question states the known answer itself
-    return not any((shape(part), is_simplest(part)) == form for part in copies)
+    answer_form = answer_shape, answer_is_simplest
+    return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
 
 
-def count_letters(formula: Formula) -> Counter:
-    """Count the letters and numbers in a formula."""
-    return Counter(token for token in tokens(formula) if kind(token) not in SIGNS)
+def count_symbols(formula: Formula) -> Counter:
+    """Count the letters, numbers and commands in a formula: all tokens but signs."""
+    return Counter(token for token in tokens(formula) if kind(token) not in SIGN_TERMINALS)
 
 
-def is_same_sequence(gold: Formula, answer: Formula, question: str) -> bool:
+def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether lists, sets, unions, tuples, intervals or matrices have the same parts.
 
-    A list without brackets may be used for a tuple (in its order) and for a set. A list of
+    A list, which has no brackets, may be used for a tuple (in its order) and for a set. A list of
     intervals may be used for their union.
     """
-    rules = {kind(gold), kind(answer)}
+    kinds = {kind(gold), kind(answer)}
     gold_elements, answer_elements = operands(gold), operands(answer)
-    if not rules <= SEQUENCES:  # {5} is the same as 5
+    if not kinds <= COLLECTION_KINDS:  # {5} is the same as 5
         gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
         are_single = (
-            "set" in rules
+            "set" in kinds
             and len(gold_parts) == len(answer_parts) == 1
             and "CONSTANT" not in map(kind, gold_parts)
         )
         return are_single and is_same(gold_parts[0], answer_parts[0], question)
     if len(gold_elements) != len(answer_elements):
         return False
-    # A list with "and" or "or" between its items is not a tuple.
-    if "tuple" in rules and any(has_word(listed, '"') for listed in (gold, answer)):
+    # A list with "and" or "or" between its elements is not a tuple. Words are in double quotes.
+    if "tuple" in kinds and any(has_separator(formula, '"') for formula in (gold, answer)):
         return False
-    # A list without brackets may be a tuple, but not one of equations, and not an interval.
-    has_names = "chain" in map(kind, (*gold_elements, *answer_elements))
-    is_unbracketed_tuple = rules == {"items", "tuple"} and not (
-        has_names
-        or (len(gold_elements) == 2 and INTERVAL.search(question))
+    # A list may be a tuple, but not one of equations or inequalities, and not an interval.
+    has_relations = "chain" in map(kind, (*gold_elements, *answer_elements))
+    is_unbracketed_tuple = kinds == {"list", "tuple"} and not (
+        has_relations
+        or (len(gold_elements) == 2 and INTERVAL_WORDS.search(question))
         or any(map(sign_of_infinity, gold_elements))
     )
-    is_ordered_list = rules <= {"items", "set"} and ORDERED.search(question)
+    is_ordered_list = kinds <= {"list", "set"} and ORDER_WORDS.search(question)
     if (
         is_unbracketed_tuple
         or is_ordered_list
-        or rules <= {"tuple", "open"}  # (1, 2) is parsed as a tuple, but may be an interval
-        or len(rules & SORTED) == len(rules) == 1  # the same kind, whose parts have an order
+        or kinds <= {"tuple", "open_interval"}  # (1, 2) may be either
+        or len(kinds & ORDERED_KINDS) == len(kinds) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
-    lists = [formula for formula in (gold, answer) if kind(formula) == "items"]
-    is_union = rules <= {"items", "union"} and not any(has_word(listed, "and") for listed in lists)
-    is_union = is_union and all(
-        kind(part) in INTERVALS for listed in lists for part in operands(listed)
+    lists = [formula for formula in (gold, answer) if kind(formula) == "list"]
+    is_union = (
+        kinds <= {"list", "union"}
+        and not any(has_separator(formula, "and") for formula in lists)
+        and all(kind(part) in INTERVAL_KINDS for formula in lists for part in operands(formula))
     )
-    return (rules <= {"items", "set"} or is_union) and is_permutation(
+    return (kinds <= {"list", "set"} or is_union) and is_permutation(
         gold_elements, answer_elements, question
     )
 
@@ -214,34 +223,38 @@ def is_permutation(
     return True
 
 
-def is_same_named(gold: Formula, answer: Formula, names: list[dict], question: str) -> bool:
+def is_same_named(
+    gold: Formula, answer: Formula, named_values: list[dict[Formula, Formula]], question: str
+) -> bool:
     """Return whether values with names, such as x = 1, y = 2, are the same.
 
-    If only one side has names, the values are compared in the order of the names: the order in
-    which the question lists them, else the alphabetical order.
+    If only the answer has names, the values are compared in the order in which the question lists
+    the names, or else in their alphabetical order. If only the known answer has names, they are
+    compared in its order.
 
     Args:
-        names: values by name, of the known answer and of the answer; empty for a side without
-            names.
+        named_values: the values by name, of the known answer and of the answer; {} for a formula
+            without names.
     """
-    expected, answers = names
-    if expected and answers:
-        return expected.keys() == answers.keys() and all(
-            is_same(expected[name], answers[name], question) for name in expected
+    gold_values, answer_values = named_values
+    if gold_values and answer_values:
+        return gold_values.keys() == answer_values.keys() and all(
+            is_same(gold_values[name], answer_values[name], question) for name in gold_values
         )
-    if expected:
-        return is_same_sequence(Tree("tuple", list(expected.values())), answer, question)
+    if gold_values:
+        return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
     order = next(
         (
             operands(part)
             for part in read_formulas(question)
-            if kind(part) == "tuple" and set(operands(part)) == set(answers)
+            if kind(part) == "tuple" and set(operands(part)) == set(answer_values)
         ),
         None,
     )
-    values = [answers[name] for name in order or sorted(answers, key=lambda n: str(n).strip("\\"))]
-    gold = Tree("tuple", operands(gold)) if kind(gold) in ("items", "tuple") else gold
-    return is_same_sequence(gold, Tree("tuple", values), question)
+    names = order or sorted(answer_values, key=lambda name: str(name).strip("\\"))
+    values = Tree("tuple", [answer_values[name] for name in names])
+    gold = Tree("tuple", operands(gold)) if kind(gold) in ("list", "tuple") else gold
+    return is_same_collection(gold, values, question)
 
 
 def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
@@ -259,18 +272,21 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     if relations != ["="] or (kind(answer) == "chain" and answer.children[1::2] != ["="]):
         return False
     # From here on the known answer is an equation with two sides.
-    name, expected = sides
+    left_side, right_side = sides
     if kind(answer) != "chain":
-        return is_name(name) and is_same(expected, answer, question)
+        return is_name(left_side) and is_same(right_side, answer, question)
     chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
     if any(repeats_equation(chain, answer) for chain in chains):
         return False
-    # Another equation is right if it follows by multiplying with a number, unless the known answer
-    # is a value of a name (x = 5), defines the same name, or the question asks for a form.
-    is_solved = is_name(name) and not value(expected).free_symbols
-    is_worked_out = find_unevaluated_in_sides(answer) <= find_unevaluated_in_sides(gold) | {"root"}
-    has_same_name = is_name(name) and (name in operands(answer) or kind(name) == "called")
-    if is_solved or has_same_name or find_asked_forms(question) or not is_worked_out:
+    # Another equation is right if it is the known answer times a number, unless the known answer is
+    # a value of a name (x = 5), defines a function or a name that is also a side of the answer, or
+    # the question asks for a form.
+    is_solved = is_name(left_side) and not value(right_side).free_symbols
+    is_evaluated = find_unevaluated_in_sides(answer) <= find_unevaluated_in_sides(gold) | {"root"}
+    is_definition = is_name(left_side) and (
+        left_side in operands(answer) or kind(left_side) == "name_call"
+    )
+    if is_solved or is_definition or find_asked_forms(question) or not is_evaluated:
         return False
     return is_proportional(subtract_sides(gold), subtract_sides(answer))
 
@@ -278,41 +294,41 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
 def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether sides of two equations are the same. f(x) is not the same as f times x."""
     kinds = {kind(gold), kind(answer)}
-    return (len(kinds) == 1 or "called" not in kinds) and is_same(gold, answer, question)
+    return (len(kinds) == 1 or "name_call" not in kinds) and is_same(gold, answer, question)
 
 
 def find_unevaluated_in_sides(chain: Tree) -> set[str]:
-    """Return what the sides of an equation leave unevaluated (`forms.find_unevaluated`)."""
+    """Return the union of `forms.find_unevaluated` for the sides of an equation."""
     return set().union(*map(find_unevaluated, operands(chain)))
 
 
 def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     """Return the values that an answer such as x = 5 or x = 10/2 = 5 states; [] if it states none.
 
-    The value is the last side. Each other side must be a name, a formula that the question asks
-    for, or equal to the value. The rounded value may follow after \\approx. It is returned too if
-    the question asks for rounding or the known answer is a decimal.
+    The value is the last side, or the first if the last is a name. Each other side must be a name,
+    a formula that the question asks for, or equal to the value. The rounded value may follow after
+    \\approx. It is returned too if the question asks for rounding or the known answer is a decimal.
     """
     sides, relations = operands(chain), chain.children[1::2]
     rounded = []
     if relations[-1] == "\\approx" and all(map(is_name, sides[:-1])):
         return sides[-1:]
     if relations[-1] == "\\approx" and is_rounded(*sides[-2:]):
-        is_asked_for = number_style(gold) == "decimal" or ROUNDED.search(question)
-        rounded = sides[-1:] if is_asked_for else []
+        may_be_rounded = number_style(gold) == "decimal" or ROUNDING_WORDS.search(question)
+        rounded = sides[-1:] if may_be_rounded else []
         sides, relations = sides[:-1], relations[:-1]
     equal = Token("RELATION", "=")
     equations = [Tree("chain", [first, equal, second]) for first, second in pairwise(sides)]
     if any(relation != "=" for relation in relations) or {*equations} & {*read_formulas(question)}:
         return []
-    *named_sides, last = sides[::-1] if is_name(sides[-1]) else sides
-    fits = all(
-        (is_name(side) and side not in tokens(last))
+    *other_sides, solution = sides[::-1] if is_name(sides[-1]) else sides
+    is_stated = all(
+        (is_name(side) and side not in tokens(solution))
         or equals_asked_formula(side, question)
-        or (has_value(last) and is_equal(side, last))
-        for side in named_sides
+        or (has_value(solution) and is_equal(side, solution))
+        for side in other_sides
     )
-    return [last, *rounded] if fits else []
+    return [solution, *rounded] if is_stated else []
 
 
 def equals_asked_formula(side: Formula, question: str) -> bool:

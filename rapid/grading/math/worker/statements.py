@@ -1,6 +1,7 @@
 """Converts inequalities to intervals, equations to values by name, and \\pm to two values.
 
-"chain" is the grammar's word for sides with relations between them: x = 5, 2 <= x < 5.
+A chain has sides with relations between them: x = 5, 2 <= x < 5. grammar.lark describes it and the
+other kinds of formulas.
 """
 
 import sympy
@@ -14,37 +15,36 @@ from sympy import Expr
 INFINITY = Token("CONSTANT", "\\infty")
 MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
 MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
-# Kinds of intervals. The index is 2 if only the left end is closed, 1 if only the right end is, and
-# 3 if both ends are.
-INTERVALS = ("open", "left_open", "right_open", "closed")
-# Kinds of formulas that have parts: only in those of SORTED the order of the parts matters. "items"
-# is a list without brackets.
-UNORDERED = {"items", "set", "union"}
-SORTED = {"tuple", "matrix", "row", *INTERVALS}
-SEQUENCES = UNORDERED | SORTED
+# Kinds of intervals. The index is 2 if the left end is included, plus 1 if the right end is.
+INTERVAL_KINDS = ("open_interval", "left_open_interval", "right_open_interval", "closed_interval")
+# Kinds of formulas that have elements. The order of the elements matters only in ORDERED_KINDS.
+UNORDERED_KINDS = {"list", "set", "union"}
+ORDERED_KINDS = {"tuple", "matrix", "row", *INTERVAL_KINDS}
+COLLECTION_KINDS = UNORDERED_KINDS | ORDERED_KINDS
 
 
 def normalize(formula: Formula) -> Formula:
     """Return an inequality as an interval, and a formula with \\pm as a list of two formulas."""
     if formula == "\\reals":
-        return Tree("open", [MINUS_INFINITY, INFINITY])
-    if kind(formula) in ("items", "set"):
-        parts = [normalize(part) for part in operands(formula)]
-        parts = [p for part in parts for p in (operands(part) if kind(part) == "items" else [part])]
-        words = [part for part in formula.children if kind(part) == "SEPARATOR"]
-        return Tree(formula.data, [*parts, *words])
+        return Tree("open_interval", [MINUS_INFINITY, INFINITY])
+    if kind(formula) in ("list", "set"):
+        elements = []
+        for part in map(normalize, operands(formula)):  # an element with \pm becomes two elements
+            elements += operands(part) if kind(part) == "list" else [part]
+        separators = [part for part in formula.children if kind(part) == "SEPARATOR"]
+        return Tree(formula.data, [*elements, *separators])
     signs = [token for token in tokens(formula) if token in ("\\pm", "\\mp")]
-    if kind(formula) not in SEQUENCES and signs:
+    if kind(formula) not in COLLECTION_KINDS and signs:
         if signs.count("\\pm") > 1:
-            raise Unreadable("more than one choice of signs")
+            raise Unreadable("more than one \\pm")
         return Tree(
-            "items", [normalize(replace_plus_minus(formula, *signs)) for signs in ("+-", "-+")]
+            "list", [normalize(replace_plus_minus(formula, *signs)) for signs in ("+-", "-+")]
         )
     return to_interval(formula) if kind(formula) == "chain" else formula
 
 
 def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
-    """Return a formula with the sign `plus` for \\pm and the sign `minus` for \\mp."""
+    """Return a formula with the sign `plus` in place of \\pm, and `minus` in place of \\mp."""
     if isinstance(formula, Token):
         sign = {"\\pm": plus, "\\mp": minus}.get(formula)
         return Token("SIGN", sign) if sign else formula
@@ -58,48 +58,49 @@ def to_interval(chain: Tree) -> Formula:
     """Return the interval that 2 <= x < 5 or x > 2 describes; return other relations unchanged."""
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
-        is_set = kind(sides[1]) in SEQUENCES or sides[1] == "\\reals"
-        right = normalize(sides[1])
-        right = Tree("open", right.children) if kind(right) == "tuple" else right
-        return right if is_set and is_name(sides[0]) else chain
+        is_set = kind(sides[1]) in COLLECTION_KINDS or sides[1] == "\\reals"
+        right_side = normalize(sides[1])
+        if kind(right_side) == "tuple":
+            right_side = Tree("open_interval", right_side.children)
+        return right_side if is_set and is_name(sides[0]) else chain
     if relations == ["\\neq"] and is_name(sides[0]):
-        parts = [MINUS_INFINITY, sides[1]], [sides[1], INFINITY]
-        return Tree("union", [Tree("open", part) for part in parts])
+        bounds = [MINUS_INFINITY, sides[1]], [sides[1], INFINITY]
+        return Tree("union", [Tree("open_interval", ends) for ends in bounds])
     if not {*relations} <= {"<", "\\leq"} and not {*relations} <= {">", "\\geq"}:
         return chain
-    # Put the sides in increasing order. A bound that is missing is infinite.
+    # Put the sides in increasing order, and determine whether each bound is included in the
+    # interval. A bound that is missing is infinite.
     if relations[0] in (">", "\\geq"):
         sides, relations = sides[::-1], relations[::-1]
-    # Whether the interval includes each of its two ends.
-    closed = [relation in ("\\leq", "\\geq") for relation in relations]
+    is_included = [relation in ("\\leq", "\\geq") for relation in relations]
     if len(sides) == 2:
         is_name_first = is_name(sides[0])
         sides = [MINUS_INFINITY, *sides] if is_name_first else [*sides, INFINITY]
-        closed = [False, *closed] if is_name_first else [*closed, False]
+        is_included = [False, *is_included] if is_name_first else [*is_included, False]
     if len(sides) != 3 or not is_name(sides[1]) or any(map(has_letters, (sides[0], sides[2]))):
         return chain
-    return Tree(INTERVALS[2 * closed[0] + closed[1]], [sides[0], sides[2]])
+    return Tree(INTERVAL_KINDS[2 * is_included[0] + is_included[1]], [sides[0], sides[2]])
 
 
 def has_letters(bound: Formula) -> bool:
-    """Return whether the bound of an interval depends on a variable."""
+    """Return whether a bound of an interval depends on a variable."""
     return not sign_of_infinity(bound) and bool(value(bound).free_symbols)
 
 
 def find_named_values(formula: Formula) -> dict[Formula, Formula]:
-    """Return the values by name in x = 1, y = 2 or (x, y) = (1, 2); {} for other formulas."""
+    """Return the values by name in x = 1, y = 2 or in (x, y) = (1, 2); {} for other formulas."""
     if kind(formula) == "chain" and formula.children[1::2] == ["="]:
         names, values = operands(formula)
         if any(kind(part) != "NAME" for part in operands(names)):
             return {}
         if kind(names) == kind(values) == "tuple" and len(operands(names)) == len(operands(values)):
             return dict(zip(operands(names), operands(values), strict=True))
-    parts = operands(formula) if kind(formula) == "items" else []
-    by_name = {operands(part)[0]: operands(part)[-1] for part in parts if is_named_equation(part)}
+    parts = operands(formula) if kind(formula) == "list" else []
+    by_name = {operands(part)[0]: operands(part)[-1] for part in parts if is_named_value(part)}
     return by_name if len(by_name) == len(parts) > 1 else {}
 
 
-def is_named_equation(formula: Formula) -> bool:
+def is_named_value(formula: Formula) -> bool:
     """Return whether a formula is an equation with a name on the left side."""
     return (
         kind(formula) == "chain"
@@ -122,29 +123,33 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
 
 
 def is_proportional(first: Expr, second: Expr) -> bool:
-    """Return whether one expression is the other times a number."""
-    (first, first_below), (second, second_below) = (
-        sympy.fraction(sympy.together(e)) for e in (first, second)
+    """Return whether the numerators of two expressions differ only by a number as factor.
+
+    The denominators must have the same letters.
+    """
+    (first, first_denominator), (second, second_denominator) = (
+        sympy.fraction(sympy.together(expression)) for expression in (first, second)
     )
-    if first_below.free_symbols != second_below.free_symbols:
+    if first_denominator.free_symbols != second_denominator.free_symbols:
         return False
     first, second = sympy.expand(first), sympy.expand(second)
-    coefficients, second_coefficients = first.as_coefficients_dict(), second.as_coefficients_dict()
+    first_coefficients = first.as_coefficients_dict()
+    second_coefficients = second.as_coefficients_dict()
     # Multiply both so that a term that both have gets the same coefficient, and compare all terms.
-    common = next((key for key in coefficients if second_coefficients.get(key)), None)
-    return (
-        common is not None
-        and sympy.expand(first * second_coefficients[common] - second * coefficients[common]) == 0
-    )
+    common = next((term for term in first_coefficients if second_coefficients.get(term)), None)
+    if common is None:
+        return False
+    difference = first * second_coefficients[common] - second * first_coefficients[common]
+    return sympy.expand(difference) == 0
 
 
 def is_name(formula: Formula) -> bool:
-    """Return whether a formula is a name: x, f(2), f^{-1}(2), AB, |AB|, \\angle ABC."""
+    """Return whether a formula names a quantity: x, f(2), f^{-1}(2), AB, |AB|, \\angle ABC."""
     if kind(formula) == "NAME":
         return formula not in ("e", "i", "\\pi")
-    if kind(formula) == "absolute":
+    if kind(formula) == "absolute_value":
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
-    if kind(formula) == "called":
+    if kind(formula) == "name_call":
         return len(operands(formula)) == 2 and all(
             kind(part) == "NAME" or number_style(part) == "integer" for part in operands(formula)
         )
@@ -165,30 +170,30 @@ def sign_of_infinity(formula: Formula) -> str:
     return str(formula.children[0]) if is_signed else ""
 
 
-def find_names(formula: Formula) -> set[str]:
-    """Return the names of variables in a formula."""
+def find_variables(formula: Formula) -> set[str]:
+    """Return the variables (tokens of the kind NAME) in a formula, and also e, i and \\pi."""
     return {str(token) for token in tokens(formula) if kind(token) == "NAME"}
 
 
-def has_known_names(answer: Formula, question: str) -> bool:
-    """Return whether the inequalities of an answer are about one name that the question uses.
+def uses_name_of_question(answer: Formula, question: str) -> bool:
+    """Return whether the inequalities of an answer have one name, and the question uses it.
 
     Any name is allowed if the question has no formulas or asks for a range.
     """
     chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
     chains = [chain for chain in chains if "=" not in chain.children[1::2]]
     names = {side for chain in chains for side in operands(chain) if is_name(side)}
-    question_names = set().union(*map(find_names, read_formulas(question)))
+    question_names = set().union(*map(find_variables, read_formulas(question)))
     if len(names) > 1:
         return False
     if "range" in question or not question_names:
         return True
-    return all(find_names(name) & question_names for name in names)
+    return all(find_variables(name) & question_names for name in names)
 
 
-def has_word(sequence: Tree, word: str) -> bool:
-    """Return whether a word such as "and" is between the parts of a sequence."""
-    return any(kind(part) == "SEPARATOR" and word in part for part in sequence.children)
+def has_separator(collection: Tree, text: str) -> bool:
+    """Return whether a text, such as the word "and", is in a separator between elements."""
+    return any(kind(part) == "SEPARATOR" and text in part for part in collection.children)
 
 
 def repeats_equation(question_chain: Tree, answer: Tree) -> bool:

@@ -22,7 +22,7 @@ MEASURES = {
     "yr": "year", "degree": "deg \\degree", "radian": "rad", "percent": "% percentage",
     "dollar": "$", "cent": "", "unit": "",
 }  # fmt: skip
-POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 NO_UNIT: Unit = frozenset()
 PERCENT: Unit = frozenset({("percent", 1)})
 
@@ -32,12 +32,14 @@ def stem_word(word: str) -> str:
     return re.sub(r"(?<=..)(?:es|s|e)$", "", word)
 
 
-NAMES = {  # measures by the stems of their names
-    stem_word(name): unit for unit, names in MEASURES.items() for name in (unit, *names.split())
+MEASURES_BY_STEM = {  # measures by the stems of their names
+    stem_word(name): measure
+    for measure, names in MEASURES.items()
+    for name in (measure, *names.split())
 }
 # The names of measures as a regular expression, the longest first.
 MEASURE_PATTERN = "|".join(
-    sorted((name for name in NAMES if name.isalpha() and len(name) > 1), key=len)[::-1]
+    sorted((name for name in MEASURES_BY_STEM if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
 # Words that are never units.
 NON_UNIT_WORDS = (
@@ -45,33 +47,35 @@ NON_UNIT_WORDS = (
     "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
     "many different"
 )
-NON_UNIT_WORDS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
+NON_UNIT_STEMS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
 # A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
-WORD = (
+UNIT_WORD = (
     rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{MEASURE_PATTERN})(?:e?s)?(?![a-zA-Z])'
     r"|(?<=\s)[a-z]{3,}"
 )
-UNIT = re.compile(rf"(?:\s*(?:(?:{WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$")
-PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
+UNIT_AT_END = re.compile(
+    rf"(?:\s*(?:(?:{UNIT_WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$"
+)
+UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 
 
-def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
-    """Split a number, or a list of numbers, and its unit.
+def split_unit(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
+    """Split a number, or a list of numbers, from its unit.
 
     In a list either each number or only the last one may have the unit.
 
     Args:
         text: LaTeX from `clean_latex`.
-        words: the words of the question. Another word that is not in quotes is a unit only if it is
-            a measure.
+        question_words: the words of the question. Another word that is not in quotes is a unit only
+            if it is a measure.
 
     Returns:
         The text without the unit, and the unit.
     """
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
-        return split_number(text, words)
-    pairs = [split_number(part, words) for part in parts[::2]]
+        return split_number(text, question_words)
+    pairs = [split_number(part, question_words) for part in parts[::2]]
     numbers, units = zip(*pairs, strict=True)
     # All numbers have the same unit, or only the last one has a unit.
     if {*units[:-1]} <= {units[-1]} or {*units[:-1]} == {NO_UNIT}:
@@ -80,17 +84,19 @@ def split_unit(text: str, words: frozenset[str]) -> tuple[str, Unit]:
     return text, NO_UNIT
 
 
-def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
-    """Split one number and its unit; see `split_unit`."""
+def split_number(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
+    """Split one number from its unit; see `split_unit`."""
     # Words without quotes must be words of the question or measures.
     unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
-    if any(word not in words and stem_word(word) not in NAMES for word in unquoted):
+    if any(
+        word not in question_words and stem_word(word) not in MEASURES_BY_STEM for word in unquoted
+    ):
         return text, NO_UNIT
     # A dollar sign comes before the number.
     dollar = re.match(r"( *-?)\s*\\\$", text)
     if dollar:
         return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
-    unit_match = UNIT.search(text)
+    unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
     # A number or formula must come before the unit, and not a function: in \sin m, m is a name.
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
@@ -103,26 +109,26 @@ def split_number(text: str, words: frozenset[str]) -> tuple[str, Unit]:
 
 def read_unit(words: str) -> Unit | None:
     """Return the unit that these words name; None if one of them cannot be part of a unit."""
-    powers: Counter[str] = Counter()
-    sign, power, last = 1, 1, ""
-    for part in PART.findall(words.replace("mph", "miles per hour")):
+    powers: Counter[str] = Counter()  # by name; below 0 after "per"
+    sign, power, last_name = 1, 1, ""
+    for part in UNIT_PART.findall(words.replace("mph", "miles per hour")):
         if part in ("per", "/"):
             sign = -1
-        elif part in POWERS or part.isdecimal():
+        elif part in POWER_WORDS or part.isdecimal():
             # "squared" and ^{2} follow a measure, "square" comes before it.
-            factor = POWERS.get(part) or int(part)
-            if last and (part.isdecimal() or part.endswith("ed")):
-                powers[last] *= factor
+            factor = POWER_WORDS.get(part) or int(part)
+            if last_name and (part.isdecimal() or part.endswith("ed")):
+                powers[last_name] *= factor
             else:
                 power = factor
         elif (
-            stem_word(part) in NON_UNIT_WORDS
-            or NAMES.get(stem_word(part), stem_word(part)) in powers
+            stem_word(part) in NON_UNIT_STEMS
+            or MEASURES_BY_STEM.get(stem_word(part), stem_word(part)) in powers
         ):
             return None
         else:
-            last = NAMES.get(stem_word(part), stem_word(part))
-            powers[last] += sign * power
+            last_name = MEASURES_BY_STEM.get(stem_word(part), stem_word(part))
+            powers[last_name] += sign * power
             power = 1
     return frozenset(powers.items()) or None
 
@@ -131,7 +137,7 @@ def read_unit(words: str) -> Unit | None:
 
 # What follows "how many", and what follows other words before a unit. With a lookahead, (?=...),
 # a match may begin inside another one.
-COUNTED = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
+COUNTED_THINGS = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
 NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
 # Words that end the description of what is counted.
 END_WORDS = (
@@ -141,18 +147,18 @@ END_WORDS = (
 END_WORDS = frozenset(END_WORDS.split(" "))
 # Names of measures that also have other meanings. They are measures only after a number.
 AMBIGUOUS_NAMES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
-LENGTHS = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
+LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 # Words of a sentence that asks something.
-ASKING_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
+QUESTION_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
 # A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
-# asks for a unit with "per", and not for a measure that it mentions.
+# asks for a unit with "per", and not for a single measure that it mentions.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATE_WORDS = frozenset(["speed", "rate"])
 # Stems of words for numbers that may follow "how many".
-NUMBER_WORDS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
+MAGNITUDE_STEMS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
 # Signs by which a question mentions a measure.
-MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
-PERCENT_ASKED = re.compile(
+MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
+PERCENT_REQUEST = re.compile(
     r"(?:what|how many|as a) percent|percentage"
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
@@ -177,28 +183,29 @@ def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
     text = extract_prose(question)
     measures, counted, words = set(), set(), set()
-    for phrase in COUNTED.findall(text):
+    for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
         if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase))):
             measures.add(unit)
         else:
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
             counted |= {stem_word(group[-1]) for group in groups if group}
-            if phrase and stem_word(phrase[0]) in NUMBER_WORDS:
-                counted = {"#"}  # an answer in thousands: no word is its unit
+            if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
+                counted = {"#"}  # "how many thousand": no word is a unit of the answer
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
     return AskedUnits(
-        frozenset(measures), frozenset(counted - NON_UNIT_WORDS), frozenset(words - NON_UNIT_WORDS)
+        frozenset(measures), frozenset(counted - NON_UNIT_STEMS), frozenset(words - NON_UNIT_STEMS)
     )
 
 
 def is_measure_word(word: str) -> bool:
     """Return whether a word can be part of the name of a measure, as in "square feet per hour"."""
-    return word in POWERS or word == "per" or (len(word) > 2 and stem_word(word) in NAMES)
+    is_measure = len(word) > 2 and stem_word(word) in MEASURES_BY_STEM
+    return word in POWER_WORDS or word == "per" or is_measure
 
 
 @functools.lru_cache(maxsize=1024)
@@ -209,9 +216,11 @@ def find_mentioned_measures(question: str) -> frozenset[str]:
     words -= AMBIGUOUS_NAMES
     after_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
     measures = {
-        NAMES[stem_word(word)] for word in {*words, *after_numbers} if stem_word(word) in NAMES
+        MEASURES_BY_STEM[stem]
+        for stem in map(stem_word, {*words, *after_numbers})
+        if stem in MEASURES_BY_STEM
     }
-    marked = {name for name, mark in MARKS.items() if re.search(mark, question)}
+    marked = {name for name, mark in MEASURE_MARKS.items() if re.search(mark, question)}
     return frozenset(measures | marked | {"unit"})
 
 
@@ -223,7 +232,7 @@ def extract_prose(question: str) -> str:
 
 def asks_percent(question: str) -> bool:
     """Return whether a question asks for a number of percent."""
-    return bool(PERCENT_ASKED.search(extract_prose(question)))
+    return bool(PERCENT_REQUEST.search(extract_prose(question)))
 
 
 def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
@@ -240,26 +249,28 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     """
     if not answer or answer == gold:
         return True
-    units, names = find_asked_units(question), {name for name, _ in answer}
-    is_counted = names <= units.words | units.counted and bool(names & units.counted)
+    asked_units, names = find_asked_units(question), {name for name, _ in answer}
+    is_counted = names <= asked_units.words | asked_units.counted and bool(
+        names & asked_units.counted
+    )
     powers = sorted(power for _, power in answer)
     if gold:
         if {name for name, _ in gold} <= MEASURES.keys():
-            is_length = {name for name, _ in gold} <= LENGTHS
+            is_length = {name for name, _ in gold} <= LENGTH_MEASURES
             # "units", "square units": a length, an area or a volume without its measure.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if units.measures or units.counted:
-        return answer in units.measures or is_counted
+    if asked_units.measures or asked_units.counted:
+        return answer in asked_units.measures or is_counted
     sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
-    sentence = next(filter(ASKING_WORDS.search, reversed(sentences)), sentences[-1])
-    clause = extract_prose(sentence).split()
+    sentence = next(filter(QUESTION_WORDS.search, reversed(sentences)), sentences[-1])
+    sentence_words = extract_prose(sentence).split()
     # An area is in squares of a mentioned measure, a volume in cubes.
-    size = next((word for word in clause if word in ("area", "volume")), "")
-    power = {"area": 2, "volume": 3}.get(size, 1)
-    is_not_angle = NON_ANGLE_WORDS & set(clause) or re.search(
+    powers_by_word = {"area": 2, "volume": 3}
+    power = next((powers_by_word[word] for word in sentence_words if word in powers_by_word), 1)
+    is_not_angle = NON_ANGLE_WORDS & set(sentence_words) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)", sentence
     )
-    if (is_not_angle and names == {"degree"}) or RATE_WORDS & set(clause):
+    if (is_not_angle and names == {"degree"}) or RATE_WORDS & set(sentence_words):
         return False
     return len(names) == 1 and names <= find_mentioned_measures(question) and powers == [power]
