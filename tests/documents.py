@@ -233,10 +233,14 @@ def micro_batches(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
     record, names = steps.read_tables(steps.MICRO_BATCHES), ("trainer_memory", "logit_seconds")
     tables = [steps.render_table(name, record[name]) for name in names]
-    rows = [row for name in names for row in record[name]]
-    commits = dict.fromkeys(shorten_commit(row["commit"], 7) for row in rows)
-    origins = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
-    return "\n" + "\n".join([*tables, origins]) + "\n"
+        first, second = (
+        " and ".join(dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[name]))
+        for name in names
+    )
+    origins = (
+        f"Measured on: {record['hardware']}. Commits: {first} (first table), {second} (second table)."
+    )
+    return "\n" + "\n".join([*tables, textwrap.fill(origins, 100)]) + "\n"
 
 
 def within(text: str, root: Path, file: str) -> str:
