@@ -213,8 +213,8 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
             row = rows.setdefault((line[2], line[3]), {})
             row[name] = max(float(line[4]), row.get(name, 0.0))
         (total,) = (line for line in lines if line.startswith("on 4 GPU"))
-        fits = "all fit" if "Will not work as planned:" not in lines else "some do not fit"
-        totals.append(f"On 4 of {name}: {total.split(': ')[1].split(' of ')[0]}, {fits}.")
+        fits = "all jobs fit" if "Will not work as planned:" not in lines else "some do not fit"
+        totals.append(f"On 4 {name} GPUs: {total.split(': ')[1].split(' of ')[0]}, and {fits}.")
     memories = [get_gpu_rates(name).memory / 1e9 for name in gpus]
     heads = ["Model", "Job", *(f"{n} ({gb:.0f} GB)" for n, gb in zip(gpus, memories, strict=True))]
     cells = [[*key, *(f"{row[name]:.1f}" for name in gpus)] for key, row in rows.items()]
@@ -224,7 +224,7 @@ def plan_memory(text: str, root: Path, *gpus: str) -> str:
 def planned_memory(text: str, root: Path) -> str:
     """Return a table of the measured memory of training steps, with the planned memory."""
     rows = steps.read_tables(steps.PLANNED_MEMORY)["planned_memory"]
-    origins = [f"{row['hardware']}, {shorten_commit(row['commit'], 7)}" for row in rows]
+    origins = [f"{row['hardware']}, at commit {shorten_commit(row['commit'], 7)}" for row in rows]
     measured_on = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(origins))}.", 100)
     return f"\n{steps.render_table('planned_memory', rows)}\n{measured_on}\n"
 
@@ -233,10 +233,14 @@ def micro_batches(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
     record, names = steps.read_tables(steps.MICRO_BATCHES), ("trainer_memory", "logit_seconds")
     tables = [steps.render_table(name, record[name]) for name in names]
-    rows = [row for name in names for row in record[name]]
-    commits = dict.fromkeys(shorten_commit(row["commit"], 7) for row in rows)
-    origins = textwrap.fill(f"Measured on: {record['hardware']}, {', '.join(commits)}.", 100)
-    return "\n" + "\n".join([*tables, origins]) + "\n"
+        first, second = (
+        " and ".join(dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[name]))
+        for name in names
+    )
+    origins = (
+        f"Measured on: {record['hardware']}. Commits: {first} (first table), {second} (second table)."
+    )
+    return "\n" + "\n".join([*tables, textwrap.fill(origins, 100)]) + "\n"
 
 
 def within(text: str, root: Path, file: str) -> str:

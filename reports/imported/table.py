@@ -109,26 +109,36 @@ COLUMNS = {
     "benchmark": CsvColumn(", ".join(BENCHMARKS), _parse_benchmark),
     "model": CsvColumn("as tables print it", _parse_text),
     "algorithm": CsvColumn(
-        f"as in params.yaml; {BASE} is the model before training; any other name is its own label",
+        f"as in params.yaml; {BASE} is the model before training; any other name is printed as it "
+        "stands",
         _parse_algorithm,
     ),
     "seed": CsvColumn("a whole number", partial(_parse_number, high=LARGEST, is_integer=True)),
     "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, is_exclusive=True)),
     "pass@1": ACCURACY,
-    "staleness": CsvColumn("mean |log min(w, eta)| in nats", _parse_number),
-    "clip_fraction": CsvColumn("share of clipped weights, from 0 to 1", _parse_share),
-    "peak_memory_mb": CsvColumn("of training, in 1e6 bytes", _parse_number),
+    "staleness": CsvColumn(
+        "mean of |log min(w, eta)| in nats, with w the importance weight of a completion and eta its "
+        "bound",
+        _parse_number,
+    ),
+    "clip_fraction": CsvColumn("share of importance weights above eta, from 0 to 1", _parse_share),
+    "peak_memory_mb": CsvColumn("peak memory of training, in 1e6 bytes", _parse_number),
     "completion_length": CsvColumn("mean tokens per completion, in training", _parse_number),
     "hardware": CsvColumn("GPUs and their number", _parse_text),
-    "commit": CsvColumn("of the code", _parse_text),
+    "commit": CsvColumn("commit of the code", _parse_text),
     "source": CsvColumn(
-        "where the problems come from, in a word or two: made, hub, published",
+        "where the problems come from, in a word or two, such as made or published",
         partial(_parse_text, longest=40),
     ),
-    "problems": CsvColumn("test problems", _parse_count),
-    "samples": CsvColumn("completions per test problem", _parse_count),
-    "temperature": CsvColumn("of their sampling", _parse_number),
-    "top_p": CsvColumn("of their sampling", partial(_parse_number, high=1, is_exclusive=True)),
+    "problems": CsvColumn("number of test problems", _parse_count),
+    "samples": CsvColumn("number of completions per test problem", _parse_count),
+    "temperature": CsvColumn(
+        "temperature at which these completions were sampled", _parse_number
+    ),
+    "top_p": CsvColumn(
+        "top-p with which these completions were sampled",
+        partial(_parse_number, high=1, is_exclusive=True),
+    ),
 }
 RUN_COLUMNS = ("benchmark", "model", "algorithm", "seed")  # name a run; never empty
 REQUIRED = (*RUN_COLUMNS, "runtime")  # columns, with one of pass@k
