@@ -132,9 +132,7 @@ COLUMNS = {
     ),
     "problems": CsvColumn("number of test problems", _parse_count),
     "samples": CsvColumn("number of completions per test problem", _parse_count),
-    "temperature": CsvColumn(
-        "temperature at which these completions were sampled", _parse_number
-    ),
+    "temperature": CsvColumn("temperature at which these completions were sampled", _parse_number),
     "top_p": CsvColumn(
         "top-p with which these completions were sampled",
         partial(_parse_number, high=1, is_exclusive=True),
