@@ -11,7 +11,7 @@ from statistics import median
 from performance.models import Workload
 from performance.parts import Setting
 from performance.trainers import LEARNING_RATE, VLLM_SETTINGS, make_completion
-from rapid.training.clock import now
+from rapid.training.clock import read_seconds
 
 REPEATS = 3  # measurements of each time, after a first one that is discarded
 
@@ -127,7 +127,7 @@ def _time_repeatedly(function: Callable[[], object]) -> float:
     """Return the median time of a function's calls, in seconds."""
     seconds = []
     for _ in range(REPEATS + 1):
-        began = now()
+        began = read_seconds()
         function()
-        seconds.append(now() - began)
+        seconds.append(read_seconds() - began)
     return median(seconds[1:])
