@@ -100,7 +100,7 @@ def plan_rates(text: str, root: Path) -> str:
     """Return the lines of `rapid plan` about the rates that are measured in runs."""
     if not (root / "runs").is_dir():
         return MISSING
-    files = ["--configfile", str(ROOT / "params.yaml"), "--calibrate", str(root / "runs")]
+    files = ["--configfile", f"{ROOT}/params.yaml", "--calibrate", f"{root}/runs"]
     lines = run_and_capture_lines(cli.run, ["plan", *files])
     notes = (note.strip() for note in lines[lines.index("Rates:") + 1 :])
     return indent_lines([part for note in notes for part in textwrap.wrap(note, 96)])
@@ -148,9 +148,8 @@ def times(text: str, root: Path) -> str:
         if not measured:
             return row[0]
         minutes = [round(record["seconds"] / 60) for record in measured]
-        shortest, longest = min(minutes), max(minutes)
-        span = f"{shortest} to {longest}" if shortest != longest else str(longest)
-        duration = f"{span} minute{'s' * (longest != 1)}"
+        span = " to ".join(dict.fromkeys([str(min(minutes)), str(max(minutes))]))
+        duration = f"{span} minute{'s' * (max(minutes) != 1)}"
         date = max(map(date_and_commit, measured))
         measured_on = ", ".join(sorted(letters[record["hardware"]] for record in measured))
         return f"{row[1]} {duration:16} | {date:19} | {measured_on:7} |"
@@ -225,19 +224,19 @@ def planned_memory(text: str, root: Path) -> str:
     """Return a table of the measured memory of training steps, with the planned memory."""
     rows = steps.read_tables(steps.PLANNED_MEMORY)["planned_memory"]
     origins = [f"{row['hardware']}, at commit {shorten_commit(row['commit'], 7)}" for row in rows]
-    measured_on = textwrap.fill(f"Measured on: {'; '.join(dict.fromkeys(origins))}.", 100)
-    return f"\n{steps.render_table('planned_memory', rows)}\n{measured_on}\n"
+    sentence = f"Measured on: {'; '.join(dict.fromkeys(origins))}."
+    return f"\n{steps.render_table('planned_memory', rows)}\n{textwrap.fill(sentence, 100)}\n"
 
 
 def micro_batches(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
     record, names = steps.read_tables(steps.MICRO_BATCHES), ("trainer_memory", "logit_seconds")
-    tables = [steps.render_table(name, record[name]) for name in names]
-    first, second = (
+    tables = (steps.render_table(name, record[name]) for name in names)
+    commits = (
         " and ".join(dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[name]))
         for name in names
     )
-    origins = f"Measured on: {record['hardware']}. Commits: {first} (first table), {second} (second table)."
+    origins = f"Measured on: {record['hardware']}. Commits of the tables: {'; '.join(commits)}."
     return "\n" + "\n".join([*tables, textwrap.fill(origins, 100)]) + "\n"
 
 

@@ -117,8 +117,7 @@ COLUMNS = {
     "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, is_exclusive=True)),
     "pass@1": ACCURACY,
     "staleness": CsvColumn(
-        "mean of |log min(w, eta)| in nats, with the importance weight w of a completion and its bound "
-        "eta",
+        "mean of |log min(w, eta)| in nats, with a completion's importance weight w and its bound eta",
         _parse_number,
     ),
     "clip_fraction": CsvColumn("share of importance weights above eta, from 0 to 1", _parse_share),

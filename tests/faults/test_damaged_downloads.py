@@ -138,7 +138,7 @@ def test_a_damaged_install_of_lean_is_replaced(lean_package):  # noqa: F811
         name = rng.choice(["lean.js", "lean.wasm", "lib/Init.olean"])
         damage = rng.choice([flip_bit, truncate])
         (folder / name).write_bytes(damage((folder / name).read_bytes(), rng))
-        install._digest_of.cache_clear()  # as in another process
+        install._hash_unchanged_file.cache_clear()  # as in another process
         assert find_lean(verify_all=True) is None
         assert (find_lean() is None) == (name in install.PROGRAMS or damage is truncate)
         ensure_lean(verify_all=True)

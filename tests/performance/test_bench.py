@@ -26,7 +26,6 @@ from performance.trainers import TRAINERS
 from rapid.artifacts.code import ROOT
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.prompts import render_prompt
 from rapid.config.params import load_files
 from rapid.cost.shapes import Shape, parse_shape, read_shape
 from rapid.grading.pool import GraderPool
@@ -150,28 +149,6 @@ def test_loop_ends_with_the_process_that_started_it(workload):
         assert not loop._process.is_alive()
 
 
-def test_solve_rate_reward_is_deterministic_for_a_text():
-    texts = [f"completion {n}" for n in range(2000)]
-    first, second = (
-        rewards.SolveRateReward(0.1).compute_rewards(["prompt"] * 2000, texts) for _ in range(2)
-    )
-    assert first == second
-    assert sum(first) / 2000 == pytest.approx(0.1, abs=0.02)
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
-def test_rewarded_groups_do_not_depend_on_the_order_of_verdicts(order):
-    """Two batches have the same prompts. Two of the four groups have a rewarded completion."""
-    reward = rewards.SolveRateReward()
-    reward.compute_rewards = lambda _, completions: [
-        float(completion) for completion in completions
-    ]
-    for verdicts in ("1100", "0001"):
-        for row in order:
-            reward(["aabb"[row]], [verdicts[row]], [[1]])
-    assert reward.compute_rewarded_group_share(2) == 0.5
-
-
 def test_verdicts_beside_sampling_are_those_after_sampling(workload):
     samples = []
     for grading_workers in (0, 2):
@@ -195,26 +172,6 @@ def test_grading_beside_sampling_is_measured_with_the_settings_of_the_pipeline(e
         params.training.micro_batch,
     )
     assert experiment.subject == "tiny" and setting.cores > setting.threads
-
-
-@pytest.mark.parametrize("benchmark", ["math", "mbpp_plus"])
-def test_prompts_and_grader_are_those_of_the_benchmark(toy_model, benchmark):
-    workload = models.load_subject("tiny", toy_model, benchmark=benchmark)
-    exercise = models.make_exercises(benchmark, 1)[0]
-    assert workload.prompts[0] == render_prompt(benchmark, exercise.problem)
-    assert len({*workload.prompts}) == models.PROBLEM_COUNT
-    reward = measures.build_grader_reward(workload, graders=2)
-    completions = [exercise.correct, exercise.mistakes[0]]
-    assert reward(["p"] * 2, completions, [[1]] * 2, problem=[0, 0]) == [1, 0]
-
-
-def test_real_grader_grades_completions_of_the_problem_of_each_prompt(workload):
-    exercises = models.make_exercises("mbpp_plus", 2)
-    problems = [exercise.problem for exercise in exercises]
-    reward = measures.build_grader_reward(replace(workload, problems=problems))
-    completions = [exercises[n].correct for n in (1, 0, 0)]
-    assert reward(["p"] * 3, completions, [[1]] * 3, problem=[1, 0, 1]) == [1, 1, 0]
-    assert reward.rewards == [1, 1, 0] and reward.lengths == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
