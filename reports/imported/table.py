@@ -117,7 +117,7 @@ COLUMNS = {
     "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, is_exclusive=True)),
     "pass@1": ACCURACY,
     "staleness": CsvColumn(
-        "mean of |log min(w, eta)| in nats, with a completion's importance weight w and its bound eta",
+        "mean of |log min(w, eta)| in nats; w is a completion's importance weight, eta its bound",
         _parse_number,
     ),
     "clip_fraction": CsvColumn("share of importance weights above eta, from 0 to 1", _parse_share),
