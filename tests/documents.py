@@ -233,7 +233,7 @@ def micro_batches(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
     record, names = steps.read_tables(steps.MICRO_BATCHES), ("trainer_memory", "logit_seconds")
     tables = [steps.render_table(name, record[name]) for name in names]
-        first, second = (
+    first, second = (
         " and ".join(dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[name]))
         for name in names
     )

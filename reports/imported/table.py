@@ -117,8 +117,8 @@ COLUMNS = {
     "runtime": CsvColumn("seconds of the training loop", partial(_parse_number, is_exclusive=True)),
     "pass@1": ACCURACY,
     "staleness": CsvColumn(
-        "mean of |log min(w, eta)| in nats, with w the importance weight of a completion and eta its "
-        "bound",
+        "mean of |log min(w, eta)| in nats, with w the importance weight of a completion and eta "
+        "its bound",
         _parse_number,
     ),
     "clip_fraction": CsvColumn("share of importance weights above eta, from 0 to 1", _parse_share),
@@ -132,9 +132,7 @@ COLUMNS = {
     ),
     "problems": CsvColumn("number of test problems", _parse_count),
     "samples": CsvColumn("number of completions per test problem", _parse_count),
-    "temperature": CsvColumn(
-        "temperature at which these completions were sampled", _parse_number
-    ),
+    "temperature": CsvColumn("temperature at which these completions were sampled", _parse_number),
     "top_p": CsvColumn(
         "top-p with which these completions were sampled",
         partial(_parse_number, high=1, is_exclusive=True),
