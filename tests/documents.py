@@ -237,10 +237,9 @@ def micro_batches(text: str, root: Path) -> str:
         " and ".join(dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[name]))
         for name in names
     )
-    origins = (
-        f"Measured on: {record['hardware']}. Commits: {first} (first table), {second} (second table)."
-    )
-    return "\n" + "\n".join([*tables, textwrap.fill(origins, 100)]) + "\n"
+    commits = f"Commits: {first} (first table), {second} (second table)."
+    origins = textwrap.fill(f"Measured on: {record['hardware']}. {commits}", 100)
+    return "\n" + "\n".join([*tables, origins]) + "\n"
 
 
 def within(text: str, root: Path, file: str) -> str:
