@@ -135,8 +135,7 @@ def minif2f_flaws(text: str, root: Path) -> str:
 def times(text: str, root: Path) -> str:
     """Return a table of how long commands took, from the fastest machine to the slowest.
 
-    The date is that of the last measurement. The machines of each command are letters, which a line
-    below explains.
+    The date is that of the last measurement. A line below explains the letters of the machines.
     """
     records = read_times()
     commands = re.findall(r"^\| `(.*?)` *\|", text, re.MULTILINE)
@@ -231,13 +230,12 @@ def planned_memory(text: str, root: Path) -> str:
 def micro_batches(text: str, root: Path) -> str:
     """Return tables of the memory and the seconds of small micro-batches, and the machine."""
     record, names = steps.read_tables(steps.MICRO_BATCHES), ("trainer_memory", "logit_seconds")
-    tables = (steps.render_table(name, record[name]) for name in names)
-    commits = (
-        " and ".join(dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[name]))
-        for name in names
-    )
-    origins = f"Measured on: {record['hardware']}. Commits of the tables: {'; '.join(commits)}."
-    return "\n" + "\n".join([*tables, textwrap.fill(origins, 100)]) + "\n"
+    tables = [steps.render_table(name, record[name]) for name in names]
+    commits = [dict.fromkeys(shorten_commit(row["commit"], 7) for row in record[n]) for n in names]
+    first, second = map(" and ".join, commits)
+    commits_note = f"Commits: {first} (first table), {second} (second table)."
+    origins = textwrap.fill(f"Measured on: {record['hardware']}. {commits_note}", 100)
+    return "\n" + "\n".join([*tables, origins]) + "\n"
 
 
 def within(text: str, root: Path, file: str) -> str:

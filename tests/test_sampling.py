@@ -21,7 +21,7 @@ SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
 @pytest.fixture
 def sample(toy_model, monkeypatch):
     """Return a function that samples from the toy model, four completions at a time."""
-    monkeypatch.setattr(sampling, "BATCH", 4)
+    monkeypatch.setattr(sampling, "BATCH_SIZE", 4)
     return partial(sampling.sample, "transformers", toy_model)
 
 
