@@ -42,7 +42,7 @@ class ImportedParams(Params):
 
     sft: Any
 
-    def algorithms(self, benchmark: str) -> list[str]:
+    def list_algorithms(self, benchmark: str) -> list[str]:
         return [*self.tables.main.algorithms, *self.tables.families.algorithms]
 
     def list_runs(self) -> list[Run]:
