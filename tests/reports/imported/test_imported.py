@@ -124,9 +124,7 @@ def test_several_sources_are_combined_into_one_report(folder, params, tmp_path):
     )
     file = write_csv(folder, params, tmp_path / "all.csv", source="made", algorithm="Ours, v2")
     lines = pd.read_csv(file)
-    lines.drop_duplicates(["benchmark", "model", "seed"], keep="last").to_csv(
-        file, index=False
-    )
+    lines.drop_duplicates(["benchmark", "model", "seed"], keep="last").to_csv(file, index=False)
     data = imported.read_sources([first, second, file])
     *names, ours, _, _ = data.label_rows(data.algorithms).values()
     assert (names, ours) == (["Base", "SFT", "GRPO", "naive GRPO", "PG", "DAPO"], "Ours, v2")
