@@ -34,7 +34,7 @@ from rapid.config.params import load_files
 
 Rows = Iterator[dict]
 Samples = dict[str, list[dict]]  # by the name of a trainer
-WARM_UP = 150  # other problems, of which graders check two completions each before a measurement
+WARM_UP_PROBLEMS = 150  # graders check two completions of each before a measurement
 
 
 def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
@@ -42,12 +42,13 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
 
     The last trainer takes turns with each other one. No more than two are in memory at a time.
     """
-    setting, uses_grader = experiment.setting, experiment.solve_rates == (None,)
+    setting, build_reward = experiment.setting, SolveRateReward
     _check_sampler(setting)
-    graders = max(1, min(setting.grading_workers, setting.cores))
-    build_reward = (
-        partial(build_grader_reward, workload, graders) if uses_grader else SolveRateReward
-    )
+    if experiment.solve_rates == (None,):
+        if reason := BENCHMARKS[workload.benchmark].explain_unavailable():
+            raise BadInput(reason)
+        graders = max(1, min(setting.grading_workers, setting.cores))
+        build_reward = partial(build_grader_reward, workload, graders)
     *other_names, last_name = experiment.trainers
     turns: dict[float | None, list[Samples]] = {rate: [] for rate in experiment.solve_rates}
     for names in [(name, last_name) for name in other_names] or [(last_name,)]:
@@ -100,7 +101,7 @@ def build_grader_reward(workload: Workload, graders: int = 1) -> RecordingReward
     timeout = load_files(ROOT / "params.yaml").benchmarks[benchmark.name].timeout
     grader = benchmark.build_grader(timeout, graders).__enter__()
     benchmark.warm_up(grader, problems)
-    others = make_exercises(benchmark.name, len(problems) + WARM_UP)[len(problems) :]
+    others = make_exercises(benchmark.name, len(problems) + WARM_UP_PROBLEMS)[len(problems) :]
     with ThreadPoolExecutor(graders) as threads:
         for texts in [other.correct for other in others], [other.mistakes[0] for other in others]:
             [*threads.map(grader.grade, [other.problem for other in others], texts)]

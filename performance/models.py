@@ -130,8 +130,7 @@ def load_subject(
         BadInput: there is no model in `tiny`, a model cannot be fetched, or the grader of this
             benchmark is not available on this machine.
     """
-    graded_benchmark = name if name in BENCHMARKS else benchmark
-    if reason := BENCHMARKS[graded_benchmark].explain_unavailable():
+    if name in BENCHMARKS and (reason := BENCHMARKS[name].explain_unavailable()):
         raise BadInput(reason)
     if name not in MODEL_NAMES:
         return name

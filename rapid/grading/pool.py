@@ -64,6 +64,8 @@ class GraderPool:
         self._cache: OrderedDict[tuple[str, bytes], CachedVerdict] = OrderedDict()
         self._last_death = ""
         self._lock = threading.Lock()
+        # Held by a thread that waits for all graders: two such threads would wait for each other.
+        self._takes_all = threading.Lock()
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -83,8 +85,7 @@ class GraderPool:
 
     def prepare(self, problem: Problem) -> None:
         """Do the slow work for a problem before its first verdict, in each of the graders."""
-        for grader in self._graders:
-            self._retry_once(lambda grader=grader: grader.prepare(problem))
+        self._with_each_grader(lambda grader: grader.prepare(problem))
 
     def warm_up(self, samples: list[tuple[Problem, str]]) -> None:
         """Warm up each grader with completions. Their verdicts are not counted or cached.
@@ -94,8 +95,7 @@ class GraderPool:
         Args:
             samples: pairs of a problem and a completion.
         """
-        for grader in self._graders:
-            self._retry_once(lambda grader=grader: grader.warm_up(samples))
+        self._with_each_grader(lambda grader: grader.warm_up(samples))
 
     def grade(self, problem: Problem, completion: str) -> Verdict:
         """Grade one completion.
@@ -141,6 +141,17 @@ class GraderPool:
             else:
                 self.hits += 1
             return cached.verdict
+
+    def _with_each_grader(self, use: Callable[[Grader], None]) -> None:
+        """Call `use` with each grader, after all of them have become free."""
+        with self._takes_all:
+            graders = [self._free.get() for _ in self._graders]
+            try:
+                for grader in graders:
+                    self._retry_once(lambda grader=grader: use(grader))
+            finally:
+                for grader in graders:
+                    self._free.put(grader)
 
     def _with_free_grader(self, use: Callable[[Grader], Result]) -> Result:
         """Call `use` with a free grader, as soon as there is one, and return its result."""

@@ -2,7 +2,9 @@
 
 import json
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -44,20 +46,27 @@ class FakeGrader:
         return "isolated"
 
     def prepare(self, problem):
-        self.record(f"prepared {problem.id}")
+        with self.occupied():
+            self.record(f"prepared {problem.id}")
 
     def warm_up(self, samples):
-        self.record(f"warmed up with {samples}")
+        with self.occupied():
+            self.record(f"warmed up with {samples}")
 
     def grade(self, problem, completion):
-        assert self.busy.acquire(blocking=False), "two threads in one grader"
-        try:
+        with self.occupied():
             self.wait()
             if completion == "broken":
                 raise ValueError("broken")
             self.record(f"{problem.id}: {completion}")
             is_right = completion == "1" or not completion.isdecimal()
             return verdicts.build_verdict(verdicts.PASSED if is_right else verdicts.WRONG_ANSWER)
+
+    @contextmanager
+    def occupied(self):
+        assert self.busy.acquire(blocking=False), "two threads in one grader"
+        try:
+            yield
         finally:
             self.busy.release()
 
@@ -110,6 +119,16 @@ class TestConcurrency:
         assert log.count("prepared a") == log.count("warmed up with []") == 2
         assert log.count("started") == log.count("ended") == 2
         assert graders.describe_isolation() == "isolated"
+
+    def test_graders_are_prepared_when_they_are_free(self):
+        """Three threads prepare and warm up all graders while others grade."""
+        graders, log = make_pool(2, wait=lambda: time.sleep(0.001))
+        calls = [partial(grade, graders, f"text {n}") for n in range(40)]
+        calls[10:10] = [partial(graders.prepare, FIRST)] * 2 + [partial(graders.warm_up, [])]
+        with graders, ThreadPoolExecutor(8) as executor:
+            for call in [executor.submit(call) for call in calls]:
+                call.result(10)
+        assert log.count("prepared a") == 4 and log.count("warmed up with []") == 2
 
     @pytest.mark.parametrize("name", BENCHMARKS)
     def test_every_benchmark_uses_a_pool_of_graders(self, name):

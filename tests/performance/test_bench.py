@@ -365,6 +365,16 @@ def test_graders_are_measured_without_a_model_and_listed_if_unavailable(
     assert results.read_parts(tmp_path)["g"]["missing"] == [f"{name}: not here" for name in names]
 
 
+def test_grader_is_needed_only_by_experiments_that_use_it(toy_model, monkeypatch):
+    kind = type(BENCHMARKS["mbpp_plus"])
+    monkeypatch.setattr(kind, "explain_unavailable", lambda self: "not here")
+    workload = models.load_subject("tiny", toy_model)
+    simulated = Experiment("rates", "tiny", SMALL, trainers=("rapid",), solve_rates=(0.5,))
+    assert len([*measures.time_trainers(simulated, workload, repeats=1)]) == 1
+    with pytest.raises(BadInput, match="not here"):
+        next(measures.time_trainers(replace(simulated, solve_rates=(None,)), workload, repeats=1))
+
+
 def test_error_of_a_missing_tiny_model_has_the_command_that_makes_it(tmp_path):
     with pytest.raises(BadInput, match="snakemake"):
         models.load_subject("tiny", tmp_path / "none")
