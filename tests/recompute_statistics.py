@@ -131,8 +131,10 @@ def correlate(points: list[tuple[float, float]]) -> Result:
 
 
 def estimate_share(values: list[float]) -> Result:
-    """Return the mean of shares with Student's interval."""
-    n = len(values)
-    result = student(statistics.fmean(values), statistics.variance(values) / n, n - 1)
+    """Return the mean of shares, with Student's interval if there are at least two."""
+    mean, n = statistics.fmean(values), len(values)
+    if n == 1:
+        return Result(mean)
+    result = student(mean, statistics.variance(values) / n, n - 1)
     result.low, result.high = max(0.0, result.low), min(1.0, result.high)
     return result
