@@ -235,7 +235,8 @@ def _mean_columns(runs: dict[str, list[Run]], columns: dict[str, str]) -> dict:
         marks = _mark(runs, means, metric) if metric.startswith(("pass@", "runtime")) else {}
         for row, (name, numbers) in enumerate(values.items()):
             if name not in means:
-                cells[row, title] = Figure("N/A")
+                # A trained run in which no group had a gradient has no staleness.
+                cells[row, title] = Figure("N/A" if name == "base" else DASH)
                 continue
             text = show(means[name], means[name])
             if len(numbers) > 1:

@@ -166,9 +166,13 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
 
 
 def _read_sweep(results: "Results", benchmark: str, metric: str) -> list[tuple[int, float]]:
-    """Return H and the metric of each run of Table 3."""
+    """Return H and the metric of each run of Table 3 that has the metric.
+
+    A run in which no group had a gradient has neither staleness nor a share of clipped weights.
+    """
     return [
         (int(name[7:]), run.values[metric])
         for name in results.sweep
         for run in results.read(benchmark, name)
+        if run.values[metric] is not None
     ]

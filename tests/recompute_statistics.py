@@ -132,8 +132,9 @@ def correlate(points: list[tuple[float, float]]) -> Result:
 
 def estimate_share(values: list[float]) -> Result:
     """Return the mean of shares, with Student's interval if there are at least two."""
-    mean, n = statistics.fmean(values), len(values)
-    if n == 1:
+    n = len(values)
+    mean = statistics.fmean(values) if values else None
+    if n < 2:
         return Result(mean)
     result = student(mean, statistics.variance(values) / n, n - 1)
     result.low, result.high = max(0.0, result.low), min(1.0, result.high)
