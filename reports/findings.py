@@ -11,7 +11,7 @@ import numpy as np
 from reports import labels
 from reports.report_data import ReportData
 from reports.statistics.decisions import adjust_by_holm
-from reports.statistics.estimates import LEVEL
+from reports.statistics.estimates import CONFIDENCE_LEVEL
 from reports.tables.claims import select_rapid
 from reports.tables.columns import RUNTIME, list_accuracy_columns
 from reports.tables.intervals import Comparison
@@ -44,7 +44,7 @@ def compare_with_baseline(data: ReportData) -> dict[str, Any]:
         "significant": [
             comparison.runs.label
             for comparison in accuracies
-            if comparison.p is not None and comparison.p <= 1 - LEVEL
+            if comparison.p is not None and comparison.p <= 1 - CONFIDENCE_LEVEL
         ],
     }
 
@@ -66,8 +66,8 @@ def compare_variants(data: ReportData) -> dict[str, Any]:
     return {
         "variants": len(comparisons),
         "tested": len(ps),
-        "significant": (ps <= 1 - LEVEL).sum(),
-        "significant_adjusted": (adjust_by_holm(ps) <= 1 - LEVEL).sum(),
+        "significant": (ps <= 1 - CONFIDENCE_LEVEL).sum(),
+        "significant_adjusted": (adjust_by_holm(ps) <= 1 - CONFIDENCE_LEVEL).sum(),
         "largest": largest and (*largest, _format_estimate(comparisons[largest])),
     }
 

@@ -20,7 +20,7 @@ from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
 from reports import formats
 from reports.statistics.decisions import compute_detectable_difference
-from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.hypotheses import count_tests
 
 METRIC = "pass@1"
@@ -46,7 +46,7 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
     """
     studies, runs = params.studies, list_study_runs(params)
     tests = count_tests(params)
-    alpha = (1 - LEVEL) / tests
+    alpha = (1 - CONFIDENCE_LEVEL) / tests
     deviations = record.groupby(["benchmark", "algorithm"]).accuracy.std()
     rows = [["Hypothesis", "Study", "SD", *(f"n = {n}" for n in SEED_COUNTS)]]
     for key, hypothesis in studies.hypotheses.items():

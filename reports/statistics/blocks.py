@@ -1,8 +1,9 @@
 """A mean of paired differences over several whole runs of one experiment, which are blocks.
 
 Every run of the experiment has the same seeds and test problems, on another machine or at another
-commit. Differences are computed within a run, so that effects on all of its algorithms cancel. The
-runs are not a random sample of runs: the interval is for the mean over these runs.
+commit. Differences are computed within a run, so that an effect of the machine or the commit on all
+algorithms alike cancels. The runs are not a random sample: the interval is for the mean over these
+runs.
 """
 
 import math
@@ -30,9 +31,9 @@ def estimate_mean(
     MS(residuals) of its score matrix, and is 0 if this difference is negative.
 
     Args:
-        blocks: the difference of each seed, a mean over problems, for each block.
-        score_matrix: the scores of one block, shape (seeds, problems or clusters of problems), see
-            `crossed`. Without it the interval is for these test problems only.
+        blocks: for each block an array with the difference of each seed, a mean over problems.
+        score_matrix: the differences in one block by seed and problem (or cluster of problems), a
+            score matrix as in `crossed`. Without it the interval is for these test problems only.
         bounds: smallest and largest possible difference.
     """
     differences = np.concatenate(blocks)
@@ -42,12 +43,13 @@ def estimate_mean(
         return clopper_pearson_estimate(mean, bounds, n, sample)
     df_seeds = n - len(blocks)
     squares = sum(float(((block - block.mean()) ** 2).sum()) for block in blocks)
-    # The variance of the mean of block means; for equally large blocks it is that of seeds / n.
+    # The variance of the mean of block means is that of seeds times this factor, which is 1 / n if
+    # all blocks are equally large.
     factor = sum(1 / len(block) for block in blocks) / len(blocks) ** 2
     variance, df = squares / df_seeds * factor, float(df_seeds)
     if score_matrix is not None:
-        (_, problems, residuals), (_, *dfs) = compute_mean_squares(score_matrix)
-        parts = [variance, problems / score_matrix.size, residuals / score_matrix.size]
+        (_, ms_problems, ms_residuals), (_, *dfs) = compute_mean_squares(score_matrix)
+        parts = [variance, ms_problems / score_matrix.size, ms_residuals / score_matrix.size]
         combined = parts[0] + parts[1] - parts[2]
         if combined > variance:
             variance, df = combined, satterthwaite_df(combined, parts, [df, *dfs])

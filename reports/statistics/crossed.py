@@ -37,18 +37,19 @@ def estimate_mean(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     mean, sample = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
     if np.ptp(matrix) < ROUNDING:
         return clopper_pearson_estimate(mean, bounds, problems, sample)
-    squares, dfs = compute_mean_squares(matrix)
+    mean_squares, dfs = compute_mean_squares(matrix)
     # The variance of the mean is estimated by MS(seeds) + MS(problems) - MS(residuals). By chance
-    # this combination can be smaller than one of the three mean squares. As each of them estimates
-    # at least the variance within a cell, the largest is then used. If several are equally large
-    # (as all three are if a single cell differs from the others), the one with the fewest degrees
-    # of freedom is used, which gives the widest interval.
-    combined, largest = squares[0] + squares[1] - squares[2], max(squares)
+    # this sum can be smaller than one of the three mean squares. As each of them estimates at least
+    # the variance within a cell, the largest is then used. If several are equally large (as all
+    # three are if a single cell differs from the others), the one with the fewest degrees of
+    # freedom is used, which gives the widest interval.
+    ms_seeds, ms_problems, ms_residuals = mean_squares
+    combined, largest = ms_seeds + ms_problems - ms_residuals, max(mean_squares)
     if combined > largest * (1 + TIE):
-        variance, df = combined, satterthwaite_df(combined, squares, dfs)
+        variance, df = combined, satterthwaite_df(combined, mean_squares, dfs)
     else:
-        pairs = zip(squares, dfs, strict=True)
-        df = min(n for square, n in pairs if square >= largest * (1 - TIE))
+        pairs = zip(mean_squares, dfs, strict=True)
+        df = min(n for mean_square, n in pairs if mean_square >= largest * (1 - TIE))
         variance = largest
     error = math.sqrt(variance / (seeds * problems))
     return student_estimate(mean, error, df, sample, bounds=bounds)
@@ -71,15 +72,16 @@ def satterthwaite_df(combined: float, parts: Sequence[float], dfs: Sequence[floa
 
 
 def merge_clusters(matrix: np.ndarray, clusters: Sequence[str]) -> np.ndarray:
-    """Return a matrix with a column for each cluster of problems, and the same means of seeds.
+    """Return a score matrix with a column for each cluster of problems, and the same row means.
 
-    Problems of a cluster resemble each other, so that their scores are not independent. In the new
-    matrix `estimate_mean` treats clusters as the sample. This is the cluster-robust variance of
-    Cameron, Gelbach and Miller (2011) with seeds as the second factor. The weight of a cluster is
-    its number of problems.
+    Problems of a cluster resemble each other, so that their scores are not independent. From the
+    new matrix, `estimate_mean` computes an interval in which clusters are the random sample. This
+    is the cluster-robust variance of Cameron, Gelbach and Miller (2011) with seeds as the second
+    factor. The weight of a cluster is its number of problems.
 
     Args:
-        clusters: the cluster of each problem.
+        matrix: a score matrix with a column for each problem.
+        clusters: the name of each problem's cluster.
     """
     names, codes = np.unique(clusters, return_inverse=True)
     mean, (_, problems) = matrix.mean(), matrix.shape

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse as parse_variant_name
 from rapid.artifacts.evaluations import CURVE, CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import read_rows
 
-STEP = 0.05  # between two levels of accuracy, a share of 1
+LEVEL_SPACING = 0.05  # distance between two levels of accuracy: 5 percentage points
 ROUNDING = 1e-9  # accuracies that differ by less are equal
 
 
@@ -24,9 +24,9 @@ class AccuracyCurve:
 
     Args:
         seconds: training time at each point, from 0.
-        accuracy: share of 1 at each point.
-        completions: number of completions sampled until each point. All optimizer steps are
-            assumed to use equally many.
+        accuracy: accuracy at each point, from 0 to 1.
+        completions: number of completions sampled until each point, on the assumption that all
+            optimizer steps use equally many.
     """
 
     seconds: tuple[float, ...]
@@ -37,10 +37,10 @@ class AccuracyCurve:
         """Return the seconds until the interpolated accuracy reaches a level; None if never."""
         if self.accuracy[0] >= level - ROUNDING:
             return self.seconds[0]
-        pairs = list(zip(self.seconds, self.accuracy, strict=True))
-        for (t, low), (u, high) in pairwise(pairs):
-            if high >= level - ROUNDING:
-                return t + (u - t) * (level - low) / (high - low)
+        points = zip(self.seconds, self.accuracy, strict=True)
+        for (start, previous), (end, current) in pairwise(points):
+            if current >= level - ROUNDING:
+                return start + (end - start) * (level - previous) / (current - previous)
         return None
 
     def accuracy_at(self, seconds: np.ndarray | float) -> np.ndarray:
@@ -60,13 +60,13 @@ class AccuracyCurve:
 
 def select_with_snapshots(algorithms: Sequence[str]) -> list[str]:
     """Return the algorithms whose runs save snapshots of the model during training."""
-    return [name for name in algorithms if parse(name).changes.snapshots]
+    return [name for name in algorithms if parse_variant_name(name).changes.snapshots]
 
 
 def read_curves(
     runs: pd.DataFrame, untrained: pd.DataFrame, metric: str, root: Path
 ) -> dict[int, AccuracyCurve]:
-    """Return the curve of each run that has one, by seed.
+    """Return the accuracy curve of each run that has one, by seed.
 
     Args:
         runs: rows of one algorithm in the data frame of `collect_runs`.
@@ -102,11 +102,11 @@ def compute_chance_to_reach(level: float, start: float, noise: float, evaluation
     """Return the probability that a model that learns nothing reaches a level of accuracy.
 
     It is the probability that the highest of several evaluations of the untrained model is at least
-    the level, if evaluations are normally distributed.
+    the level, if the accuracies of evaluations are normally distributed.
 
     Args:
         start: mean accuracy of the untrained model.
-        noise: standard deviation of its evaluations.
+        noise: standard deviation of the accuracies of its evaluations.
         evaluations: how often a run is evaluated during and after training.
     """
     if noise == 0:
@@ -116,8 +116,10 @@ def compute_chance_to_reach(level: float, start: float, noise: float, evaluation
 
 
 def choose_levels(curves: Sequence[AccuracyCurve]) -> list[float]:
-    """Return the multiples of STEP between the start of the curves and their best accuracy."""
+    """Return the multiples of LEVEL_SPACING above the lowest start, up to the best accuracy."""
     if not curves:
         return []
-    low, high = min(curve.accuracy[0] for curve in curves), max(max(c.accuracy) for c in curves)
-    return [n * STEP for n in range(1, round(1 / STEP) + 1) if low < n * STEP - ROUNDING <= high]
+    low = min(curve.accuracy[0] for curve in curves)
+    high = max(max(curve.accuracy) for curve in curves)
+    levels = (number * LEVEL_SPACING for number in range(1, round(1 / LEVEL_SPACING) + 1))
+    return [level for level in levels if low < level - ROUNDING <= high]

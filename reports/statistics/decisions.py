@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import optimize, special, stats
 
-from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 
-POWER = 0.8  # probability with which a test is to detect an effect that exists
+POWER = 0.8  # probability with which a test should detect an effect that exists
 
 
 def adjust_by_holm(ps: Sequence[float]) -> np.ndarray:
@@ -24,7 +24,7 @@ def adjust_by_holm(ps: Sequence[float]) -> np.ndarray:
 
 
 def compute_equivalence_p(difference: Estimate, margin: float) -> float:
-    """Return the p of the hypothesis that a difference is at least the margin, in either direction.
+    """Return the p of the hypothesis that the absolute difference is at least the margin.
 
     It is the larger p of two one-sided tests (Schuirmann 1987). p <= 0.05 shows equivalence: the
     90 % interval of the difference then lies between -margin and margin.
@@ -35,11 +35,11 @@ def compute_equivalence_p(difference: Estimate, margin: float) -> float:
     return max(below, above)
 
 
-def compute_detectable_difference(estimate: Estimate, alpha: float = 1 - LEVEL) -> float:
+def compute_detectable_difference(estimate: Estimate, alpha: float = 1 - CONFIDENCE_LEVEL) -> float:
     """Return the smallest true difference that a t-test would detect with probability POWER.
 
     Args:
-        estimate: an estimate with a standard error, on whose scale the result is.
+        estimate: an estimate with a standard error. The result is on the scale of this error.
         alpha: two-sided level of the test. For m claims together, 0.05 / m is conservative.
     """
     df = min(estimate.df, 1e6)  # a larger number, or infinity, gives the same normal distribution
@@ -57,8 +57,11 @@ def compute_detectable_margin(estimate: Estimate, alpha: float) -> float:
         alpha: level of each of the two tests.
     """
     df = min(estimate.df, 1e6)
-    shares = (np.arange(1000) + 0.5) / 1000
-    critical = stats.t.isf(alpha, df) * np.sqrt(stats.chi2.ppf(shares, df) / df)
+    # The standard error that a test computes varies by chance, so power is averaged over quantiles
+    # of it. Each gives a critical value: equivalence is shown if the absolute estimate is at most
+    # `margin - critical`, all in units of the true standard error.
+    probabilities = (np.arange(1000) + 0.5) / 1000
+    critical = stats.t.isf(alpha, df) * np.sqrt(stats.chi2.ppf(probabilities, df) / df)
 
     def compute_excess_power(margin: float) -> float:
         inside = np.maximum(0, 2 * stats.norm.cdf(margin - critical) - 1)

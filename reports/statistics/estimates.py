@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-LEVEL = 0.95  # confidence level of all intervals
+CONFIDENCE_LEVEL = 0.95  # confidence level of all intervals
 ROUNDING = 1e-12  # numbers that differ by less are equal
 
 
@@ -17,13 +17,13 @@ class Estimate:
 
     Args:
         low, high: ends of the interval.
-        over: what the value was computed from, in words: "n = 3 runs".
+        sample: what the value was computed from, in words: "n = 3 runs".
         reason: why there is no value.
         error: standard error, on the scale on which Student's t is computed.
         df: degrees of freedom of t.
-        p_at: returns the two-sided p of the hypothesis that the true value is equal to the
-            argument. p is at most 0.05 exactly if the argument lies outside the interval. None
-            without an interval.
+        p_at: returns the two-sided p of the hypothesis that the true value equals the argument. p
+            is at most 0.05 exactly if the argument lies outside the interval. If there is no
+            interval, `p_at` is None.
     """
 
     value: float | None
@@ -53,14 +53,14 @@ def student_estimate(
     Args:
         error: standard error, on the scale to which `scale` converts.
         df: degrees of freedom; `inf` gives the normal distribution.
-        over: what the value was computed from, in words.
+        sample: what the value was computed from, in words.
         scale: two functions. The first converts to the scale on which the value has Student's
             distribution, such as the logarithm; the second converts back.
         bounds: smallest and largest possible value; the interval is cut off there.
     """
     to_scale, from_scale = scale
-    half = stats.t.ppf((1 + LEVEL) / 2, df) * error
-    low, high = (from_scale(to_scale(value) + step) for step in (-half, half))
+    half_width = stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, df) * error
+    low, high = (from_scale(to_scale(value) + step) for step in (-half_width, half_width))
 
     def p_at(limit: float) -> float:
         distance = abs(to_scale(value) - to_scale(limit))
@@ -77,16 +77,16 @@ def clopper_pearson_estimate(
 ) -> Estimate:
     """Return the mean of n equal observations, from which no standard error can be computed.
 
-    The interval is Clopper and Pearson's: with 97.5 % confidence at most a share
-    q = 1 - 0.025^(1/n) of the population differs from the observed value, and may lie anywhere
-    within the bounds. If all n completions are correct, the interval is [1 - q, 1].
+    The interval is Clopper and Pearson's: with 97.5 % confidence, at most a share
+    q = 1 - 0.025^(1/n) of the population differs from the observed value. This share may lie
+    anywhere within the bounds. If all n completions are correct, the interval is [1 - q, 1].
 
     Args:
         value: the observed value.
         bounds: smallest and largest possible observation.
-        over: what the value was computed from, in words.
+        sample: what the value was computed from, in words.
     """
-    q = 1 - ((1 - LEVEL) / 2) ** (1 / n)
+    q = 1 - ((1 - CONFIDENCE_LEVEL) / 2) ** (1 / n)
     low, high = (value + q * (bound - value) for bound in bounds)
 
     def p_at(limit: float) -> float:
@@ -152,6 +152,8 @@ def estimate_mean(
     values: Sequence[float], bounds: tuple[float, float] = (-math.inf, math.inf)
 ) -> Estimate | None:
     """Return the mean of the finite values with Student's interval, which needs two values.
+
+    None if no value is finite.
 
     Args:
         bounds: smallest and largest possible value.

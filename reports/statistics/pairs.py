@@ -53,8 +53,8 @@ def _score_problems(counts: dict[str, tuple[int, int]], metric: str) -> dict[str
 def estimate_accuracy(runs: pd.DataFrame, metric: str) -> Estimate | None:
     """Return the mean accuracy with its interval; None if no run has scores by problem.
 
-    Also None if some runs have an accuracy but no scores by problem, because the interval would
-    then leave out these runs.
+    It is also None if some runs have an accuracy but no scores by problem, because the interval
+    would leave out these runs.
     """
     matrix = build_score_matrix(runs, metric)
     is_partial = (runs[metric].notna() & (runs.scores.map(len) == 0)).any()
@@ -80,11 +80,11 @@ def estimate_contrast(
 ) -> Estimate | None:
     """Return a linear contrast of algorithms in a metric: a - b, (a - b) - (c - d), ...
 
-    It uses the seeds that all algorithms have, and for pass@k the problems that all have. For
-    pass@k seeds and problems are both random factors; for other metrics only seeds are.
+    It uses the seeds that all algorithms have, and for pass@k the problems that all have. Seeds are
+    a random factor, and for pass@k problems are another one.
 
     Args:
-        terms: the runs of each algorithm, and its factor.
+        terms: the runs of each algorithm, and the factor of the algorithm in the contrast.
         clusters: the cluster of each problem, if problems are sampled in clusters.
 
     Returns:
@@ -111,6 +111,10 @@ def estimate_contrast(
 
 
 def estimate_ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the ratio of durations a / b over the seeds that both have; None if none."""
+    """Return the ratio a / b of a duration over the seeds that both have; None if there are none.
+
+    Args:
+        metric: column of the duration.
+    """
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
     return estimates.estimate_paired_ratio(list(pairs.a), list(pairs.b))

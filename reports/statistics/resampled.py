@@ -1,4 +1,4 @@
-"""Statistics of few runs as in rliable, with stratified bootstrap intervals (Agarwal et al. 2021).
+"""Statistics of few runs with stratified bootstrap intervals (Agarwal et al. 2021), as in rliable.
 
 A score array has a row for each run and a column for each task: the accuracies of 20 seeds on two
 benchmarks have shape (20, 2). The bootstrap resamples runs separately for each task. It draws n - 1
@@ -8,17 +8,26 @@ of n runs (Rao and Wu 1988), because with n draws the intervals of few runs woul
 import numpy as np
 from scipy import stats
 
-from reports.statistics.estimates import LEVEL, ROUNDING, Estimate, clopper_pearson_estimate
+from reports.statistics.estimates import (
+    CONFIDENCE_LEVEL,
+    ROUNDING,
+    Estimate,
+    clopper_pearson_estimate,
+)
 
 REPLICATES = 4000  # bootstrap samples
 
 
 def interquartile_mean(scores: np.ndarray) -> Estimate:
-    """Return the mean of the middle half of all scores: shape (runs, tasks), at least two runs."""
+    """Return the mean of the middle half of all scores.
+
+    Args:
+        scores: shape (runs, tasks), at least two runs.
+    """
     drawn = np.take_along_axis(scores[None], _draw_runs(scores.shape, 0), axis=1)
     replicates = stats.trim_mean(drawn.reshape(REPLICATES, -1), 0.25, axis=1)
     value = stats.trim_mean(scores, 0.25, axis=None)
-    return _percentile_estimate(value, replicates, f"n = {len(scores)} runs a task")
+    return _percentile_estimate(value, replicates, f"n = {len(scores)} runs per task")
 
 
 def probability_of_improvement(ours: np.ndarray, reference: np.ndarray) -> Estimate:
@@ -35,12 +44,12 @@ def probability_of_improvement(ours: np.ndarray, reference: np.ndarray) -> Estim
     our_scores, reference_scores = ours[:, None], reference[None]
     ties = our_scores == reference_scores
     wins = (our_scores > reference_scores) + 0.5 * ties  # (ours, reference, tasks)
-    sample = f"n = {len(ours)} and {len(reference)} runs a task"
+    sample = f"n = {len(ours)} and {len(reference)} runs per task"
     if np.ptp(wins) < ROUNDING:
         return clopper_pearson_estimate(wins.mean(), (0, 1), min(len(ours), len(reference)), sample)
-    rows, columns = _draw_runs(ours.shape, 1), _draw_runs(reference.shape, 2)
+    our_runs, reference_runs = _draw_runs(ours.shape, 1), _draw_runs(reference.shape, 2)
     by_task = [
-        wins[rows[:, :, None, task], columns[:, None, :, task], task].mean(axis=(1, 2))
+        wins[our_runs[:, :, None, task], reference_runs[:, None, :, task], task].mean(axis=(1, 2))
         for task in range(tasks)
     ]
     return _percentile_estimate(wins.mean(), np.mean(by_task, axis=0), sample)
@@ -59,5 +68,5 @@ def _draw_runs(shape: tuple[int, int], seed: int) -> np.ndarray:
 
 def _percentile_estimate(value: float, replicates: np.ndarray, sample: str) -> Estimate:
     """Return a value with the percentile interval of its bootstrap samples."""
-    low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(replicates, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2])
     return Estimate(float(value), float(low), float(high), sample)

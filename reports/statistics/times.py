@@ -13,14 +13,14 @@ import numpy as np
 from scipy import stats
 
 from reports.statistics import decisions
-from reports.statistics.estimates import LEVEL, ROUNDING, Estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, ROUNDING, Estimate
 
-# The log ratio of two times if one of them is infinite or 0. It is finite, so that means can be
-# computed, and so large that exp(INFINITE_LOG_RATIO / 4) overflows to infinity. So the mean of it
-# and any other log ratio still gives an infinite ratio, and so does the mean of such a mean and
-# another log ratio.
+# The absolute log ratio of two times if one of them is infinite or 0. It is finite, so that means
+# can be computed, and so large that exp(INFINITE_LOG_RATIO / 4) overflows to infinity. So its mean
+# with an ordinary log ratio still gives an infinite ratio, and so does the mean of that mean with
+# an ordinary log ratio.
 INFINITE_LOG_RATIO = 4000.0
-NEITHER_REACHED = "in no seed did either reach it"
+NEITHER_REACHED = "no run of either algorithm reached the target accuracy"
 
 
 def median_time(times: Sequence[float]) -> Estimate:
@@ -34,16 +34,16 @@ def median_time(times: Sequence[float]) -> Estimate:
     never = int(np.isinf(times).sum())
     sample = f"n = {len(times)} runs"
     return _median_estimate(
-        times, f"{sample}, of which {never} never reached it" if never else sample
+        times, f"{sample}, of which {never} never reached the target accuracy" if never else sample
     )
 
 
 def median_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     """Return the median of the ratios of times ours / reference, with the sign test's interval.
 
-    Times are paired by position. `time_ratio` averages pairs, so that its interval ends at 0 or
-    infinity as soon as a few pairs have such a ratio. The interval of the median does so only if
-    many pairs have it.
+    Times are paired by position. The interval of `time_ratio`, which averages pairs, ends at 0 or
+    infinity as soon as a few pairs have such a ratio. The interval of the median ends there only if
+    many pairs have such a ratio.
     """
     logs = [_log_ratio(*pair) for pair in _select_reached(ours, reference)]
     if not logs:
@@ -61,8 +61,9 @@ def _median_estimate(values: Sequence[float], sample: str) -> Estimate:
     """Return the median with its exact interval, which is that of a sign test."""
     ordered, n = np.sort(values), len(values)
     median = float(np.median(ordered))
-    # The interval begins at the value of this rank from below and ends at that rank from above.
-    rank = int(stats.binom.ppf((1 - LEVEL) / 2, n, 0.5))
+    # The interval begins at the value of this rank from below, and ends at the value of the same
+    # rank from above.
+    rank = int(stats.binom.ppf((1 - CONFIDENCE_LEVEL) / 2, n, 0.5))
     if not rank:
         return Estimate(median, sample=sample)
     return Estimate(median, float(ordered[rank - 1]), float(ordered[n - rank]), sample)
@@ -81,13 +82,13 @@ def time_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     if not n:
         return Estimate(None, reason=NEITHER_REACHED)
     means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
-    # P(W <= w), where W is the sum of the ranks of ratios above the limit
+    # P(W <= w) for each w, where W is the sum of the ranks of the ratios above the tested ratio
     cumulative = np.cumsum(_rank_sum_distribution(n))
 
-    def p_at(limit: float) -> float:
-        log_limit = math.log(limit)
-        above = (means > log_limit + ROUNDING).sum() + (
-            abs(means - log_limit) <= ROUNDING
+    def p_at(ratio: float) -> float:
+        log_ratio = math.log(ratio)
+        above = (means > log_ratio + ROUNDING).sum() + (
+            abs(means - log_ratio) <= ROUNDING
         ).sum() / 2
         smaller_sum = min(above, means.size - above)
         return float(min(1.0, 2 * cumulative[math.ceil(smaller_sum)]))
@@ -95,8 +96,9 @@ def time_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     with np.errstate(over="ignore"):
         value, ratios = float(np.exp(np.median(means))), np.exp(means)
     sample = f"n = {n} seeds"
-    # The interval begins at the ratio of this rank from below and ends at that rank from above.
-    rank = int(np.searchsorted(cumulative, (1 - LEVEL) / 2, side="right"))
+    # The interval begins at the ratio of this rank from below, and ends at the ratio of the same
+    # rank from above.
+    rank = int(np.searchsorted(cumulative, (1 - CONFIDENCE_LEVEL) / 2, side="right"))
     if not rank:
         return Estimate(value, sample=sample)
     return Estimate(value, float(ratios[rank - 1]), float(ratios[-rank]), sample, p_at=p_at)

@@ -15,7 +15,7 @@ from reports.outcomes import NO_EFFECT, FieldOutcomes, list_fields
 from reports.report_data import ReportData
 from reports.statistics import times
 from reports.statistics.decisions import compute_equivalence_p
-from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.claims import (
     FAILS,
     HOLDS,
@@ -94,7 +94,7 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
             estimate = outcomes.compare(claim.ours, claim.theirs, claim.by)
             tests = list_tests(claim, estimate, outcomes.data.params.arena.margin)
             undecided.append(JudgedClaim(outcomes, claim, estimate, tests))
-    alpha = (1 - LEVEL) / max(1, sum(len(claim.tests) for claim in undecided))
+    alpha = (1 - CONFIDENCE_LEVEL) / max(1, sum(len(claim.tests) for claim in undecided))
     decisions = decide_claims([claim.tests for claim in undecided])
     judged_claims = []
     for judged_claim, (p, verdict) in zip(undecided, decisions, strict=True):

@@ -23,7 +23,7 @@ from reports.formats import Format
 from reports.report_data import BASELINE, BenchmarkRuns, ReportData
 from reports.statistics import estimates, pairs
 from reports.statistics.decisions import adjust_by_holm
-from reports.statistics.estimates import LEVEL, Estimate, correlate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate, correlate
 from reports.tables.columns import RATIO, RUNTIME, Column, list_accuracy_columns
 from reports.tables.intervals import Comparison
 from reports.tables.layout import build_table, single_group
@@ -70,7 +70,7 @@ def decide_claims(tests_by_claim: Sequence[Tests]) -> list[tuple[float | None, s
     decisions: list[tuple[float | None, str]] = []
     for tests in tests_by_claim:
         adjusted = [(float(next(adjusted_ps)), verdict) for _, verdict in tests]
-        significant = [(p, verdict) for p, verdict in adjusted if p <= 1 - LEVEL]
+        significant = [(p, verdict) for p, verdict in adjusted if p <= 1 - CONFIDENCE_LEVEL]
         undecided = (adjusted[0][0], OPEN) if adjusted else (None, UNTESTED)
         decisions.append(significant[0] if significant else undecided)
     return decisions
@@ -140,7 +140,7 @@ class Evidence:
         ((p, _),) = self.tests
         if self.verdict != OPEN:
             return ""
-        return TOO_NOISY if p > 1 - LEVEL else NOT_SIGNIFICANT
+        return TOO_NOISY if p > 1 - CONFIDENCE_LEVEL else NOT_SIGNIFICANT
 
     def build_cell(self) -> Cell:
         """Return a cell with the estimate and its interval."""
@@ -335,7 +335,7 @@ def build_claims_table(
         single_group(columns),
         named_notes=[(claim.about, claim.rule) for family in families for claim in family],
         decided=sum(row.verdict in (HOLDS, FAILS) for row in all_rows),
-        decided_adjusted=(adjust_by_holm(ps) <= 1 - LEVEL).sum(),
+        decided_adjusted=(adjust_by_holm(ps) <= 1 - CONFIDENCE_LEVEL).sum(),
         tests=len(ps),
         paper_model=paper.load_paper()["main"]["model"],
         **arguments,

@@ -21,7 +21,7 @@ from reports.formats import Format
 from reports.report_data import ReportData
 from reports.statistics import pairs
 from reports.statistics.decisions import compute_detectable_difference
-from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.claims import TOO_FEW, UNTESTED, Tests, build_p_cell, build_test, decide_claims
 from reports.tables.layout import build_table, single_group
 from reports.tables.study_runs import StudyRuns
@@ -138,7 +138,7 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
                 clusters = find_clusters(study.runs.benchmark)
                 estimate = pairs.estimate_contrast(terms, hypothesis.metric, clusters)
             undecided.append(HypothesisTest(hypothesis, study, estimate))
-    alpha = (1 - LEVEL) / count_tests(data.params)
+    alpha = (1 - CONFIDENCE_LEVEL) / count_tests(data.params)
     decisions = decide_claims([test.tests for test in undecided])
     tests = []
     for test, (p, verdict) in zip(undecided, decisions, strict=True):

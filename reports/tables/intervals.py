@@ -13,7 +13,7 @@ from reports import formats, labels, paper
 from reports.report_data import BASELINE, BenchmarkRuns, ReportData
 from reports.statistics import pairs
 from reports.statistics.decisions import adjust_by_holm, compute_detectable_difference
-from reports.statistics.estimates import LEVEL, Estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.columns import (
     RUNTIME,
     Column,
@@ -157,8 +157,8 @@ def build_comparisons_table(data: ReportData) -> Table:
         [[(labels.h_label(rapid), rapid) for rapid in rapid_algorithms]],
         groups,
         comparisons=len(ps),
-        significant=(ps <= 1 - LEVEL).sum(),
-        significant_adjusted=(adjust_by_holm(ps) <= 1 - LEVEL).sum(),
+        significant=(ps <= 1 - CONFIDENCE_LEVEL).sum(),
+        significant_adjusted=(adjust_by_holm(ps) <= 1 - CONFIDENCE_LEVEL).sum(),
         detectable=_describe_detectable_differences(comparisons),
     )
 

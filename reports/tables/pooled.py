@@ -164,8 +164,8 @@ def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
 
 
 def _find_informative_levels(accuracies: np.ndarray) -> Iterator[float]:
-    """Yield the multiples of `curves.STEP` that some of the runs reach and others do not."""
-    for number in range(1, round(1 / curves.STEP)):
-        level = number * curves.STEP
+    """Yield the multiples of `curves.LEVEL_SPACING` that some runs reach and others do not."""
+    for number in range(1, round(1 / curves.LEVEL_SPACING)):
+        level = number * curves.LEVEL_SPACING
         if 0.02 < (accuracies >= level - curves.ROUNDING).mean() < 0.98:
             yield level

@@ -12,7 +12,7 @@ from rapid.config.params import load
 from rapid.config.specs import Run
 from reports import contents
 from reports.report_data import BenchmarkRuns, ReportData
-from reports.statistics.estimates import LEVEL, Estimate, student_estimate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate, student_estimate
 from reports.tables import claims, results
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Evidence
 from tests.reports.conftest import MADE_PROBLEMS, make_run
@@ -71,7 +71,7 @@ def test_verdict_depends_on_the_side_of_the_limit(value, limits, verdict, p):
         ([(1e-4, HOLDS), (1e-4, FAILS)], (2e-4, HOLDS)),
         ([(0.4, HOLDS), (1e-4, FAILS)], (2e-4, FAILS)),
         ([(0.4, HOLDS), (0.5, FAILS)], (0.8, OPEN)),
-        ([(1 - LEVEL, FAILS)], (0.05, FAILS)),
+        ([(1 - CONFIDENCE_LEVEL, FAILS)], (0.05, FAILS)),
         ([], (None, UNTESTED)),
     ],
 )
@@ -95,7 +95,7 @@ class StubClaim:
 
 def test_holm_adjustment_is_applied_within_a_family_of_claims(params, runs):
     """p of at most 0.05 decides. Adjusted over all comparisons, only the two of 0.001 would."""
-    limit = 1 - LEVEL
+    limit = 1 - CONFIDENCE_LEVEL
     families = [
         [StubClaim("a", [0.001])], [StubClaim("b", [limit])],
         [StubClaim("c", [limit]), StubClaim("d", [limit])],
