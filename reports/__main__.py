@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not (options.config or options.sources):
         parser.error("give --config, --from, or both")
     if options.sources and options.kind != "report":
-        parser.error(f"--from makes the paper's tables, and not those of --{options.kind}")
+        parser.error(f"--from makes only the paper's tables: leave out --{options.kind}")
     try:
         data = _read_runs(options)
         inputs = _hash_inputs(data, options.kind)
@@ -90,7 +90,10 @@ def _read_runs(options: argparse.Namespace) -> ReportData:
         data = imported.read_sources(options.sources, options.config)
         if unused := data.unused:
             example = contents.format_run_name(unused[0])
-            print(f"left out: runs: {len(unused)}, such as {example}", file=sys.stderr)
+            count = len(unused)
+            print(
+                f"left out: runs that no table shows: {count}, such as {example}", file=sys.stderr
+            )
         return data
     params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
     if options.kind != "report" and not getattr(params, options.kind):
@@ -111,7 +114,7 @@ def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:
     trained = frame[frame.algorithm != BASE]
     paths = [root / folder / name for folder in trained.folder for name in run_files]
     paths += [root / folder / name for folder in frame.evaluation for name in evaluation_files]
-    # No job wrote the record of an earlier arena, so that no manifest has its digest.
+    # No job wrote the record of an earlier arena, so no manifest has the record's digest.
     records = [root / arena.record] if kind == "arena" and arena.only else []
     digests = {path.as_posix(): verify_output(path) for path in paths}
     return digests | hash_files(*records, *map(Path, csv_files))

@@ -1,10 +1,11 @@
 """Analyses of two whole runs of the arena: pooled, each alone, and with clustered errors.
 
 The arena was run twice, on different processors and at different commits, with the same seeds,
-learning rates and test problems. Each analysis below compares the algorithms of all claims:
+learning rates and test problems. A field of the arena has the algorithms that are compared on one
+benchmark. Each analysis of a field compares the algorithms of all claims:
 
 pooled        both runs, which are blocks, with errors clustered over the skeletons of problems
-over_seeds    the same, for these test problems only
+over_seeds    both runs, with intervals for these test problems only
 clustered     the latest run, with errors clustered over skeletons
 earlier       the earlier run, whose record has mean accuracies only, without scores by problem
 other_target  the latest run with another target accuracy
@@ -60,7 +61,10 @@ class ClusteredOutcomes(FieldOutcomes):
         return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
 
     def merge_skeletons(self, scores: pd.DataFrame) -> np.ndarray:
-        """Return a score matrix with a column for each skeleton; a column of means is unchanged."""
+        """Return a score matrix with a column for each skeleton.
+
+        Scores with a single column, which has means over problems, are not changed.
+        """
         if scores.shape[1] == 1:
             return scores.to_numpy()
         return crossed.merge_clusters(scores.to_numpy(), [self.skeletons[id] for id in scores])
@@ -68,7 +72,7 @@ class ClusteredOutcomes(FieldOutcomes):
 
 @dataclass(frozen=True)
 class EarlierOutcomes(FieldOutcomes):
-    """The end points of an earlier run, from its record.
+    """The end points of the earlier run, from its record.
 
     Args:
         rows: the rows of the record for this benchmark, see `reports.outcomes.build_record`.
@@ -91,8 +95,8 @@ class PooledOutcomes(FieldOutcomes):
 
     Args:
         clustered: the latest run.
-        problems_vary: whether the error includes that of drawing the test problems; it is estimated
-            from the scores of the latest run.
+        problems_vary: whether test problems count as a random sample. The error then has a part
+            for the problems, which is estimated from the scores of the latest run.
     """
 
     clustered: ClusteredOutcomes
@@ -128,7 +132,11 @@ def with_target_accuracy(outcomes: FieldOutcomes, accuracy: float) -> FieldOutco
 
 @dataclass(frozen=True)
 class FieldAnalyses:
-    """All analyses of a field."""
+    """All analyses of a field, named as in the module's docstring.
+
+    Args:
+        latest: the end points of the latest run.
+    """
 
     latest: FieldOutcomes
     clustered: ClusteredOutcomes
@@ -175,7 +183,8 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
         recorded = set(zip(rows.algorithm, rows.run, rows.reach, strict=True))
         if recorded != expected:
             raise BadFile(
-                f"{record_file}: {benchmark}: {min(recorded ^ expected)} is not in both runs"
+                f"{record_file}: {benchmark}: the algorithm, run and target accuracy "
+                f"{min(recorded ^ expected)} are not in both runs"
             )
         skeletons = draw_skeletons(data, benchmark)
         clustered = ClusteredOutcomes(benchmark, field, data, latest, skeletons)
@@ -187,10 +196,10 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
 def draw_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
     """Return the skeleton of each test problem, by id.
 
-    The problems are generated again, because the record of a run has only their digest.
+    The problems are generated again, because the archive of a run has only the problems' digest.
 
     Raises:
-        BadFile: the generator now makes other problems than the run had.
+        BadFile: the generated problems differ from those of the run.
     """
     (folder,) = (locate_job(f"data/{benchmark}") for locate_job in data.job_locators)
     path = f"{folder}/{MANIFEST}"
@@ -204,7 +213,7 @@ def draw_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
         write_jsonl(Path(scratch, "test.jsonl"), problems)
         digest = sha256_file(Path(scratch, "test.jsonl"))
     if digest != job.outputs[f"{folder}/test.jsonl"]:
-        raise BadFile(f"{path}: the problems of {benchmark} are not those that are made today")
+        raise BadFile(f"{path}: the generator of {benchmark} now makes other problems")
     return {problem.id: get_skeleton(problem) for problem in problems}
 
 

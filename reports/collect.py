@@ -48,13 +48,14 @@ def collect_runs(
         A data frame with the columns
         benchmark, model, algorithm, seed: the run;
         H: optimizer steps per inference batch (RAPID only, else NaN);
-        label: the benchmark and the kind of its problems, MATH (made);
-        flawed: the ids of its test problems whose statement has a known flaw;
+        label: the benchmark and the kind of its problems, such as MATH (made);
+        flawed: the ids of the benchmark's test problems whose statement has a known flaw;
         folder, evaluation: folders of the training and of its evaluation, below the root;
-        pass@k for each k (shares of 1), problems, samples, temperature, top_p and
+        pass@k for each k (from 0 to 1), problems, samples, temperature, top_p and
             EVALUATION_METRICS: from evaluation.json;
         scores: problem -> (graded samples, correct samples), from evaluation.json;
-        runtime, runtime.PHASE (both in seconds), MEASURES, hardware, commit: from summary.json;
+        runtime, runtime.PHASE for each of PHASES (seconds), SUMMARY_NUMBERS, hardware, commit: from
+            summary.json;
         disturbed: whether other programs slowed down the last attempt of the run;
         reasons, evaluation_reasons: number of verdicts by their reason, in training and in the
             evaluation;
@@ -64,7 +65,7 @@ def collect_runs(
         waived_layers: the sandbox layers that training or evaluation was allowed to lack, as keys
             of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from, or BASE;
-        accepted: whether `rapid accept` declared one of its jobs current after a change of code;
+        accepted: whether `rapid accept` declared a job of the run current after a change of code;
         csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
             the files of its jobs.
 
@@ -115,7 +116,7 @@ def read_problem_sources(params: Params, root: Path | str) -> dict[str, ProblemS
 
 
 def _list_job_names(needed: Sequence[Run]) -> list[str]:
-    """Return the names of the jobs that made these runs, and of the jobs before them."""
+    """Return the names of the jobs that made these runs, and of the jobs that made their inputs."""
     names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
     names += [f"distilled/{run.benchmark}" for run in needed if SFT.matches_name(run.algorithm)]
     names += [run.folder for run in needed if run.algorithm != BASE]
@@ -182,14 +183,14 @@ def _build_row(
 
 
 def _list_expected_values(
-    run: Run, manifests: dict[str, JobManifest], evaluation: str, problems: str
+    run: Run, manifests: dict[str, JobManifest], evaluation_folder: str, problems_folder: str
 ) -> dict[str, Any]:
-    """Return the values that evaluation.json must have by the specs of its jobs: field -> value.
+    """Return the values that evaluation.json must have according to its jobs: field -> value.
 
     Args:
-        evaluation, problems: the folders of the evaluation and of the benchmark's problems.
+        problems_folder: the folder of the benchmark's problems.
     """
-    folders = (evaluation, problems)
+    folders = (evaluation_folder, problems_folder)
     evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in folders)
     settings = dict(evaluated.spec.get("evaluation", {})) if evaluated else {}
     if prepared:
@@ -203,7 +204,8 @@ def _read_record(
     """Return the record in a result file; None if no finished job has written the file.
 
     Raises:
-        BadFile: a field differs from `expected_values`.
+        BadFile: a field differs from `expected_values`. Of a record that has only a reason for
+            missing values, just the fields that name the run are compared.
     """
     record = read_result(path, record_type)
     for name, expected in expected_values.items() if record else ():
@@ -248,7 +250,7 @@ def _explain_missing_record(verb: str, file: str, record: Evaluation | RunSummar
     """Return why a record has no values, or "" if it has them.
 
     Args:
-        verb: what the job does, "trained" or "evaluated".
+        verb: "trained" for summary.json, "evaluated" for evaluation.json.
     """
     if record is None:
         return f"not {verb}: no {file} of a finished job"

@@ -47,7 +47,7 @@ class ReportSection:
         anchor: the id of the section in report.html.
         items: labels of tables and names of figures; in the result of `Content.list_sections` the
             tables themselves in place of their labels.
-        folded: whether its tables are hidden until a click.
+        folded: whether the section's tables are hidden until a click.
     """
 
     anchor: str
@@ -104,7 +104,7 @@ def build_report(data: ReportData) -> Content:
     results, appendix = build_tables(RESULTS, data), build_tables(APPENDIX, data)
     (claims_table,) = (table for table in appendix if table.label == "tab:claims")
     machines = collect_origin_facts([name for name in data.frame.hardware if name], [])
-    return _arrange(
+    return _build_content(
         "report",
         data,
         results,
@@ -122,7 +122,7 @@ def build_studies(data: ReportData) -> Content:
     tables = studies.build_tables(data)
     (claims_table,) = (table for table in tables if table.label == "tab:studied-claims")
     facts = findings.compare_variants(data)
-    content = _arrange(
+    content = _build_content(
         "studies", data, tables, headlines=claims.build_headlines(claims_table), **facts
     )
     sections = []
@@ -137,12 +137,12 @@ def build_studies(data: ReportData) -> Content:
 
 def build_arena(data: ReportData) -> Content:
     """Return the contents of the arena's report, or of the report on its tuning."""
-    spec = data.params.arena
-    if spec.tuning:
-        return _arrange("tuning", data, tuning.build_trial_tables(data))
+    arena_params = data.params.arena
+    if arena_params.tuning:
+        return _build_content("tuning", data, tuning.build_trial_tables(data))
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
-    verdicts = [] if spec.only else arena.judge_claims(list_fields(data))
+    verdicts = [] if arena_params.only else arena.judge_claims(list_fields(data))
     tables = arena.build_claims_tables(data, verdicts)
     for outcomes in list_fields(data):  # one for each benchmark
         tables.append(standings.build_standings_table(outcomes, len(tables) + 1))
@@ -152,12 +152,14 @@ def build_arena(data: ReportData) -> Content:
         tables.append(phases.build_phases_table(outcomes, len(tables) + 1))
     summary = arena.summarize(data, verdicts) if verdicts else standings.describe_new_ranks(data)
     headlines = arena.build_headlines(verdicts)
-    content = _arrange("arena", data, tables, headlines=headlines, summary=summary)
-    examples = [item for field in list_fields(data) for item in collect_arena_examples(field)]
+    content = _build_content("arena", data, tables, headlines=headlines, summary=summary)
+    examples = [
+        example for outcomes in list_fields(data) for example in collect_arena_examples(outcomes)
+    ]
     return replace(content, examples=examples)
 
 
-def _arrange(
+def _build_content(
     kind: str,
     data: ReportData,
     results: list[Table],
@@ -168,6 +170,7 @@ def _arrange(
     """Return the contents of a kind of report, in the sections that contents.yaml declares.
 
     Args:
+        kind: key of the report in contents.yaml.
         facts: variables of the templates in contents.yaml.
     """
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]

@@ -50,8 +50,8 @@ class Example:
 def collect_arena_examples(outcomes: FieldOutcomes) -> list[Example]:
     """Return problems with the answers of several models.
 
-    They are the model before training, the model that RL starts from, PG, and the algorithm that
-    the first claim is about.
+    The models are the one before training, the one that RL starts from, and those trained by PG and
+    by the algorithm that the first claim is about.
     """
     data, field = outcomes.data, outcomes.field
     run_names = {name: name for name in (BASE, data.params.training.start)}
@@ -69,7 +69,7 @@ def collect_examples(
     For each algorithm, the answers are those of the run with the lowest seed.
 
     Args:
-        algorithms: names of the runs' algorithms by label.
+        algorithms: label in the report -> name of the algorithm in the data frame of runs.
     """
     by_problem: dict[str, Example] = {}
     seeds = sorted(set(data.frame.seed))

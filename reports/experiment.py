@@ -1,9 +1,9 @@
 """`python -m reports.experiment`: write the files that DVC compares between experiments.
 
-They are about the runs of RAPID with the H of `rapid.H` in params.yaml. `dvc exp show` compares
-metrics.json, which has means over seeds of accuracy, runtime and a few metrics, and the source of
-the problems. `dvc plots` draws the files in live/, which have metrics by optimizer step in
-dvclive's format.
+The files have results of the RAPID runs with the H of `rapid.H` in params.yaml. `dvc exp show`
+compares metrics.json, which has the source of the problems, and means over seeds of accuracy,
+runtime and a few metrics. `dvc plots` draws the files in live/, which have metrics by optimizer
+step in dvclive's format.
 """
 
 import math
@@ -47,7 +47,7 @@ def write_experiment(params: Params, folder: Path, root: Path = Path(".")) -> No
     """Write metrics.json, live/ and manifest.json into `folder`.
 
     Raises:
-        BadFile: a run's file is damaged.
+        BadFile: a file of a run is damaged.
     """
     frame = collect_runs(params, root, list_dvc_runs(params))
     frame = frame[frame.algorithm != BASE]

@@ -1,6 +1,6 @@
 """The numbers in the first sentences of a report, for the templates in contents.yaml.
 
-They are the same estimates as in the tables, so that sentences and tables agree.
+The tables have the same estimates, so that sentences and tables agree.
 """
 
 from collections.abc import Iterable

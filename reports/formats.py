@@ -1,10 +1,10 @@
 """Formats numbers as short Unicode texts for tables; `render.tex` escapes these for TeX.
 
-The format of a column prints means and standard deviations. For a standard deviation it gets the
-mean as the argument `mean`, and prints the deviation with the mean's unit and number of decimals.
-All durations in a column have the same unit.
+The format of a column is a function `format(value, mean)`. It prints means and standard deviations.
+For a standard deviation it gets the mean as the second argument, and prints the deviation with the
+mean's unit and number of decimals. All durations in a column have the same unit.
 
-A share of whole completions, such as 51.25 %, can lie exactly halfway between two texts. It is
+A share of completions, such as 51.25 %, can lie exactly halfway between two printed values. It is
 rounded away from zero, as by hand, even if floating point has an error in its last bit.
 """
 
@@ -16,19 +16,23 @@ from rapid.text import HOUR, MINUTE
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
-# Units of durations: sign, length in seconds, and the longest duration (seconds) of a column with
-# this unit. Columns with longer durations are in hours.
+# Units of durations: symbol, length in seconds, and a limit in seconds. A column has the first unit
+# whose limit its longest duration does not reach, or else hours.
 TIME_UNITS = [("ms", 1e-3, 0.1), ("s", 1, 10 * MINUTE), ("min", MINUTE, 10 * HOUR)]
 
 
 def percent(share: float, mean: float | None = None) -> str:
-    """Return a share of 1 as percent: 0.123 -> 12.3%."""
+    """Return a share in percent: 0.123 -> 12.3%."""
     return f"{_tenths(100 * share)}%".replace("-", MINUS)
 
 
 def choose_time_unit(longest: float) -> tuple[str, float]:
-    """Return the unit for a column with this longest duration, and the unit's length in seconds."""
-    units = ((sign, length) for sign, length, limit in TIME_UNITS if longest < limit)
+    """Return the symbol and the length in seconds of the unit for a column of durations.
+
+    Args:
+        longest: the longest duration, in seconds.
+    """
+    units = ((symbol, length) for symbol, length, limit in TIME_UNITS if longest < limit)
     return next(units, ("h", HOUR))
 
 
@@ -39,13 +43,13 @@ def choose_duration_format(seconds: Iterable[float]) -> Format:
     number of decimals: it has three significant digits, but at most three decimals. Examples: 2.31s
     and 14.60s; 12.7min.
     """
-    lengths = sorted(length for length in seconds if 0 < length < math.inf)
-    shortest, longest = (lengths[0], lengths[-1]) if lengths else (1.0, 1.0)
-    sign, length = choose_time_unit(longest)
+    durations = sorted(duration for duration in seconds if 0 < duration < math.inf)
+    shortest, longest = (durations[0], durations[-1]) if durations else (1.0, 1.0)
+    symbol, length = choose_time_unit(longest)
     decimals = min(3, max(0, 2 - math.floor(math.log10(shortest / length))))
 
     def show(value: float, mean: float | None = None) -> str:
-        return f"{value / length:,.{decimals}f}{sign}"
+        return f"{value / length:,.{decimals}f}{symbol}"
 
     return show
 
@@ -73,7 +77,7 @@ def plain(value: float, mean: float | None = None) -> str:
 
 
 def correlation(r: float) -> str:
-    """Return a correlation with three decimals and the sign U+2212, never as -0.000."""
+    """Return a correlation with three decimals and a typographic minus sign, never as -0.000."""
     return f"{r:z.3f}".replace("-", MINUS)
 
 

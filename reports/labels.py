@@ -46,16 +46,20 @@ def algorithm(name: str) -> str:
 
     The label of an algorithm that the project does not have is its name.
     """
-    plain, *changes = name.split(",")
+    base_name, *changes = name.split(",")
     try:
-        title = "Base" if plain == BASE else parse(plain).label
+        title = "Base" if base_name == BASE else parse(base_name).label
     except ValueError:
         return name
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])
 
 
 def describe_start_model(name: str) -> str:
-    """Return the model that runs start from in words: the model of SFT, or that before training."""
+    """Return words for the model that runs start from, such as "the model of SFT".
+
+    Args:
+        name: the algorithm that trained the model, or BASE.
+    """
     return "the model before training" if name == BASE else f"the model of {algorithm(name)}"
 
 

@@ -26,7 +26,8 @@ from reports.targets import Target, compute_target
 
 METRIC = "pass@1"
 RESULTS_FILE = "results.csv"  # has the table that `build_record` returns
-EQUAL_TIME_SHARE = 0.5  # of PG's mean training time, after which accuracy in equal time is read
+# The accuracy in equal time is the accuracy after this share of PG's mean training time.
+EQUAL_TIME_SHARE = 0.5
 # The value of a comparison of two equal algorithms: 1 for a ratio of seconds, 0 for a difference of
 # accuracies.
 NO_EFFECT = {"seconds": 1.0, "accuracy": 0.0, "accuracy_in_time": 0.0}
@@ -78,15 +79,15 @@ class FieldOutcomes:
 
     @cached_property
     def test_target(self) -> Target:
-        """The target accuracy that follows from the test problems."""
+        """The target accuracy, computed from accuracies on the test problems."""
         field = self.field
         untrained = self.select_runs(self.data.params.training.start)
-        plain = self.select_runs(field.run_name(PG.name))
-        return compute_target(untrained, plain, METRIC, field.reach, field.snapshots + 1)
+        pg_runs = self.select_runs(field.run_name(PG.name))
+        return compute_target(untrained, pg_runs, METRIC, field.reach, field.snapshots + 1)
 
     @property
     def target_accuracy(self) -> float:
-        """The target accuracy; NaN if it is not in the parameters and there are no runs."""
+        """The target accuracy in the parameters, or else that of `test_target`."""
         return self.test_target.level if self.field.reach is None else self.field.reach
 
     @cached_property
@@ -94,7 +95,7 @@ class FieldOutcomes:
         """The end points of each algorithm, by its name in the field.
 
         If only some algorithms are run (`arena.only`), the others are read from the record of an
-        earlier arena. Their seconds are scaled by the runtimes of PG here and in the record.
+        earlier arena. Recorded seconds are scaled by the ratio of PG's runtimes here and there.
         """
         outcomes = self._compute_outcomes()
         if not self.data.params.arena.only:
@@ -112,10 +113,12 @@ class FieldOutcomes:
             expected = (self.field.run_name(name), self.target_accuracy)
             in_file = {*zip(recorded[name].run, recorded[name].reach, strict=True)}
             if unexpected := in_file - {expected}:
+                run, target = min(unexpected)
                 raise BadFile(
-                    f"{file}: its results of {name} on {self.benchmark} are of "
-                    f"{min(unexpected)} (run, reach), but the parameters have {expected}: "
-                    "run the whole arena again, then make arena-record"
+                    f"{file}: its results of {name} on {self.benchmark} are from the run {run} "
+                    f"with the target accuracy {target}, but the parameters have "
+                    f"{expected[0]} with {expected[1]}: run the whole arena again, then "
+                    "make arena-record"
                 )
         runtimes = outcomes[PG.name].runs.set_index("seed").runtime.dropna()
         shared_seeds = runtimes.index.intersection(recorded[PG.name].index)
@@ -131,12 +134,12 @@ class FieldOutcomes:
         names = self.data.params.arena.list_algorithms(self.field)
         runs_by_name = {name: self.select_runs(self.field.run_name(name)) for name in names}
         untrained = self.select_runs(self.data.params.training.start)
-        plain = runs_by_name[PG.name]
-        completions = plain.completions.mean()
-        # Seconds are compared on one make of processor only.
+        pg_runs = runs_by_name[PG.name]
+        completions = pg_runs.completions.mean()
+        # Seconds are compared only between runs on the same make of processor.
         equal_times = {
-            hardware: EQUAL_TIME_SHARE * plain.runtime[plain.hardware == hardware].mean()
-            for hardware in plain.hardware.unique()
+            hardware: EQUAL_TIME_SHARE * pg_runs.runtime[pg_runs.hardware == hardware].mean()
+            for hardware in pg_runs.hardware.unique()
         }
         outcomes = {}
         for name, runs in runs_by_name.items():
@@ -171,13 +174,15 @@ class FieldOutcomes:
         """Return the comparison of two algorithms by an end point, see the function `compare`."""
         return compare(self.outcomes[ours], self.outcomes[reference], end_point)
 
-    def compute_detectable(self, claim: Claim, estimate: Estimate, alpha: float) -> float | None:
+    def compute_detectable_effect(
+        self, claim: Claim, estimate: Estimate, alpha: float
+    ) -> float | None:
         """Return the smallest effect that the test of a claim detects with a power of 80 %.
 
         The effect is a difference in accuracy, or a ratio of seconds below 1. For a claim of
         equivalence, it is the smallest margin within which the test shows two equal algorithms to
-        be equivalent. None if the estimate has no standard error, or too few runs reach the
-        target accuracy.
+        be equivalent. The result is None if the estimate has no standard error, or too few runs
+        reach the target accuracy.
 
         Args:
             alpha: the two-sided level of the test.
@@ -213,14 +218,14 @@ def compare(ours: Outcome, reference: Outcome, end_point: EndPoint) -> Estimate:
         seeds = select_same_hardware(seeds, ours, reference)
     if len(seeds) < 2:
         return Estimate(
-            None, reason=f"only {len(seeds)} seeds have both, but a comparison needs two"
+            None, reason=f"comparable seeds of both: {len(seeds)}, but a comparison needs two"
         )
     if end_point == "seconds":
         return times.time_ratio(our_values[seeds], reference_values[seeds])
     matrix = subtract_accuracies(our_values, reference_values).to_numpy()
     if not matrix.any():
         return Estimate(
-            None, reason="no score differs between the runs: what differs had no effect"
+            None, reason="all scores are equal: the difference between the algorithms had no effect"
         )
     return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
 
@@ -228,8 +233,8 @@ def compare(ours: Outcome, reference: Outcome, end_point: EndPoint) -> Estimate:
 def select_same_hardware(seeds: pd.Index, ours: Outcome, reference: Outcome) -> pd.Index:
     """Return the seeds with which both algorithms ran on the same make of processor.
 
-    All seeds are returned if one of the algorithms is from the record of an earlier arena: a record
-    does not name the processor, and its seconds are scaled to this machine.
+    All seeds are returned if one of the algorithms is from the record of an earlier arena. The
+    record does not name the processor, and its seconds are scaled to this machine.
     """
     if "hardware" not in ours.runs or "hardware" not in reference.runs:
         return seeds
@@ -250,8 +255,8 @@ def pair_seconds(ours: Outcome, reference: Outcome) -> tuple[np.ndarray, np.ndar
 def subtract_accuracies(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
     """Return differences of accuracies over the seeds that both algorithms have.
 
-    There is a column for each problem that both have, or one column of means if an accuracy was
-    read from curves, which have no scores by problem.
+    The result has a column for each problem that both have. It has one column of means if an
+    accuracy was read from curves, which have no scores by problem.
     """
     seeds = ours.index.intersection(reference.index)
     columns = ours.columns.intersection(reference.columns)

@@ -36,9 +36,9 @@ def parse_number(text: str) -> float:
 
 
 def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float | None:
-    """Return a mean of the paper's Table 1, or of Table 3 for an H of RAPID that only it has.
+    """Return a mean of the paper's Table 1, or of Table 3 for RAPID at an H that Table 1 lacks.
 
-    None if the paper has no such number.
+    The result is None if the paper has no such number.
 
     Args:
         metric: a key in paper.yaml, such as runtime.
@@ -52,9 +52,10 @@ def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float 
 
 
 def get_family_value(model: str, algorithm: str, metric: str) -> float | None:
-    """Return a number of the paper's Table 2, for its model of the same family; None without one.
+    """Return a number of the paper's Table 2, for the paper's model of the same family as `model`.
 
-    The family is the first word of the model's name in paper.yaml: Qwen, Llama or Gemma.
+    The family is the first word of a model's name in paper.yaml: Qwen, Llama or Gemma. The result
+    is None if the paper has no such model or number.
     """
     for title, rows in load_paper()["families"].items():
         if title != "table" and title.split()[0].lower() in model.lower():
@@ -64,7 +65,7 @@ def get_family_value(model: str, algorithm: str, metric: str) -> float | None:
 
 
 def find_best(benchmark: str, algorithms: list[str], metric: str) -> str | None:
-    """Return the algorithm with the best mean in the paper's Table 1; None if it has none of them.
+    """Return the algorithm with the best mean in the paper; None if it has a mean of none of them.
 
     The lowest runtime is best, and the highest value of any other metric.
     """
@@ -77,7 +78,8 @@ def find_best(benchmark: str, algorithms: list[str], metric: str) -> str | None:
 def get_correlation(benchmark: str, metric: str) -> Estimate | None:
     """Return a correlation of the paper's Table 4, with an interval that the paper does not print.
 
-    The interval follows from the number of runs. None if the paper has no such correlation.
+    The interval follows from the number of runs. The result is None if the paper has no such
+    correlation.
     """
     document = load_paper()
     text = document["correlations"].get(benchmark, {}).get(metric)
@@ -87,6 +89,6 @@ def get_correlation(benchmark: str, metric: str) -> Estimate | None:
     return estimates.estimate_correlation(float(text), n)
 
 
-def get_value_of_text(name: str) -> float:
+def get_text_value(name: str) -> float:
     """Return the value of a number in the paper's text, by its name in paper.yaml."""
     return parse_number(load_paper()["text"][name]["value"])

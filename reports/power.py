@@ -1,7 +1,7 @@
 """`python -m reports.power`: which effects the tests of a study's hypotheses would detect.
 
-The noise of each variant is taken from the similar algorithm in a recorded arena: its standard
-deviation of Pass@1 over seeds. Given the seed, variants are assumed to be independent.
+The noise of a variant is its standard deviation of Pass@1 over seeds. It is taken from a similar
+algorithm in a recorded arena. Given the seed, variants are assumed to be independent.
 """
 
 import argparse
@@ -39,10 +39,12 @@ def find_similar(params: Params, run: Run) -> str:
 
 
 def render_power(params: Params, record: pd.DataFrame) -> str:
-    """Return a table with the noise of each test of pass@1, and the distance that it detects.
+    """Return a table with the noise of each test of pass@1, and the effect that the test detects.
+
+    The effect is the distance of the true contrast from the limit that the hypothesis names.
 
     Args:
-        record: results.csv of an arena, with a row for each training.
+        record: results.csv of an arena, with a row for each training run.
     """
     studies, runs = params.studies, list_study_runs(params)
     tests = count_tests(params)
@@ -66,7 +68,8 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
     head = [
         f"{len(runs)} trainings and {len(add_base_runs(runs))} evaluations, {tests} tests.",
         "SD: standard deviation of a contrast over seeds, in points of Pass@1.",
-        f"n: distance from the limit that a test at 0.05 / {tests} detects in 80 % of cases.",
+        "n: distance from the limit of the hypothesis that a test with n seeds, at "
+        f"0.05 / {tests}, detects in 80 % of cases.",
     ]
     return "\n".join([*head, "", *align_columns(rows)]) + "\n"
 

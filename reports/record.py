@@ -1,9 +1,9 @@
 """`python -m reports.record`: pack the finished runs of an arena into small archives, for Git.
 
 A block of an arena has the runs of all algorithms with one seed. NAME-seedN.tar.xz has the files of
-their jobs, and NAME-start.tar.xz those of the jobs before all blocks. Neither has files of models.
-The same files always make the same bytes. To continue an arena on another machine, unpack its
-archives there (`--unpack`): a job whose small files exist is not repeated.
+their jobs. NAME-start.tar.xz has the files of the jobs on which all blocks depend. Both are without
+models. The same files always make the same bytes. To continue an arena on another machine, unpack
+its archives there (`--unpack`): a job whose small files exist is not repeated.
 
 NAME-models.tar has the models from which runs start: the base model, and the model of the run that
 `training.start` names. It is too large for Git; `dvc add` and `dvc push` store it.
@@ -52,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.pack is not None:
             pack_block(plan, options.pack, options.archives, options.prune)
         if options.complete and (missing := list_missing_seeds(plan.params, options.archives)):
-            print(f"not recorded yet: seed {join_words([*map(str, missing)])}", file=sys.stderr)
+            seeds = join_words([*map(str, missing)])
+            print(f"no archive yet of the runs with these seeds: {seeds}", file=sys.stderr)
             return 1
     except (BadInput, OSError, tarfile.TarError) as error:
         print(f"reports.record: {error}", file=sys.stderr)
@@ -60,17 +61,17 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def pack_block(plan: Plan, seed: int, name: str, prune: bool = False) -> None:
-    """Write the archive of a block, and those of the jobs before all blocks.
+def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> None:
+    """Write the archive of a block, and those of the jobs on which all blocks depend.
 
     Args:
-        name: the beginning of the archives' paths.
+        path_prefix: the beginning of the archives' paths, PATH/NAME.
         prune: delete the models of the block's runs, except the one that other runs start from.
 
     Raises:
         BadInput: a job is not finished, or no run has this seed.
     """
-    *jobs, _ = plan.list_with_inputs(ARENA)
+    *jobs, _ = plan.list_with_inputs(ARENA)  # the last job makes the report
     inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
     block, starts = [], []
     for job in jobs:
@@ -83,27 +84,35 @@ def pack_block(plan: Plan, seed: int, name: str, prune: bool = False) -> None:
     if missing or not block:
         reason = f"{missing[0]} is not finished" if missing else "no run has this seed"
         raise BadInput(f"the block of seed {seed} cannot be packed: {reason}")
-    _write_archive(Path(f"{name}-seed{seed}.tar.xz"), _list_files(block, are_models=False))
-    _write_archive(Path(f"{name}-start.tar.xz"), _list_files(starts, are_models=False))
-    if not (models := Path(f"{name}-models.tar")).exists():
-        _write_archive(models, _list_files(starts, are_models=True))
+    _write_archive(Path(f"{path_prefix}-seed{seed}.tar.xz"), _list_files(block, want_models=False))
+    _write_archive(Path(f"{path_prefix}-start.tar.xz"), _list_files(starts, want_models=False))
+    if not (models := Path(f"{path_prefix}-models.tar")).exists():
+        _write_archive(models, _list_files(starts, want_models=True))
     for job in block if prune else ():
         if job.rule == "train":
             for folder in MODEL_FOLDERS:
                 remove_path(Path(job.folder, folder))
 
 
-def list_missing_seeds(params: Params, name: str) -> list[int]:
-    """Return the seeds of the arena whose block has no archive yet."""
+def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:
+    """Return the seeds of the arena whose block has no archive yet.
+
+    Args:
+        path_prefix: the beginning of the archives' paths.
+    """
     runs = [run for run in list_arena_runs(params) if run.algorithm != params.training.start]
     seeds = sorted({run.seed for run in runs})
-    return [seed for seed in seeds if not Path(f"{name}-seed{seed}.tar.xz").exists()]
+    return [seed for seed in seeds if not Path(f"{path_prefix}-seed{seed}.tar.xz").exists()]
 
 
-def unpack_archives(name: str, root: Path = Path()) -> None:
-    """Extract all archives of this name into a folder; files that exist there are kept."""
-    pattern = re.compile(rf"{re.escape(name)}-((start|seed\d+)\.tar\.xz|models\.tar)")
-    for path in sorted(Path(name).parent.glob("*.tar*")):
+def unpack_archives(path_prefix: str, root: Path = Path()) -> None:
+    """Extract all archives of an arena into a folder; files that exist there are kept.
+
+    Args:
+        path_prefix: the beginning of the archives' paths.
+    """
+    pattern = re.compile(rf"{re.escape(path_prefix)}-((start|seed\d+)\.tar\.xz|models\.tar)")
+    for path in sorted(Path(path_prefix).parent.glob("*.tar*")):
         if not pattern.fullmatch(str(path)):
             continue
         with tarfile.open(path) as archive:
@@ -111,17 +120,17 @@ def unpack_archives(name: str, root: Path = Path()) -> None:
             archive.extractall(root, new, filter="data")
 
 
-def _list_files(jobs: Iterable[Job], are_models: bool) -> list[Path]:
-    """Return the files of models that jobs wrote, or else their other outputs and manifests."""
+def _list_files(jobs: Iterable[Job], want_models: bool) -> list[Path]:
+    """Return the model files that jobs wrote, or else the jobs' other outputs and manifests."""
     files = []
     for job in jobs:
         folders = [Path(job.folder, name) for name in MODEL_FOLDERS]
         if job.stage == "models":
             folders.append(Path(job.folder))
         for path in map(Path, Manifest.read(job.folder).outputs):
-            if any(map(path.is_relative_to, folders)) == are_models:
+            if any(map(path.is_relative_to, folders)) == want_models:
                 files.append(path)
-        files += [] if are_models else [Path(job.manifest)]
+        files += [] if want_models else [Path(job.manifest)]
     return files
 
 

@@ -31,7 +31,7 @@ SUPERVISED = tuple(name for name, algorithm in ALGORITHMS.items() if algorithm.i
 # Algorithms whose runtime is shown but not ranked: the model before training, which has no training
 # time, and supervised ones.
 UNRANKED_RUNTIME = (BASE, *SUPERVISED)
-BASELINE = PG.name  # the preregistered baseline of all comparisons: policy gradient
+BASELINE = PG.name  # policy gradient, the preregistered baseline of all comparisons
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class ReportData:
     def select_runs(
         self, benchmark: str, algorithms: list[str], seeds: list[int], model: str | None = None
     ) -> BenchmarkRuns:
-        """Return the runs of these algorithms.
+        """Return the runs of these algorithms with these seeds.
 
         Args:
             model: name of a model in Table 2 or of a study; by default the main model.

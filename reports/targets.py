@@ -1,4 +1,4 @@
-"""The target accuracy of a field of the arena, and how often a run reaches it without learning."""
+"""The target accuracy of a benchmark in the arena, and the chance to reach it without learning."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pandas as pd
 
 from reports.statistics import curves
 
-GAIN_SHARE = 0.75  # share of PG's gain in accuracy that a run must reach
+GAIN_SHARE = 0.75  # a run reaches the target with this share of PG's gain in accuracy
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,9 @@ class Target:
 
     Args:
         start: mean accuracy of the model before RL, on the test problems.
-        noise: standard deviation of one of its evaluations.
-        level: the start plus three quarters of PG's gain on the test problems, in whole per mille;
-            NaN if there are no runs.
+        noise: standard deviation of this model's accuracy over repeated evaluations.
+        level: `start` plus three quarters of PG's gain on the test problems, rounded to three
+            decimals; NaN if there are no runs.
         chance: probability that a model that learns nothing reaches `level`.
         chance_at_set_target: the same for the target accuracy in the parameters, or for `level` if
             they have none.
@@ -34,22 +34,22 @@ class Target:
 
 def compute_target(
     untrained: pd.DataFrame,
-    plain: pd.DataFrame,
+    pg_runs: pd.DataFrame,
     metric: str,
     set_target: float | None,
     evaluations: int,
 ) -> Target:
-    """Return the target accuracy of a field, as defined on its test problems.
+    """Return the target accuracy of a benchmark, computed from accuracies on the test problems.
 
     Args:
         untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
-        plain: rows of PG.
-        metric: pass@k.
+        pg_runs: rows of PG.
+        metric: pass@k, the accuracy.
         set_target: the target accuracy in the parameters.
         evaluations: how often a run is evaluated during and after training.
     """
     accuracies = untrained[metric].dropna().to_numpy()
-    start, final = (float(runs[metric].mean()) for runs in (untrained, plain))
+    start, final = (float(runs[metric].mean()) for runs in (untrained, pg_runs))
     level = start + GAIN_SHARE * (final - start)
     level = math.floor(1000 * level + 0.5) / 1000 if math.isfinite(level) else level
     if len(accuracies) == 1:
@@ -67,8 +67,9 @@ def compute_target(
 def compute_sampling_error(scores: dict[str, tuple[int, int]]) -> float:
     """Return the standard deviation of Pass@1 over repeated evaluations on the same problems.
 
-    It is estimated from one evaluation: the variance of a problem's share of correct completions
-    c / n is c (n - c) / (n^2 (n - 1)), without bias. NaN if a problem has fewer than two.
+    It is estimated from one evaluation. For the share c / n of correct completions of a problem,
+    c (n - c) / (n^2 (n - 1)) is an unbiased estimate of the variance. The result is NaN if a
+    problem has fewer than two graded completions.
 
     Args:
         scores: the numbers n of graded and c of correct completions by problem.

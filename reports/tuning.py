@@ -7,7 +7,7 @@ experiments/arena.yaml.
 
 An algorithm gets the rate with the highest mean accuracy over seeds. If `arena.rate_rule` is
 `smoothed`, means are first averaged with those of the neighbouring rates, by weights of 1, 2 and 1.
-The averaging avoids a rate that is next to one at which training fails, and reduces the influence
+This smoothing avoids a rate that is next to one at which training fails, and reduces the influence
 of chance, but may choose a rate that is worse than its neighbour. If the rule is `highest`, rates
 that are not significantly worse than the chosen one are called ties. The target accuracy (`reach`)
 is the accuracy before training plus three quarters of the gain of PG with its chosen rate.
@@ -36,7 +36,7 @@ COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 1 if trials are missing."""
+    """Run the command. Return 0, or 1 if trials are missing or damaged."""
     parser = Parser(prog="python -m reports.tuning", description=__doc__)
     parser.add_argument("--configfile", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--record", type=Path, required=True, help="file to write the trials to")
@@ -94,7 +94,7 @@ def score_rates(trials: pd.DataFrame, rule: RateRule) -> pd.Series:
     """Return the score of each rate: its mean accuracy over seeds, smoothed if the rule says so.
 
     Args:
-        trials: of one algorithm.
+        trials: the trials of one algorithm on one benchmark.
     """
     if rule == "smoothed":
         return smooth_accuracies(trials)
@@ -108,7 +108,7 @@ def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
     contains 0, or if there are too few seeds for an interval.
 
     Args:
-        trials: of one algorithm.
+        trials: the trials of one algorithm on one benchmark.
     """
     by_rate = trials.pivot(index="seed", columns="learning_rate", values="accuracy")
     ties = []
@@ -121,10 +121,10 @@ def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
 
 
 def smooth_accuracies(trials: pd.DataFrame) -> pd.Series:
-    """Return the mean accuracy of each rate over seeds, averaged with its neighbours.
+    """Return the mean accuracy of each rate over seeds, averaged with those of its neighbours.
 
     Args:
-        trials: of one algorithm.
+        trials: the trials of one algorithm on one benchmark.
     """
     means = trials.groupby("learning_rate").accuracy.mean()
     sums, weights = (
@@ -143,7 +143,7 @@ def select_rate(
     """Return the chosen rate of an algorithm.
 
     Args:
-        borrowed: H of RAPID without trials -> another H, whose trials choose the rate.
+        borrowed: H at which RAPID has no trials -> another H, whose trials choose the rate.
 
     Raises:
         ValueError: the algorithm has no trials.
@@ -163,8 +163,8 @@ def compute_target_accuracy(
     trials = trials[trials.benchmark == benchmark]
     has_chosen_rate = trials.learning_rate == select_rate(trials, benchmark, PG.name, {}, rule)
     untrained = trials[trials.algorithm == BASE].accuracy.mean()
-    plain = trials[(trials.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
-    return float(untrained + GAIN_SHARE * (plain - untrained))
+    pg_accuracy = trials[(trials.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
+    return float(untrained + GAIN_SHARE * (pg_accuracy - untrained))
 
 
 def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:

@@ -55,7 +55,7 @@ class JudgedClaim:
         p: adjusted for all tests of all claims. The null hypothesis is that there is no difference,
             or for a claim of equivalence that the difference is at least the margin.
         detectable: the smallest effect that the test detects with a power of 80 %, see
-            `FieldOutcomes.compute_detectable`.
+            `FieldOutcomes.compute_detectable_effect`.
     """
 
     field: FieldOutcomes
@@ -100,7 +100,7 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
     for judged_claim, (p, verdict) in zip(undecided, decisions, strict=True):
         claim, estimate, detectable = judged_claim.claim, judged_claim.estimate, None
         if judged_claim.tests:
-            detectable = judged_claim.field.compute_detectable(claim, estimate, alpha)
+            detectable = judged_claim.field.compute_detectable_effect(claim, estimate, alpha)
         judged_claims.append(replace(judged_claim, p=p, verdict=verdict, detectable=detectable))
     return judged_claims
 

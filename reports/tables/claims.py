@@ -283,7 +283,7 @@ def _expand_claim(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[Pape
         facts = {"baseline": labels.algorithm(BASELINE)}
         if name:
             number = paper.load_paper()["text"][name]
-            facts |= {"paper_text": number["value"], "number": paper.get_value_of_text(name)}
+            facts |= {"paper_text": number["value"], "number": paper.get_text_value(name)}
             row["benchmark"] = number.get("benchmark", "")
             facts["benchmark"] = row["benchmark"] and labels.benchmark(row["benchmark"])
         fields = {k: fill_template(v, facts) if isinstance(v, str) else v for k, v in row.items()}

@@ -255,7 +255,7 @@ def test_runs_that_no_table_has_are_counted(folder, write_csv, tmp_path, capsys)
     source, config = write_csv({"model": "other"}), folder / "params.yaml"
     assert main(["--config", str(config), "--from", str(source), "--text"]) == 0
     printed = capsys.readouterr()
-    assert "left out: runs: 1, such as math/other/pg/seed1" in printed.err
+    assert "left out: runs that no table shows: 1, such as math/other/pg/seed1" in printed.err
     assert "no source has this run" in printed.out
 
 
