@@ -218,7 +218,8 @@ def compare(ours: Outcome, reference: Outcome, end_point: EndPoint) -> Estimate:
         seeds = select_same_hardware(seeds, ours, reference)
     if len(seeds) < 2:
         return Estimate(
-            None, reason=f"comparable seeds of both: {len(seeds)}, but a comparison needs two"
+            None,
+            reason=f"seeds with comparable runs of both: {len(seeds)}, but a comparison needs two",
         )
     if end_point == "seconds":
         return times.time_ratio(our_values[seeds], reference_values[seeds])

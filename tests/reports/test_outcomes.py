@@ -86,7 +86,7 @@ def test_arena_tables_are_numbered_in_order(data):
 def test_comparisons_are_paired_by_seed_and_need_two_seeds(data):
     (field,) = list_fields(data)
     one_pair = field.compare("grpo", "pg", "seconds")
-    assert one_pair.reason == "comparable seeds of both: 1, but a comparison needs two"
+    assert one_pair.reason == "seeds with comparable runs of both: 1, but a comparison needs two"
     assert field.compare("dapo", "pg", "accuracy").value == pytest.approx(0.05)
     assert field.compare("grpo", "pg", "accuracy").value == pytest.approx(0.1)
     assert field.compare("dapo", "pg", "accuracy_in_time").value == pytest.approx(0.1)
@@ -107,7 +107,7 @@ def test_times_are_compared_on_one_make_of_processor_only(data):
     ]
     assert [*map(list, moved_field.pair_seconds("dapo", "pg"))] == [[30], [30]]
     reason = moved_field.compare("dapo", "pg", "seconds").reason
-    assert reason == "comparable seeds of both: 1, but a comparison needs two"
+    assert reason == "seeds with comparable runs of both: 1, but a comparison needs two"
     assert moved_field.compare("dapo", "pg", "accuracy").sample == "n = 2 seeds and 1 problems"
     # Half of the mean time of PG on each processor is 20 s and 40 s.
     in_time = {

@@ -344,7 +344,7 @@ def test_record_of_other_rates_or_levels_is_refused(params, complete, column):
     last_row = rows.index[rows.algorithm == "dapo"][-1]
     rows.loc[last_row, column] = {"run": "dapo,learning_rate=0.5", "reach": 0.75}[column]
     new_params = compare_with_record(params, complete, rows)
-    with pytest.raises(BadFile, match=r"dapo on math are of .* run the whole arena again"):
+    with pytest.raises(BadFile, match=r"dapo on math are from .* run the whole arena again"):
         list_fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
 
 
