@@ -26,7 +26,8 @@ from reports.tables.standings import rank_algorithms
 from reports.tables.studies import StudyRuns
 from reports.tables.target import format_target_accuracy
 
-# Ratios of time to PG's at the edges of the panel. Ratios beyond an edge are drawn at the edge.
+# Ratios of an algorithm's time to PG's at the edges of the panel. Ratios beyond an edge are drawn at
+# this edge.
 EDGES = 1 / 8, 8.0
 REFERENCE = labels.algorithm(PG.name)
 
@@ -47,7 +48,7 @@ def build_figures(data: ReportData) -> dict[str, Figure]:
 
 
 def _build_study(outcomes: FieldOutcomes) -> StudyRuns:
-    """Return the runs of a field as those of a study, which has a figure of their curves."""
+    """Return the runs of a field as a study, from which `build_curves_figure` makes a figure."""
     data, field = outcomes.data, outcomes.field
     names, seeds = [*map(field.run_name, field.rates)], sorted(set(data.frame.seed))
     runs = data.select_runs(outcomes.benchmark, names, seeds)
@@ -65,11 +66,11 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
     return Figure(
         title=f"{outcomes.label}: time until {target} % accuracy, and accuracy",
         caption=(
-            f"Left: training time until that accuracy, divided by {REFERENCE}'s, paired by seed, "
+            f"Left: training time until {target} % accuracy, divided by {REFERENCE}'s, paired by seed, "
             "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "
             f"many completions minus {REFERENCE}'s; the grey band is the margin of equivalence. "
             "RAPID is red. A triangle at an edge stands for a value beyond it, or for runs that "
-            "never reach the accuracy. An algorithm without a marker has no runs, or the same "
+            "never reach this accuracy. An algorithm without a marker has no runs, or the same "
             f"scores as {REFERENCE}."
         ),
         draw=lambda width: _draw_comparison(outcomes, width),
@@ -87,7 +88,7 @@ def _draw_comparison(outcomes: FieldOutcomes, width: float):
     names = rank_algorithms(outcomes)
     canvas, ((left, right),) = style.create_canvas(width, 0.9, columns=2, sharey=True)
     lines = style.name_rows(left, [labels.algorithm(name) for name in names])
-    style.add_lines(canvas, len(names) * (0.9 + lines / 2))  # few names are long
+    style.make_room_for_lines(canvas, len(names) * (0.9 + lines / 2))  # most names need one line
     for row, name in enumerate(names):
         color = style.RED if RAPID.matches_name(name) else style.BLUE
         if name == PG.name:
@@ -188,13 +189,13 @@ def _draw_map(
 
 
 def _compute_saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the share of time that runs save, and its text; None if no seed has both."""
-    time = pairs.estimate_ratio(runs, reference, "runtime")
-    return time and (1 - time.value, f"{1 - time.value:.0%}")
+    """Return the share of time that runs save, and its text; None if no seed is in both."""
+    ratio = pairs.estimate_ratio(runs, reference, "runtime")
+    return ratio and (1 - ratio.value, f"{1 - ratio.value:.0%}")
 
 
 def _compute_gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the accuracy that runs gain, and its text; None if no seed has both."""
+    """Return the accuracy that runs gain, and its text; None if no seed is in both."""
     gain = pairs.estimate_difference(runs, reference, METRIC)
     if gain is None:
         return None

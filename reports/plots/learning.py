@@ -12,15 +12,15 @@ from reports.plots.series_styles import SeriesStyle, assign_report_styles
 from reports.plots.style import Figure, LegendEntries
 from reports.report_data import SUPERVISED, BenchmarkRuns, ReportData
 
-POINTS = 120  # number of points of a mean curve, if its runs have different x
+POINTS = 120  # number of points of a mean curve whose runs have different x
 Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both of shape (steps,)
 
 
 def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
-    """Return the figure of rewards by a field of steps.jsonl, "step" or "seconds".
+    """Return the figure of rewards during training.
 
     Args:
-        x: the field that is on the x-axis.
+        x: the field of steps.jsonl that is on the x-axis, "step" or "seconds".
         label: label of the x-axis.
     """
     curves: dict[tuple[str, str], list[Curve]] = {}  # by benchmark and algorithm
@@ -53,7 +53,7 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
         }
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("reward")
-            axes.set_ylim(0, 1)  # of all panels: they share the y-axis
+            axes.set_ylim(0, 1)  # sets the limits of all panels, which share the y-axis
         if not curves_by_name:
             return style.draw_empty(axes)
         unit, length = "", 1.0

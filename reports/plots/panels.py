@@ -40,11 +40,13 @@ def panel_figure(
     """Return a figure with a row of panels for each function, and a column for each benchmark.
 
     Args:
-        draw_rows: functions that draw a benchmark into a panel and return entries of the legend.
+        draw_rows: a function for each row, which draws the runs on a benchmark into a panel and
+            returns entries of the legend.
         series: the runs and metrics that the figure shows.
         share_y: whether all panels have the same y-axis.
         height: height of a row, in inches.
-        fields: further fields of `Figure`; they replace those that are derived from `series`.
+        fields: further fields of `Figure`. They replace the fields that are derived from `series`
+            and from the benchmarks.
     """
     selections = list(data.runs_by_benchmark.values())
     reasons = {part.label: explain_missing_runs(part.runs, part.metrics) for part in series}
@@ -90,14 +92,14 @@ class Quantity:
     Args:
         metric: column of the data frame of `collect_runs`.
         scale: factor from the metric to the drawn values.
-        seconds: whether the metric is a duration, which is drawn in a unit of time that suits its
-            largest value.
+        is_duration: whether the metric has values in seconds. They are drawn in a unit of time that
+            suits the longest.
     """
 
     metric: str
     label: str
     scale: float = 1.0
-    seconds: bool = False
+    is_duration: bool = False
 
 
 def by_h(data: ReportData, quantities: list[Quantity], title: str, caption: str) -> Figure:
@@ -118,7 +120,7 @@ def _draw_by_h(
     if runs.empty:
         return style.draw_empty(axes)
     scale, label = quantity.scale, quantity.label
-    if quantity.seconds:
+    if quantity.is_duration:
         unit, seconds = formats.choose_time_unit(runs[quantity.metric].max())
         scale, label = 1 / seconds, f"{label} ({unit})"
     values = scale * runs[quantity.metric]

@@ -21,7 +21,7 @@ from reports.report_data import ReportData
 
 OTHER_STYLE = PlotStyle("#555555", "*")  # of an algorithm that the project does not have
 MAX_MIXTURE = 0.6  # largest share of black or white that is mixed into a shade
-GOLDEN_RATIO = 0.618034  # any number of its multiples modulo 1 are evenly spread
+GOLDEN_RATIO = 0.618034  # its first n multiples modulo 1 are evenly spread, for every n
 LUMA = 0.299, 0.587, 0.114  # weights of red, green and blue in a colour's brightness
 # Spare markers, as (shape, is hollow), and spare dashes, as lengths of dashes and gaps in turn.
 MARKERS = [(shape, hollow) for hollow in (False, True) for shape in "osD^vXP<>*pdh"]
@@ -66,7 +66,11 @@ class SeriesStyle:
 
 
 def get_declared_style(name: str) -> PlotStyle:
-    """Return the style that an algorithm, or the algorithm of a variant, declares for its H."""
+    """Return the style that the algorithm of this name declares for the H of the name.
+
+    Args:
+        name: an algorithm or a variant, such as rapid-H4,eta=4.
+    """
     try:
         parsed = parse(name)
     except ValueError:  # an algorithm that the project does not have
@@ -75,7 +79,7 @@ def get_declared_style(name: str) -> PlotStyle:
 
 
 def assign_report_styles(data: ReportData) -> dict[str, SeriesStyle]:
-    """Return the styles of the algorithms in Tables 1 and 3, which all figures share."""
+    """Return the styles of the algorithms in Tables 1 and 3, for all figures of the main report."""
     return assign_styles(name for name in data.label_rows(data.algorithms) if name != BASE)
 
 
@@ -102,7 +106,7 @@ def assign_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
 
 
 def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equal: Callable):
-    """Return the marker or dash of an algorithm: the preferred one if it is free, or a spare one.
+    """Return the marker or dash of an algorithm: the preferred one if it is free, or else a spare.
 
     Args:
         preferred: the marker or dash that the algorithm declares.

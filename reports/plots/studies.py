@@ -1,8 +1,8 @@
 """Figures of the studies: accuracy of each variant, and accuracy by training time.
 
 A study is an ablation: it compares variants of an algorithm on one benchmark with the first of
-these variants (docs/studies.md). Curves are of runs that saved snapshots of the model during
-training.
+these variants (docs/studies.md). Only runs that saved snapshots of the model during training have
+curves of accuracy by time.
 """
 
 import numpy as np
@@ -59,7 +59,7 @@ def _draw_variants(study: StudyRuns, width: float):
     algorithms, metric = study.runs.algorithms, study.metric
     canvas, ((axes,),) = style.create_canvas(width, 0.8)
     lines = style.name_rows(axes, [study.label_variant(name) for name in algorithms])
-    style.add_lines(canvas, len(algorithms) * (lines + 1))
+    style.make_room_for_lines(canvas, len(algorithms) * (lines + 1))
     reference = study.runs.select(study.reference)
     for runs, line in ((study.untrained, style.DASHED), (reference, style.DOTTED)):
         if not np.isnan(value := runs[metric].mean()):
@@ -87,7 +87,7 @@ def _draw_variants(study: StudyRuns, width: float):
 
 
 def build_curves_figure(study: StudyRuns) -> Figure:
-    """Return the figure of accuracy by training time."""
+    """Return the figure of accuracy by training time, and of training time by accuracy."""
     runs = [
         (name, run, run.seed in by_seed)
         for name, by_seed in study.curves.items()
@@ -99,7 +99,7 @@ def build_curves_figure(study: StudyRuns) -> Figure:
             f"{study.metric.capitalize()} on the test problems, of snapshots saved during "
             "training. Left: means over seeds, until the shortest run ends; bands are one standard "
             "deviation. Right: training time until an accuracy is first reached; thick lines are "
-            "means over seeds, up to the accuracy that all of them reach, thin lines single runs."
+            "means over seeds, up to the accuracy that all seeds reach, thin lines single runs."
         ),
         draw=lambda width: _draw_curves(study, width),
         problems=[study.runs.problems],

@@ -32,7 +32,8 @@ GREY = "#555555"
 DASHED, DOTTED = (0, (6, 3)), (0, (1, 2))  # line styles of reference values
 HEIGHT = 2.05  # height in inches of a row of panels, without the head above and the legend below
 MIN_TYPE_SIZES = 8.0, 7.0  # smallest size of type in points: of labels, and of numbers and notes
-FREE_SHARE = 0.08  # of an x-axis beyond the largest value, so that its marker is not cut off
+# Share of an x-axis that is left free beyond the largest value, so that no marker is cut off.
+FREE_SHARE = 0.08
 MIN_ROW_HEIGHT = 0.15  # smallest height of a named row, in inches
 MAX_NAME_SHARE = 0.4  # largest share of a figure's width for the names of rows
 LEADING = 1.25  # height of a line of text, relative to its size of type
@@ -70,7 +71,8 @@ class Figure:
 
     Args:
         draw: draws the figure with a width in inches.
-        problems: sources of the problems that the figure is about, named in caption and drawing.
+        problems: sources of the problems that the figure is about. Its caption and its drawing name
+            them.
         missing: runs that the figure does not show, with the reasons.
         sources: files that the figure is made from, as paths below the root.
         wide: whether the figure is as wide as the text of a page; otherwise it is as wide as a
@@ -176,7 +178,7 @@ def create_few_ticks() -> MaxNLocator:
 
 
 def draw_empty(axes: Axes, text: str = "no runs") -> LegendEntries:
-    """Draw a text in place of data, and return no entries for the legend."""
+    """Draw a text in place of data, and return legend entries, of which there are none."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     is_shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
     # The first panel of a row keeps the numbers of a y-axis that the other panels share.
@@ -198,7 +200,7 @@ def draw_legend(canvas: Canvas, entries: LegendEntries) -> None:
     columns = math.ceil(len(labels) / rows)
     canvas.legend(entries.values(), labels, loc="outside lower center", ncols=columns)
     lines = max(label.count("\n") + 1 for label in labels)
-    add_lines(canvas, rows * lines + 1)
+    make_room_for_lines(canvas, rows * lines + 1)
 
 
 def draw_head(canvas: Canvas, text: str) -> None:
@@ -207,11 +209,11 @@ def draw_head(canvas: Canvas, text: str) -> None:
     text = wrap_text(text, canvas.get_figwidth() - 2 * MARGIN, font)
     x = MARGIN / canvas.get_figwidth()
     canvas.suptitle(text, x=x, ha="left", color=GREY, fontproperties=font)
-    add_lines(canvas, text.count("\n") + 1)
+    make_room_for_lines(canvas, text.count("\n") + 1)
 
 
-def add_lines(canvas: Canvas, count: float) -> None:
-    """Add the height of lines of text to a figure, so that its panels keep their height."""
+def make_room_for_lines(canvas: Canvas, count: float) -> None:
+    """Make a figure higher by lines of text, so that its panels keep their height."""
     height = count * LEADING * rcParams["legend.fontsize"] / POINTS_PER_INCH
     canvas.set_figheight(canvas.get_figheight() + height)
 

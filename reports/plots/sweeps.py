@@ -24,18 +24,20 @@ from reports.statistics.estimates import Estimate
 from reports.tables.study_runs import StudyRuns
 
 COLORS = [style.BLUE, style.RED, "#009E73", "#CC79A7", style.ORANGE, style.SKY, style.GREY]
-SHIFT = 0.012  # between lines on the x-axis, relative to its length, so that none hides another
+SHIFT = 0.012  # between lines, relative to the x-axis's length, so that none hides another
 ROW_HEIGHT = 1.5  # inches
-MIN_RANGE = 1e-6  # of a y-axis, because matplotlib would magnify rounding errors
+MIN_RANGE = 1e-6  # smallest range of a y-axis; in a smaller one only rounding errors would be seen
 
 
 @dataclass(frozen=True)
 class SweptVariants:
-    """Variants that differ in the swept parameter only.
+    """Variants that differ in the swept parameter only, and share a line.
 
     Args:
-        changes: the other changes that they have in common, and other variants of the study do not
-            have: "weighted = false".
+        h: their number of optimizer steps per inference batch.
+        changes: the label of the line: the other changes that these variants have in common, but
+            not all variants of the study have, such as "weighted = false". If there are none, it is
+            the label of the algorithm.
         by_value: name of the variant by value of the swept parameter.
     """
 

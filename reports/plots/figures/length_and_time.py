@@ -8,7 +8,7 @@ figure = partial(
     by_h,
     quantities=[
         Quantity("completion_length", "completion length (tokens)"),
-        Quantity("runtime.sampling", "inference time", seconds=True),
+        Quantity("runtime.sampling", "inference time", is_duration=True),
     ],
     title="Completion length and inference time by H",
     caption="Mean number of tokens of the completions in a training run, and the run's sampling "

@@ -20,7 +20,7 @@ SEGMENTS = {
 
 
 def figure(data: ReportData) -> Figure:
-    """Return a panel for each benchmark, with a bar for naive GRPO and for each RAPID."""
+    """Return a panel for each benchmark, with bars for naive GRPO and for RAPID at each H."""
     return panel_figure(
         data,
         _draw_bars,

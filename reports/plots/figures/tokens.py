@@ -16,15 +16,15 @@ from reports.plots.lettering import POINTS_PER_INCH, replace_unprintable
 from reports.plots.style import Figure
 from reports.report_data import ReportData
 
-MAX_LINES = 20  # of the completion that are drawn
+MAX_LINES = 20  # largest number of lines of the completion that are drawn
 HEIGHT = 0.29  # height of a line in inches
-CHARACTER_WIDTH = 0.602  # of a monospace font, relative to its size
+CHARACTER_WIDTH = 0.602  # width of a character in a monospace font, relative to the font's size
 # Heights of a line of text with its bars, and of the longest bar, relative to a token's box.
 LINE, BAR = 2.2, 0.55
 
 
 def figure(data: ReportData) -> Figure:
-    """Return the figure for the run with the largest H, or a placeholder without a record."""
+    """Return the figure for the run with the largest H, or a placeholder if there is no record."""
     title = "Token-level importance weights of one completion"
     path, record = _find_record(data)
     if record is None:
@@ -52,7 +52,7 @@ def figure(data: ReportData) -> Figure:
 
 
 def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
-    """Return the record of the run with the largest H, whose weights differ most from 1.
+    """Return the record of the run with the largest H, because weights differ most from 1 there.
 
     Returns:
         The path of the record below the root, and the record; "" and None if no run wrote one.
@@ -67,7 +67,7 @@ def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
 def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
     """Return the line, column and printed text of each token in the first MAX_LINES lines.
 
-    A line breaks before a token that would exceed its width, and after a newline.
+    A line breaks before a token that would exceed the width, and after a newline.
 
     Args:
         columns: width of a line in characters.
@@ -107,7 +107,7 @@ def _draw_tokens(record: TokenWeights, width: float):
     if shown < total:
         note = f"\u2026 {shown:,} of {total:,} tokens are shown"
         axes.text(0, -LINE * lines, note, fontsize=size, va="center", color=style.GREY)
-        style.add_lines(canvas, 2)
+        style.make_room_for_lines(canvas, 2)
         lines += 1
     axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, 1.8))
     axes.axis("off")
