@@ -3,8 +3,8 @@
 The module's name becomes the figure's name. The module has a function `figure(data)` that
 returns a `style.Figure`, most easily by `panels.by_h` (metrics by H) or `panels.panel_figure` (any
 panels, one per benchmark). contents.yaml gives the figure its place in report.html; a figure that
-it does not name stands at the end. A `Figure` has a caption, a list of missing runs and a function that
-draws it, so that caption and missing runs are known without drawing.
+is not named there stands at the end. A `Figure` has a caption, a list of missing runs and a
+function that draws it, so that caption and missing runs are known without drawing.
 
 There are three kinds of reports:
 

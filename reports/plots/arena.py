@@ -26,8 +26,8 @@ from reports.tables.standings import rank_algorithms
 from reports.tables.studies import StudyRuns
 from reports.tables.target import format_target_accuracy
 
-# Ratios of an algorithm's time to PG's at the edges of the panel. Ratios beyond an edge are drawn at
-# this edge.
+# Ratios of an algorithm's time to PG's at the edges of the panel. A ratio beyond an edge is drawn
+# at the edge.
 EDGES = 1 / 8, 8.0
 REFERENCE = labels.algorithm(PG.name)
 
@@ -66,10 +66,10 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
     return Figure(
         title=f"{outcomes.label}: time until {target} % accuracy, and accuracy",
         caption=(
-            f"Left: training time until {target} % accuracy, divided by {REFERENCE}'s, paired by seed, "
-            "with 95 % confidence intervals; further left is faster. Right: accuracy after equally "
-            f"many completions minus {REFERENCE}'s; the grey band is the margin of equivalence. "
-            "RAPID is red. A triangle at an edge stands for a value beyond it, or for runs that "
+            f"Left: training time until {target} % accuracy, divided by {REFERENCE}'s, paired by "
+            "seed, with 95 % confidence intervals; further left is faster. Right: accuracy after "
+            f"equally many completions minus {REFERENCE}'s; the grey band is the margin of "
+            "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for runs that "
             "never reach this accuracy. An algorithm without a marker has no runs, or the same "
             f"scores as {REFERENCE}."
         ),
