@@ -54,7 +54,7 @@ def compute_end_points(
     start = statistics.fmean(untrained)
     changed = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
     runs_by_name = {
-        name: runs[benchmark, f"{name},{changed.format(_print_rate(rate))}"]
+        name: runs[benchmark, f"{name},{changed.format(_format_rate(rate))}"]
         for name, rate in field["rates"].items()
     }
     for name, runs_by_seed in runs_by_name.items():
@@ -129,7 +129,7 @@ def _interpolate(x: float, points: list[tuple[float, float]]) -> float:
     return points[-1][1]
 
 
-def _print_rate(rate: float) -> str:
+def _format_rate(rate: float) -> str:
     return np.format_float_positional(float(rate), trim="-")
 
 

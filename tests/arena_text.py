@@ -4,12 +4,12 @@ from rapid.algorithms.variant_names import parse
 from tests import arena_statistics as recomputed
 
 
-def print_points(value: float) -> str:
+def format_points(value: float) -> str:
     text = f"{recomputed.round_half_up(100 * value):+}".replace("-", "\N{MINUS SIGN}")
     return "0.0" if text[1:] == "0.0" else text
 
 
-def print_percent(value: float) -> str:
+def format_percent(value: float) -> str:
     return f"{recomputed.round_half_up(100 * value)}%"
 
 

@@ -5,8 +5,8 @@
 It reads evaluation.json and summary.json of the runs, and the paper's values in reports/paper.yaml.
 It compares every number and mark of Tables 1 to 4 and 8 to 11 with tables.txt, appendix.txt,
 tables.tex, appendix.tex and report.html. Tables 5 to 7 have parameters and versions, no results.
-Every run must be there. Shares of completions are fractions; a share halfway between two decimals
-is rounded up.
+Every run must exist. Shares of completions are computed as exact fractions; a share halfway between
+two printed values is rounded up.
 """
 
 import argparse
@@ -31,35 +31,37 @@ from tests.recompute_statistics import (
     compare_durations,
     correlate,
     estimate_accuracy,
+    format_duration,
+    format_p,
+    format_percent,
+    format_points,
+    format_ratio,
+    format_result,
     pass_at_k,
-    print_duration,
-    print_p,
-    print_percent,
-    print_points,
-    print_ratio,
-    print_result,
 )
 from tests.reports import reading
 
-LEAST_RUNS = 5  # fewer are not marked as within noise of the best
-NOT_RANKED = ("base", "sft")  # by runtime
+MIN_RUNS_FOR_TIE = 5  # an algorithm with fewer runs is not marked as tied with the best
+NOT_RANKED = ("base", "sft")  # algorithms that are not ranked by runtime
+# Source of problems in params.yaml -> kind of problems in labels.
 KINDS = {"embedded": "made", "hub": "hub"}
 MEASURES = ("staleness", "clip_fraction", "peak_memory_mb", "completion_length")
 
 
-class Figure(NamedTuple):
-    """What a reader sees of a cell, apart from footnotes."""
+class VisibleCell(NamedTuple):
+    """What a reader sees of a table's cell, apart from footnotes."""
 
     text: str
     mark: str = ""
     tied: bool = False
 
 
-Figures = dict[tuple[int, int, str], Figure]  # number of a table, row, title of a column
+# The keys are (number of a table, row, title of a column).
+VisibleCells = dict[tuple[int, int, str], VisibleCell]
 
 
 class Run:
-    """The raw files of one run, as figures by name."""
+    """The values in the raw files of one run, by metric."""
 
     def __init__(self, root: Path, benchmark: str, model: str, algorithm: str, seed: int):
         path, self.algorithm, self.seed = (
@@ -82,7 +84,7 @@ class Run:
 
 
 class Results:
-    """All runs of an experiment, and the figures of its tables.
+    """All runs of an experiment, and the cells of its tables.
 
     Args:
         root: the folder that contains runs/ and evaluations/.
@@ -124,10 +126,10 @@ class Results:
 
     # Tables 1 to 4 and 10: means and marks ------------------------------------------------------
 
-    def compute_figures(self) -> Figures:
-        """Return every figure."""
-        main, family = self.tables["main"], self.tables["families"]
-        figures: Figures = {}
+    def compute_cells(self) -> VisibleCells:
+        """Return the cells of all tables that have results."""
+        main, families = self.tables["main"], self.tables["families"]
+        cells: VisibleCells = {}
         for benchmark, section in self.benchmarks.items():
             metrics = {f"Pass@{k}": f"pass@{k}" for k in section["pass_at"]}
             group = f"{self.label(benchmark)}: "
@@ -136,31 +138,30 @@ class Results:
                 (3, self.sweep, metrics | {"Time": "runtime", "Stale": "staleness"}),
             ):
                 runs = {name: self.read(benchmark, name) for name in names}
-                figures |= _name(number, _mean_columns(runs, columns), group)
+                cells |= _add_table(number, _mean_columns(runs, columns), group)
             runs = {name: self.read(benchmark, name) for name in self.algorithms[1:]}
             memory = _mean_columns(runs, {"": "peak_memory_mb"})
-            figures |= {(10, row, self.label(benchmark)): cell for (row, _), cell in memory.items()}
-        metrics = {
-            f"Pass@{k}": f"pass@{k}" for k in self.benchmarks[family["benchmark"]]["pass_at"]
-        }
-        for model in family["models"]:
-            names = ["base", *family["algorithms"]]
-            runs = {name: self.read(family["benchmark"], name, model) for name in names}
-            cells = _mean_columns(runs, metrics | {"Time": "runtime"})
-            figures |= _name(2, cells, f"{model}: ")
-        return figures | dict(self._correlations()) | dict(self._intervals()) | dict(self._claims())
+            cells |= {(10, row, self.label(benchmark)): cell for (row, _), cell in memory.items()}
+        benchmark = families["benchmark"]
+        metrics = {f"Pass@{k}": f"pass@{k}" for k in self.benchmarks[benchmark]["pass_at"]}
+        for model in families["models"]:
+            names = ["base", *families["algorithms"]]
+            runs = {name: self.read(benchmark, name, model) for name in names}
+            columns = _mean_columns(runs, metrics | {"Time": "runtime"})
+            cells |= _add_table(2, columns, f"{model}: ")
+        return cells | dict(self._correlations()) | dict(self._intervals()) | dict(self._claims())
 
-    def _correlations(self) -> Iterator[tuple[tuple, Figure]]:
+    def _correlations(self) -> Iterator[tuple[tuple, VisibleCell]]:
         row = 0
         for benchmark, section in self.benchmarks.items():
             points = [(int(n[7:]), run) for n in self.sweep for run in self.read(benchmark, n)]
             for k in section["pass_at"]:
-                yield (4, row, "Metric"), Figure(f"Pass@{k}")
+                yield (4, row, "Metric"), VisibleCell(f"Pass@{k}")
                 titles = {"Acc": f"pass@{k}", "Time": "runtime", "Stale": "staleness"}
                 for title, metric in titles.items():
                     r = correlate([(h, run.values[metric]) for h, run in points]).value
-                    text = DASH if r is None else print_correlation(r)
-                    yield (4, row, f"r(H, {title})"), Figure(text)
+                    text = DASH if r is None else format_correlation(r)
+                    yield (4, row, f"r(H, {title})"), VisibleCell(text)
                 row += 1
 
     # Tables 8, 9 and 11: estimates ----------------------------------------------------------------
@@ -170,7 +171,7 @@ class Results:
     ) -> Result:
         """Return the paired ratio of durations or lengths, or the difference of accuracies.
 
-        Without an estimate if one of the algorithms has no runs.
+        The result has no estimate if one of the algorithms has no runs.
         """
         if not {ours, theirs} <= {
             *(self.tables["families"]["algorithms"] if model else self.algorithms)
@@ -179,7 +180,7 @@ class Results:
         pair = self.read(benchmark, ours, model), self.read(benchmark, theirs, model)
         return _compare(*pair, metric)
 
-    def _intervals(self) -> Iterator[tuple[tuple, Figure]]:
+    def _intervals(self) -> Iterator[tuple[tuple, VisibleCell]]:
         for benchmark, section in self.benchmarks.items():
             group = f"{self.label(benchmark)}: "
             rapid = [name for name in self.algorithms if name.startswith("rapid-H")]
@@ -187,30 +188,32 @@ class Results:
                 for row, name in enumerate(self.algorithms):
                     runs = self.read(benchmark, name)
                     result = estimate_accuracy([run.scores for run in runs], k)
-                    yield (9, row, f"{group}Pass@{k}"), Figure(print_result(print_percent, result))
+                    text = format_result(format_percent, result)
+                    yield (9, row, f"{group}Pass@{k}"), VisibleCell(text)
             metrics = {f"Pass@{k}": f"pass@{k}" for k in section["pass_at"]}
             for title, metric in (metrics | {"Runtime": "runtime"}).items():
-                show = print_ratio if metric == "runtime" else print_points
+                show = format_ratio if metric == "runtime" else format_points
                 for row, name in enumerate(rapid):
                     result = self.compare(benchmark, metric, name, "pg")
-                    text = print_result(show, result)
+                    text = format_result(show, result)
                     if result.p:
-                        p = print_p(result.p(1.0 if metric == "runtime" else 0.0))
+                        p = format_p(result.p(1.0 if metric == "runtime" else 0.0))
                         text += f" p {p if p[0] == '<' else f'= {p}'}"
                     paper = recompute_claims.compare_paper(
                         self.paper, benchmark, metric, name, "pg"
                     )
                     if paper is not None and result.value is not None:
                         text += f" paper: {show(paper)}"
-                    yield (8, row, f"{group}{title}"), Figure(text)
+                    yield (8, row, f"{group}{title}"), VisibleCell(text)
 
-    def _claims(self) -> Iterator[tuple[tuple, Figure]]:
+    def _claims(self) -> Iterator[tuple[tuple, VisibleCell]]:
         for row, cells in enumerate(recompute_claims.judge(self)):
             for title, text in cells.items():
-                yield (11, row, title), Figure(text)
+                yield (11, row, title), VisibleCell(text)
 
 
-def _name(number: int, cells: dict, group: str) -> Figures:
+def _add_table(number: int, cells: dict, group: str) -> VisibleCells:
+    """Return cells whose keys also have the table's number and the title of the group of columns."""
     return {(number, row, f"{group}{title}"): cell for (row, title), cell in cells.items()}
 
 
@@ -229,27 +232,34 @@ def _mean_columns(runs: dict[str, list[Run]], columns: dict[str, str]) -> dict:
     """
     cells = {}
     for title, metric in columns.items():
-        values = {name: [run.values.get(metric) for run in of] for name, of in runs.items()}
+        values = {
+            name: [run.values.get(metric) for run in runs_of_name]
+            for name, runs_of_name in runs.items()
+        }
         means = {n: statistics.mean(v) for n, v in values.items() if None not in v}
         show = _choose_format(metric, [*means.values()])
-        marks = _mark(runs, means, metric) if metric.startswith(("pass@", "runtime")) else {}
+        is_ranked = metric.startswith(("pass@", "runtime"))
+        marks = _compute_marks(runs, means, metric) if is_ranked else {}
         for row, (name, numbers) in enumerate(values.items()):
             if name not in means:
                 # A trained run in which no group had a gradient has no staleness.
-                cells[row, title] = Figure("N/A" if name == "base" else DASH)
+                cells[row, title] = VisibleCell("N/A" if name == "base" else DASH)
                 continue
             text = show(means[name], means[name])
             if len(numbers) > 1:
                 text += f" ± {show(statistics.stdev(numbers), means[name])}"
-            cells[row, title] = Figure(text, *marks.get(name, ()))
+            cells[row, title] = VisibleCell(text, *marks.get(name, ()))
     return cells
 
 
-def _mark(runs: dict[str, list[Run]], means: dict, metric: str) -> dict[str, tuple[str, bool]]:
-    """Return mark and tie of each algorithm that is ranked."""
+def _compute_marks(
+    runs: dict[str, list[Run]], means: dict, metric: str
+) -> dict[str, tuple[str, bool]]:
+    """Return the mark of each ranked algorithm, and whether it is tied with the best."""
     ranked = dict(means)
     if metric == "runtime":
-        machines = {run.hardware for of in runs.values() for run in of if run.hardware is not None}
+        all_runs = [run for runs_of_name in runs.values() for run in runs_of_name]
+        machines = {run.hardware for run in all_runs if run.hardware is not None}
         for name in means:
             if name in NOT_RANKED or any(run.disturbed for run in runs[name]) or len(machines) > 1:
                 del ranked[name]
@@ -264,7 +274,7 @@ def _mark(runs: dict[str, list[Run]], means: dict, metric: str) -> dict[str, tup
         if len(best) == 1 and mean == order[1]:
             mark = "runner-up"
         tied = False
-        if mark != "best" and min(len(runs[name]), len(runs[best[0]])) >= LEAST_RUNS:
+        if mark != "best" and min(len(runs[name]), len(runs[best[0]])) >= MIN_RUNS_FOR_TIE:
             result = _compare(runs[name], runs[best[0]], metric)
             tied = result.low <= (1.0 if metric == "runtime" else 0.0) <= result.high
         marks[name] = mark, tied
@@ -273,28 +283,28 @@ def _mark(runs: dict[str, list[Run]], means: dict, metric: str) -> dict[str, tup
 
 def _choose_format(metric: str, means: list) -> Callable:
     if metric == "runtime":
-        return print_duration(means)
+        return format_duration(means)
     if metric == "staleness":
-        return _print_two_digits
+        return _format_two_digits
     if metric == "peak_memory_mb":
         return lambda value, mean: f"{value:,.0f}"
-    return lambda value, mean: print_percent(value)
+    return lambda value, mean: format_percent(value)
 
 
-def _print_two_digits(value: float, mean: float) -> str:
+def _format_two_digits(value: float, mean: float) -> str:
     decimals = 1 - math.floor(math.log10(mean)) if 1e-6 <= mean < 0.005 else 2
     return f"{value:.{decimals}f}"
 
 
-def print_correlation(r: float) -> str:
+def format_correlation(r: float) -> str:
     return adjust_minus(f"{r:.3f}") if float(f"{r:.3f}") else "0.000"
 
 
 # Printed tables -----------------------------------------------------------------------------------
 
 
-def read_printed(folder: Path) -> dict[str, Figures]:
-    """Return the printed figures of each format."""
+def read_printed(folder: Path) -> dict[str, VisibleCells]:
+    """Return the printed cells of each format, by the format's name."""
 
     def text(name: str) -> str:
         return (folder / name).read_text(encoding="utf-8")
@@ -307,7 +317,7 @@ def read_printed(folder: Path) -> dict[str, Figures]:
     }
     return {
         name: {
-            (number, row, title): Figure(cell.text, cell.mark, cell.tied)
+            (number, row, title): VisibleCell(cell.text, cell.mark, cell.tied)
             for number, table in tables.items()
             if number not in (5, 6, 7)
             for row, cells in enumerate(table.rows)
@@ -318,8 +328,8 @@ def read_printed(folder: Path) -> dict[str, Figures]:
 
 
 def compare_all(root: Path, params: dict, folder: Path) -> tuple[list[str], int]:
-    """Return the figures that differ, and the number of figures that were recomputed."""
-    expected, differing = Results(root, params).compute_figures(), []
+    """Return a line for each cell that differs, and the number of recomputed cells."""
+    expected, differing = Results(root, params).compute_cells(), []
     for form, printed in read_printed(folder).items():
         for key in expected | printed:
             if expected.get(key) != printed.get(key):
@@ -339,7 +349,7 @@ def main() -> int:
     options = parser.parse_args()
     params = yaml.safe_load(options.params.read_text(encoding="utf-8"))
     differing, count = compare_all(options.root, params, options.reports)
-    print(*differing, f"{count} figures recomputed, {len(differing)} differ", sep="\n")
+    print(*differing, f"{count} cells recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 
 

@@ -34,9 +34,9 @@ from tests.arena_records import (
     read_tables,
 )
 from tests.arena_statistics import Result
-from tests.arena_text import label, print_percent, print_points
+from tests.arena_text import format_percent, format_points, label
 from tests.conftest import ROOT
-from tests.recompute_statistics import print_p, print_ratio, print_result
+from tests.recompute_statistics import format_p, format_ratio, format_result
 
 FOLDER = ROOT / "experiments"
 # Largest difference of an end of a bootstrap interval, in percentage points.
@@ -96,11 +96,11 @@ def show_claims(rows: list[SimpleNamespace]) -> list[list[str]]:
     cells = []
     for row in rows:
         is_seconds = row.claim["by"] == "seconds"
-        show = print_ratio if is_seconds else print_points
-        median = print_result(print_ratio, row.result.median) if is_seconds else "N/A"
+        show = format_ratio if is_seconds else format_points
+        median = format_result(format_ratio, row.result.median) if is_seconds else "N/A"
         smallest = show(row.smallest).lstrip("+")
-        estimate = print_result(show, row.result)
-        cells.append([estimate, median, print_p(row.p), smallest, row.verdict])
+        estimate = format_result(show, row.result)
+        cells.append([estimate, median, format_p(row.p), smallest, row.verdict])
     return cells
 
 
@@ -109,9 +109,9 @@ def show_standing(points: dict, name: str) -> dict[str, str]:
     runs, plain = points[name], points["pg"]
     accuracies = [run.accuracy for run in runs.values()]
     median = recomputed.median([run.seconds for run in runs.values()])
-    cells = {"Seconds": print_result(lambda s: "never" if math.isinf(s) else f"{s:.2f}", median)}
-    cells["Accuracy"] = print_percent(stats.trim_mean(accuracies, 0.25))
-    for metric, show in (("clip_fraction", print_percent), ("staleness", print_ratio)):
+    cells = {"Seconds": format_result(lambda s: "never" if math.isinf(s) else f"{s:.2f}", median)}
+    cells["Accuracy"] = format_percent(stats.trim_mean(accuracies, 0.25))
+    for metric, show in (("clip_fraction", format_percent), ("staleness", format_ratio)):
         values = [v for run in runs.values() if (v := getattr(run, metric)) is not None]
         cells[metric] = show(statistics.fmean(values)) if values else "N/A"
     if name == "pg":
@@ -122,13 +122,13 @@ def show_standing(points: dict, name: str) -> dict[str, str]:
     half = stats.t.isf(0.025, len(logs) - 1) * statistics.stdev(logs) / len(logs) ** 0.5
     ends = (statistics.fmean(logs) + d for d in (0, -half, half))
     return cells | {
-        "Ratio": print_result(print_ratio, recomputed.compare_seconds([(runs, plain)])),
-        "Difference": print_result(print_points, recomputed.compare_scores(runs, plain)),
-        "P": print_percent(wins),
-        "In time": print_result(
-            print_points, recomputed.compare_means([(runs, plain)], "accuracy_in_time")
+        "Ratio": format_result(format_ratio, recomputed.compare_seconds([(runs, plain)])),
+        "Difference": format_result(format_points, recomputed.compare_scores(runs, plain)),
+        "P": format_percent(wins),
+        "In time": format_result(
+            format_points, recomputed.compare_means([(runs, plain)], "accuracy_in_time")
         ),
-        "Runtime": print_result(print_ratio, Result(*map(math.exp, ends))),
+        "Runtime": format_result(format_ratio, Result(*map(math.exp, ends))),
     }
 
 
@@ -169,7 +169,7 @@ def compare_tables(
                 k = title.removeprefix("Pass@")
                 share = statistics.fmean(run.pass_at[k] for run in of_field[name].values())
                 text, *_ = printed[label(name), title].split(" ")
-                yield f"{benchmark} {name} {title}", print_percent(share), text
+                yield f"{benchmark} {name} {title}", format_percent(share), text
         fastest = sorted(of_field, key=partial(_rank, of_field))
         for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
             yield f"{benchmark} order", label(expected), name
@@ -231,7 +231,7 @@ def _compare_tuning(benchmark: str, printed: Cells, trials: list[dict]) -> Itera
         smooth = [total / weight for total, weight in zip(smooth, weights, strict=True)]
         best = smooth.index(max(smooth))
         for position, (rate, mean) in enumerate(zip(sorted(of_rate), means, strict=True)):
-            expected = print_percent(mean) + "*" * (position == best)
+            expected = format_percent(mean) + "*" * (position == best)
             yield f"tuning {benchmark} {name}", expected, printed.get((label(name), f"{rate:g}"))
 
 
@@ -304,9 +304,9 @@ def compare_pooled(
         noise = statistics.stdev(untrained[benchmark])
         at = stats.norm(start[benchmark], noise)
         chances = [1 - at.cdf(x) ** 4 for x in (field["reach"], level[benchmark])]
-        targets = [print_percent(x) for x in (field["reach"], level[benchmark])]
-        first = f"{print_percent(start[benchmark])} ± {print_percent(noise)}"
-        cells.append([first, targets[0], print_p(chances[0]), targets[1], print_p(chances[1])])
+        targets = [format_percent(x) for x in (field["reach"], level[benchmark])]
+        first = f"{format_percent(start[benchmark])} ± {format_percent(noise)}"
+        cells.append([first, targets[0], format_p(chances[0]), targets[1], format_p(chances[1])])
     yield from pair_rows("targets", next(tables), cells)
     for benchmark, of_field in points.items():
         printed = next(tables)
@@ -316,16 +316,18 @@ def compare_pooled(
             yield f"{benchmark} {name} never", never, printed[label(name), "Never"]
             for title in {title for _, title in printed} - {"Never"}:
                 limit = float(title.removesuffix("%")) / 100 - 1e-9
-                share = print_percent(statistics.fmean(run.accuracy >= limit for run in both))
+                share = format_percent(statistics.fmean(run.accuracy >= limit for run in both))
                 yield f"{benchmark} {name} {title}", share, printed[label(name), title]
 
 
 def show_verdict(row: SimpleNamespace) -> str:
-    return f"{row.verdict} ({print_p(row.p)})"
+    return f"{row.verdict} ({format_p(row.p)})"
 
 
 def show_estimate(row: SimpleNamespace) -> str:
-    return print_result(print_ratio if row.claim["by"] == "seconds" else print_points, row.result)
+    return format_result(
+        format_ratio if row.claim["by"] == "seconds" else format_points, row.result
+    )
 
 
 def pair_rows(where: str, printed: Cells, rows: list[list[str]]) -> Iterator[Comparison]:

@@ -13,11 +13,11 @@ from tests.recompute_statistics import (
     adjust_minus,
     correlate,
     estimate_share,
-    print_p,
-    print_percent,
-    print_points,
-    print_ratio,
-    print_result,
+    format_p,
+    format_percent,
+    format_points,
+    format_ratio,
+    format_result,
 )
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def judge(results: "Results") -> Iterator[dict[str, str]]:
             verdict = UNTESTED if p is None else test[1] if p <= 0.05 else "open"
             yield {
                 "Verdict": verdict,
-                "Here": print_result(row.show, row.result),
-                "p": DASH if p is None else print_p(p),
+                "Here": format_result(row.show, row.result),
+                "p": DASH if p is None else format_p(p),
                 "Paper": DASH if row.printed is None else row.show(row.printed),
             }
     for _ in range(2):  # claims on runs that the default experiment does not have
@@ -114,7 +114,7 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
         if printed is None:
             known = (paper, model or benchmark, metric, ours, theirs)
             printed = compare_family(*known) if model else compare_paper(*known)
-        show = print_points if metric.startswith("pass@") else print_ratio
+        show = format_points if metric.startswith("pass@") else format_ratio
         result = results.compare(benchmark, metric, ours, theirs, model)
         return Row(result, show, printed, **limits)
 
@@ -158,11 +158,11 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
         ]
     if "math" in benchmarks:
         result = results.compare("math", "completion_length", "rapid-H8", "rapid-H4")
-        yield [Row(result, print_ratio, None, above=1.0)]
+        yield [Row(result, format_ratio, None, above=1.0)]
         clipped = read_number(texts["clipped"]["value"])
         shares = [value for _, value in _read_sweep(results, "math", "clip_fraction")]
         limits = {"above": clipped / 2, "below": 2 * clipped}
-        yield [Row(estimate_share(shares), print_percent, clipped, **limits)]
+        yield [Row(estimate_share(shares), format_percent, clipped, **limits)]
 
 
 def _read_sweep(results: "Results", benchmark: str, metric: str) -> list[tuple[int, float]]:

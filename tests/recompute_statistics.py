@@ -21,26 +21,26 @@ def adjust_minus(text: str) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def print_percent(share: float) -> str:
+def format_percent(share: float) -> str:
     return f"{math.floor(1000 * Fraction(f'{float(share):.11f}') + Fraction(1, 2)) / 10:.1f}%"
 
 
-def print_points(share: float) -> str:
+def format_points(share: float) -> str:
     size = math.floor(1000 * Fraction(f"{abs(float(share)):.11f}") + Fraction(1, 2)) / 10
     return "0.0" if size == 0 else adjust_minus(f"{math.copysign(size, share):+.1f}")
 
 
-def print_ratio(value: float) -> str:
+def format_ratio(value: float) -> str:
     return f"{value:.2f}"
 
 
-def print_p(p: float) -> str:
+def format_p(p: float) -> str:
     if p < 0.001:
         return "< 0.001"
     return next(t for d in range(3, 9) if (t := f"{p:.{d}f}").rstrip("0") != "0.05" or p == 0.05)
 
 
-def print_result(show: Callable, result: Result) -> str:
+def format_result(show: Callable, result: Result) -> str:
     """Return an estimate with its interval, if it has one; a dash without an estimate."""
     if result.value is None:
         return DASH
@@ -48,7 +48,7 @@ def print_result(show: Callable, result: Result) -> str:
     return text if result.low is None else f"{text} [{show(result.low)}, {show(result.high)}]"
 
 
-def print_duration(means: list[float]) -> Callable[[float, float], str]:
+def format_duration(means: list[float]) -> Callable[[float, float], str]:
     """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
     if max(means) < 0.1:
         name, unit = "ms", 0.001

@@ -69,9 +69,9 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
             f"Left: training time until {target} % accuracy, divided by {REFERENCE}'s, paired by "
             "seed, with 95 % confidence intervals; further left is faster. Right: accuracy after "
             f"equally many completions minus {REFERENCE}'s; the grey band is the margin of "
-            "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for runs that "
-            "never reach this accuracy. An algorithm without a marker has no runs, or the same "
-            f"scores as {REFERENCE}."
+            "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for "
+            "runs that never reach this accuracy. An algorithm without a marker has no runs, or "
+            f"the same scores as {REFERENCE}."
         ),
         draw=lambda width: _draw_comparison(outcomes, width),
         problems=[outcomes.data.problems[outcomes.benchmark]],

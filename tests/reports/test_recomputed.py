@@ -45,13 +45,13 @@ def test_all_formats_equal_the_recomputation(experiment):
         assert sum(key[0] == number for key in printed) == cells
     assert count == len(printed) > sum(COUNTS.values())
     seeds = len(params["tables"]["main"]["seeds"])
-    assert any(figure.tied for figure in printed.values()) == (seeds >= 5)
+    assert any(cell.tied for cell in printed.values()) == (seeds >= 5)
 
 
 def test_disturbed_runtime_is_shown_and_not_ranked(experiment):
     root, params = experiment
     row = ["base", *params["tables"]["main"]["algorithms"]].index("dapo")
-    cell = Results(root, params).compute_figures()[1, row, "MATH (made): Runtime"]
+    cell = Results(root, params).compute_cells()[1, row, "MATH (made): Runtime"]
     assert cell.text.endswith("s") or cell.text.endswith("min")
     assert not cell.mark and not cell.tied
 
