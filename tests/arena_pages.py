@@ -1,4 +1,4 @@
-"""Parts of an arena's report for the documents, from the archives of its blocks."""
+"""Parts of an arena's report for the documents, from the archives that `reports.record` packs."""
 
 import textwrap
 from functools import cache
@@ -17,9 +17,10 @@ from tests.conftest import ROOT
 
 
 def arena(text: str, root: Path, part: str, overlay: str) -> str:
-    """Return a part of the report of an arena that is recorded seed by seed (`reports.record`).
+    """Return a part of the report of an arena that is recorded seed by seed.
 
-    A dash with the reason while seeds are missing, so that no page shows a part of them.
+    While seeds have no archive, the text is a dash with the reason, so that no page shows results
+    of only some seeds.
 
     Args:
         part: summary, or the label of a table without "tab:".
@@ -47,7 +48,7 @@ def read_arena(name: str, overlay: str) -> Content:
     """Return the contents of an arena's report.
 
     Args:
-        name: where the paths of its archives begin.
+        name: the beginning of the paths of the arena's archives.
     """
     params = load_arena(overlay)
     with TemporaryDirectory() as folder:

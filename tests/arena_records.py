@@ -23,7 +23,7 @@ Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
 def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespace]]:
     """Return the content of all runs, by (benchmark, algorithm) and by seed.
 
-    A run has the attributes `summary`, `evaluation` and `curve`, after its files.
+    A run has the attributes `summary`, `evaluation` and `curve`, with the names of its files.
     """
     runs: dict = defaultdict(lambda: defaultdict(SimpleNamespace))
     for archive in archives:
@@ -42,19 +42,23 @@ def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespac
 
 
 def compute_end_points(
-    runs: dict, benchmark: str, field: dict, reach: float | None, before: str = "base"
+    runs: dict, benchmark: str, field: dict, reach: float | None, start_algorithm: str = "base"
 ) -> dict[str, dict]:
     """Return the end points of each algorithm and seed of a field.
 
     Args:
-        reach: target accuracy; None: the start plus three quarters of PG's gain, in per mille.
-        before: the algorithm that runs start from.
+        field: the section of the arena's parameters on this benchmark.
+        reach: the target accuracy. If it is None, the target is the accuracy before training plus
+            three quarters of PG's gain, rounded to three decimals.
+        start_algorithm: the algorithm whose model runs start from.
     """
-    untrained = [run.evaluation["pass_at"]["1"] for run in runs[benchmark, before].values()]
+    untrained = [
+        run.evaluation["pass_at"]["1"] for run in runs[benchmark, start_algorithm].values()
+    ]
     start = statistics.fmean(untrained)
-    changed = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
+    changes = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
     runs_by_name = {
-        name: runs[benchmark, f"{name},{changed.format(_format_rate(rate))}"]
+        name: runs[benchmark, f"{name},{changes.format(_format_rate(rate))}"]
         for name, rate in field["rates"].items()
     }
     for name, runs_by_seed in runs_by_name.items():
@@ -67,7 +71,7 @@ def compute_end_points(
     by_machine: dict = defaultdict(list)
     for run in pg_runs:
         by_machine[run.summary["hardware"]].append(run.summary["runtime"]["total"])
-    half = {machine: statistics.fmean(totals) / 2 for machine, totals in by_machine.items()}
+    half_times = {machine: statistics.fmean(totals) / 2 for machine, totals in by_machine.items()}
     points = {}
     for name, runs_by_seed in runs_by_name.items():
         is_longer = any(run.summary["completions"] > completions for run in runs_by_seed.values())
@@ -77,7 +81,7 @@ def compute_end_points(
                 start,
                 reach,
                 completions if is_longer else None,
-                half[run.summary["hardware"]],
+                half_times[run.summary["hardware"]],
             )
             for seed, run in runs_by_seed.items()
         }
@@ -85,25 +89,25 @@ def compute_end_points(
 
 
 def _compute_end_points_of_run(
-    run, start: float, reach: float, completions: float | None, half: float
+    run, start: float, reach: float, completions: float | None, half_time: float
 ):
     """Return the end points of a run.
 
     Args:
         start: accuracy before training.
-        reach: the accuracy that claims about seconds are about.
+        reach: the target accuracy.
         completions: number of completions at which the accuracy is interpolated; None for the end.
-        half: seconds at which the accuracy in equal time is interpolated.
+        half_time: seconds at which the accuracy in equal time is interpolated.
     """
     summary, final = run.summary, run.evaluation["pass_at"]["1"]
-    share = summary["completions"] / summary["optimizer_steps"]
+    per_step = summary["completions"] / summary["optimizer_steps"]
     curve = [(0.0, start, 0.0)]
-    curve += [(p["seconds"], p["pass_at"]["1"], p["step"] * share) for p in run.curve]
+    curve += [(p["seconds"], p["pass_at"]["1"], p["step"] * per_step) for p in run.curve]
     curve.append((summary["runtime"]["total"], final, summary["completions"]))
     crossings = (
-        t + (u - t) * (reach - low) / (high - low)
-        for (t, low, _), (u, high, _) in pairwise(curve)
-        if high >= reach - 1e-9
+        begin + (end - begin) * (reach - previous) / (current - previous)
+        for (begin, previous, _), (end, current, _) in pairwise(curve)
+        if current >= reach - 1e-9
     )
     seconds = 0.0 if start >= reach - 1e-9 else next(crossings, math.inf)
     scores = {row["id"]: row["correct"] / row["samples"] for row in run.evaluation["scores"]}
@@ -113,7 +117,7 @@ def _compute_end_points_of_run(
         seconds=seconds,
         scores=scores,
         accuracy=statistics.fmean(scores.values()),
-        accuracy_in_time=_interpolate(half, [(t, a) for t, a, _ in curve]),
+        accuracy_in_time=_interpolate(half_time, [(t, a) for t, a, _ in curve]),
         runtime=summary["runtime"]["total"],
         staleness=summary.get("staleness"),
         clip_fraction=summary.get("clip_fraction"),
@@ -123,6 +127,7 @@ def _compute_end_points_of_run(
 
 
 def _interpolate(x: float, points: list[tuple[float, float]]) -> float:
+    """Return the value at x between points (x, value); after the last point, its value."""
     for (a, low), (b, high) in pairwise(points):
         if x <= b:
             return low + (high - low) * (x - a) / (b - a)
@@ -145,7 +150,7 @@ def read_end_points(file: Path) -> dict[str, dict[str, dict]]:
 
 
 def draw_skeletons(benchmark: str, count: int) -> dict[str, str]:
-    """Return the skeleton of each test problem: its text with 0 in place of numbers."""
+    """Return the skeleton of each test problem by id: its text with 0 in place of numbers."""
     exercises = draw_exercises(BENCHMARKS[benchmark], 0, {"test": count})["test"]
     return {e.problem.id: re.sub("[0-9]+", "0", e.problem.content) for e in exercises}
 
@@ -155,11 +160,11 @@ def read_tables(file: Path) -> list[Cells]:
     tables = []
     for text in re.split(r"^Table \d+\. ", file.read_text(encoding="utf-8"), flags=re.M)[1:]:
         cells, lines = {}, text.splitlines()
-        for above, rule in pairwise(range(len(lines))):
+        for head, rule in pairwise(range(len(lines))):  # a rule of dashes follows the head
             if not re.fullmatch(r"(  -+)+", lines[rule]):
                 continue
             starts = [match.start() for match in re.finditer("-+", lines[rule])]
-            titles = _split(lines[above], starts)
+            titles = _split(lines[head], starts)
             for line in lines[rule + 1 :]:
                 if not line.startswith("  "):
                     break

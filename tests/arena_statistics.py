@@ -19,7 +19,7 @@ class Result:
 
     Args:
         p: takes a hypothetical value, and returns the two-sided p-value of the test against it.
-        scale: the standard error and the degrees of freedom.
+        scale: the standard error, and the degrees of freedom.
         median: for ratios of seconds, the median of the ratios; None for accuracies.
     """
 
@@ -30,8 +30,8 @@ class Result:
     scale: tuple[float, float] = (math.nan, math.nan)
     median: "Result | None" = None
 
-    def detectable(self, alpha: float, is_equivalence: bool) -> float:
-        """Return the smallest effect (or margin of equivalence) that has a power of 80 %."""
+    def compute_detectable_effect(self, alpha: float, is_equivalence: bool) -> float:
+        """Return the smallest effect (or margin of equivalence) that a test detects in 80 % of cases."""
         error, df = self.scale
         if is_equivalence:
             return error * optimize.brentq(lambda m: _power(m, df, alpha) - 0.8, 0, 40)
@@ -58,11 +58,11 @@ def _power(margin: float, df: float, alpha: float) -> float:
 
 
 def round_half_up(value: float) -> Decimal:
-    """Return a number with one decimal."""
+    """Return a number rounded to one decimal, halves away from zero."""
     return Decimal(f"{value:.9f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
 
 
-def adjust(ps: list[float]) -> list[float]:
+def adjust_by_holm(ps: list[float]) -> list[float]:
     """Return p-values adjusted by Holm's method, by its definition."""
     order, adjusted, largest = sorted(range(len(ps)), key=ps.__getitem__), [0.0] * len(ps), 0.0
     for rank, index in enumerate(order):
@@ -72,7 +72,7 @@ def adjust(ps: list[float]) -> list[float]:
 
 
 def student(value: float, variance: float, df: float) -> Result:
-    """Return a value with Student's interval and test; without variance, the value alone."""
+    """Return a value with Student's interval and test. Without variance, both ends are the value."""
     error = math.sqrt(variance)
     if error < 1e-12:
         return Result(value, value, value, lambda at: float(abs(value - at) < 1e-12), (0.0, df))
@@ -139,8 +139,9 @@ def compare_scores(ours: dict, theirs: dict, skeletons: dict | None = None) -> R
 def estimate_mean(table: np.ndarray, groups: list[str]) -> Result:
     """Return the mean of a table whose rows (seeds) and groups of columns are random.
 
-    If the sum of variances is not larger than each of them, the largest is taken, and of equal ones
-    that with the fewest degrees of freedom.
+    The variance is that of seeds plus that of groups minus the residual. If this is not larger than
+    each of the three, the largest is used; of equally large ones, the one with the fewest degrees
+    of freedom.
     """
     parts, df = compute_variances(table, groups)
     variance = parts["seeds"] + parts["groups"] - parts["rest"]
@@ -152,7 +153,7 @@ def estimate_mean(table: np.ndarray, groups: list[str]) -> Result:
 
 
 def compare_means(
-    of_runs: Pairs, by: str, problem_variances: tuple[dict, dict] | None = None
+    pairs_by_run: Pairs, by: str, problem_variances: tuple[dict, dict] | None = None
 ) -> Result:
     """Return the difference in mean accuracy over seeds. Each run of the arena is a block.
 
@@ -160,7 +161,7 @@ def compare_means(
         by: the end point: "accuracy" or "accuracy_in_time".
         problem_variances: the result of `compute_variances` for one of the runs of the arena.
     """
-    blocks = [[getattr(a[s], by) - getattr(b[s], by) for s in a if s in b] for a, b in of_runs]
+    blocks = [[getattr(a[s], by) - getattr(b[s], by) for s in a if s in b] for a, b in pairs_by_run]
     n = sum(map(len, blocks))
     within = sum((len(block) - 1) * statistics.variance(block) for block in blocks)
     df = n - len(blocks)
@@ -169,10 +170,10 @@ def compare_means(
     if problem_variances:
         variances, degrees = problem_variances
         parts = {"within": variance} | {k: variances[k] for k in ("groups", "rest")}
-        frees = {"within": df} | {k: degrees[k] for k in ("groups", "rest")}
-        together = variance + parts["groups"] - parts["rest"]
-        if together > variance:
-            return student(value, together, _satterthwaite(together, parts, frees))
+        dfs = {"within": df} | {k: degrees[k] for k in ("groups", "rest")}
+        combined = variance + parts["groups"] - parts["rest"]
+        if combined > variance:
+            return student(value, combined, _satterthwaite(combined, parts, dfs))
     return student(value, variance, df)
 
 
@@ -188,12 +189,12 @@ def median(values: list[float]) -> Result:
     return Result(statistics.median(ordered), ordered[first - 1], ordered[n - first])
 
 
-def compare_seconds(of_runs: Pairs) -> Result:
+def compare_seconds(pairs_by_run: Pairs) -> Result:
     """Return the ratio of seconds, with the interval of Wilcoxon's signed-rank test.
 
     The pairs are the seeds of all runs of the arena.
     """
-    pairs = [(a[s].seconds, b[s].seconds) for a, b in of_runs for s in a if s in b]
+    pairs = [(a[s].seconds, b[s].seconds) for a, b in pairs_by_run for s in a if s in b]
     pairs = [pair for pair in pairs if min(pair) < math.inf]
     logs, finite = [], []
     for first, second in pairs:
@@ -203,24 +204,24 @@ def compare_seconds(of_runs: Pairs) -> Result:
     n = len(logs)
     averages = sorted((logs[i] + logs[j]) / 2 for i in range(n) for j in range(i, n))
     counts = [1]  # by sum: the number of subsets of the ranks 1 to n with this sum
-    for rank in range(1, n + 1):
+    for number in range(1, n + 1):
         counts = [
-            (counts[w] if w < len(counts) else 0) + (counts[w - rank] if w >= rank else 0)
-            for w in range(len(counts) + rank)
+            (counts[w] if w < len(counts) else 0) + (counts[w - number] if w >= number else 0)
+            for w in range(len(counts) + number)
         ]
-    below = [Fraction(c, 2**n) for c in np.cumsum(np.array(counts, dtype=object))]
-    least = next(w for w, share in enumerate(below) if share > Fraction(25, 1000))
+    cumulative = [Fraction(c, 2**n) for c in np.cumsum(np.array(counts, dtype=object))]
+    rank = next(w for w, share in enumerate(cumulative) if share > Fraction(25, 1000))
 
     def p(at: float) -> float:
         shifted = np.array(logs) - math.log(at)
         ranks = stats.rankdata(np.abs(shifted))
         smaller = min(ranks[shifted > 0].sum(), ranks[shifted < 0].sum())
-        return float(min(1, 2 * below[math.ceil(smaller - 1e-9)]))
+        return float(min(1, 2 * cumulative[math.ceil(smaller - 1e-9)]))
 
-    low, high = averages[least - 1], averages[-least]
+    low, high = averages[rank - 1], averages[-rank]
     error = statistics.stdev(finite) / math.sqrt(3 * n / math.pi)
-    middle = median(logs)
-    ends = (_exp(x) for x in (middle.value, middle.low, middle.high))
+    median_log = median(logs)
+    ends = (_exp(x) for x in (median_log.value, median_log.low, median_log.high))
     return Result(
         *(_exp(x) for x in (statistics.median(averages), low, high)),
         p,
@@ -230,4 +231,5 @@ def compare_seconds(of_runs: Pairs) -> Result:
 
 
 def _exp(log: float) -> float:
+    """Return the exponential of a log ratio, which is infinite for a pair with an infinite time."""
     return math.exp(log) if log < 1e4 else math.inf

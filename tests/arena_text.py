@@ -1,4 +1,4 @@
-"""Prints the figures of the arena's tables, without the code of the reports."""
+"""Formats the numbers and labels of the arena's tables, without the code of the reports."""
 
 from rapid.algorithms.variant_names import parse
 from tests import arena_statistics as recomputed
@@ -15,5 +15,5 @@ def format_percent(value: float) -> str:
 
 def label(name: str) -> str:
     """Return the label of an algorithm."""
-    plain, *changes = name.split(",")
-    return ", ".join([parse(plain).label, *(change.replace("=", " = ") for change in changes)])
+    base_name, *changes = name.split(",")
+    return ", ".join([parse(base_name).label, *(change.replace("=", " = ") for change in changes)])

@@ -3,7 +3,7 @@
     python -m tests.beside_math_verify --math train.jsonl [--write]
 
 The answers are of three kinds: hand-judged ones (tests/grading/math/forms), the solutions in a file
-of MATH, and its questions in other spellings, which are no answers. The command prints the false
+of MATH, and MATH's questions in other spellings, which are not answers. The command prints the false
 positives and false negatives of each grader. With --write it saves them for docs/benchmarks.md, a
 page that also names the source of MATH's file.
 """
@@ -28,8 +28,8 @@ from tests.grading.math.forms import JudgedForm, load_judged_forms
 from tests.grading.math.respellings import respell
 
 RESULTS = ROOT / "performance/results/math-graders.json"
-SECONDS = 5  # for one answer, in either grader
-MATH_VERIFY_COUNT = 1000  # respelt questions for Math-Verify, which takes 0.1 s for each
+SECONDS = 5  # time limit for one answer, in either grader
+MATH_VERIFY_COUNT = 1000  # respelt questions that Math-Verify grades, which takes 0.1 s for each
 Grade = Callable[[MathProblem, str], bool]
 
 
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def measure(answers_name: str, answers: list[JudgedForm], grader_name: str, grade: Grade) -> dict:
-    """Return how many answers a grader gets wrong, and its milliseconds for an answer."""
+    """Return how many answers a grader judges wrongly, and the milliseconds that an answer takes."""
     began = time.perf_counter()
     rewarded = [grade(answer.problem, answer.completion) for answer in answers]
     seconds = time.perf_counter() - began
@@ -118,8 +118,8 @@ def respell_questions(problems: list[MathProblem], count: int) -> Iterator[Judge
 
 def states_answer(question: str, answer: str) -> bool:
     """Return whether the answer itself is among the formulas of a question."""
-    plain = "".join(answer.split())
-    return any("".join(text.split()) == plain for text in respell(question))
+    compact_answer = "".join(answer.split())
+    return any("".join(text.split()) == compact_answer for text in respell(question))
 
 
 if __name__ == "__main__":

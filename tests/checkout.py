@@ -15,7 +15,7 @@ def list_files(*patterns: str) -> list[str]:
 
 
 def copy_checkout(folder: Path, *patterns: str) -> None:
-    """Copy the repository's files of these patterns, with uncommitted changes."""
+    """Copy the repository's files that match these patterns (or all), with uncommitted changes."""
     for name in list_files(*patterns):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)

@@ -58,7 +58,7 @@ def read_declarations() -> Declarations:
 
 
 def extract_commands(text: str) -> tuple[list[str], list[str]]:
-    """Return the commands of a page, and the other lines of their blocks."""
+    """Return the commands of a page, and the other lines of blocks that begin with a command."""
     commands, other_lines = [], []
     for block in BLOCK.findall(text):
         lines = re.sub(r"\\\n\s+", "", block).splitlines()
@@ -67,7 +67,7 @@ def extract_commands(text: str) -> tuple[list[str], list[str]]:
         for line, is_command in zip(lines, are_commands, strict=True):
             if is_command:
                 commands.append(REMARK.sub("", line))
-            elif are_commands[0] and "figures" not in line:
+            elif are_commands[0]:
                 other_lines.append(line)
     return commands, other_lines
 

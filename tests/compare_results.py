@@ -24,9 +24,9 @@ PATTERNS = (
     "distilled/*/*.jsonl",
 )
 IGNORED_FOLDERS = {".venv", ".git", "tests", "checkpoints"}  # folders of a checkout without results
-# Fields of steps.jsonl and evaluation.json with times, and with the machine and the code.
-TIMES = {"seconds", "sampling", "grading", "sync", "backpropagation", "other", "optimizer"}
-TIMES |= {"commit", "hardware", "runtime"}
+# Fields of steps.jsonl and evaluation.json that are not compared: times, the machine and the code.
+IGNORED_FIELDS = {"seconds", "sampling", "grading", "sync", "backpropagation", "other", "optimizer"}
+IGNORED_FIELDS |= {"commit", "hardware", "runtime"}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,18 +80,18 @@ def list_results(root: Path, pattern: str) -> set[Path]:
 
 
 def read_comparable_content(path: Path) -> str:
-    """Return the digest of a file, or its records without times."""
+    """Return the digest of a file, or its records as JSON without IGNORED_FIELDS."""
     if path.name == "evaluation.json":
-        return remove_times(json.loads(path.read_text(encoding="utf-8")))
+        return remove_ignored_fields(json.loads(path.read_text(encoding="utf-8")))
     if path.name == "steps.jsonl":
         lines = path.read_text(encoding="utf-8").splitlines()
-        return "\n".join(remove_times(json.loads(line)) for line in lines)
+        return "\n".join(remove_ignored_fields(json.loads(line)) for line in lines)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def remove_times(record: dict) -> str:
-    """Return a record as JSON, without the fields that differ from run to run."""
-    return json.dumps({name: value for name, value in record.items() if name not in TIMES})
+def remove_ignored_fields(record: dict) -> str:
+    """Return a record as JSON, without IGNORED_FIELDS."""
+    return json.dumps({name: value for name, value in record.items() if name not in IGNORED_FIELDS})
 
 
 if __name__ == "__main__":

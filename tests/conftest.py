@@ -1,7 +1,7 @@
 """Settings and fixtures of all tests. Every test runs offline, on one thread, from a seed.
 
 `make test` runs two files at a time with `pytest -n 2 --dist loadfile --no-loadscope-reorder`. All
-tests of a file run in one worker, which makes the file's fixtures once.
+tests of a file run in one worker, so that the file's fixtures are made once.
 """
 
 import copy
@@ -41,10 +41,11 @@ LONGEST_FILES = ("tests/end_to_end/test_dag.py", "tests/training/", "tests/gradi
 def pytest_configure() -> None:
     """Let SIGTERM end a session as Ctrl-C does, so that fixtures are cleaned up.
 
-    SIGINT too: the background jobs of a shell ignore it, and so would all processes of the tests.
+    SIGINT gets this handler too: the background jobs of a shell ignore the signal, and so would all
+    processes that the tests start.
     """
-    for end in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(end, signal.default_int_handler)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_number, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -118,12 +118,12 @@ def speed(text: str, root: Path, *workloads: str) -> str:
     for row in (row for part in "ad" for row in measured[part]["rows"]):
         if row["H"] == 4 and row["workload"] in ratios:
             ratios[row["workload"]].append(row["speedup"][0])
-    spans = iter([f"{min(faster):.1f} to {max(faster):.1f}" for faster in ratios.values()])
-    return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(spans), text)
+    ranges = iter([f"{min(values):.1f} to {max(values):.1f}" for values in ratios.values()])
+    return re.sub(r"[\d.]+ to [\d.]+", lambda _: next(ranges), text)
 
 
 def minif2f_flaws(text: str, root: Path) -> str:
-    """Return the text with the numbers of miniF2F's listed flaws, and of the theorems by half."""
+    """Return the text with the numbers of flaws, and of theorems that have them: all, valid, test."""
     flaws = load_flaws()
     halves = [
         len({flaw.name for flaw in flaws if flaw.split == half}) for half in ("valid", "test")
@@ -139,7 +139,7 @@ def times(text: str, root: Path) -> str:
     """
     records = read_times()
     commands = re.findall(r"^\| `(.*?)` *\|", text, re.MULTILINE)
-    machines = sorted({each["hardware"] for each in records if each["command"] in commands})
+    machines = sorted({row["hardware"] for row in records if row["command"] in commands})
     letters = dict(zip(machines, ascii_uppercase, strict=False))
 
     def fill_row(row: re.Match) -> str:
@@ -239,7 +239,7 @@ def micro_batches(text: str, root: Path) -> str:
 
 
 def within(text: str, root: Path, file: str) -> str:
-    """Return prose in which numbers and intervals that are not in a file are question marks."""
+    """Return prose with a question mark for each number and interval that is not in a file."""
     path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
     if path is None:
         return MISSING
@@ -253,7 +253,7 @@ def within(text: str, root: Path, file: str) -> str:
 
 
 def picture(text: str, root: Path, name: str, *overlays: str) -> str:
-    """Return a picture of a report, the source of its problems, and the code of its runs."""
+    """Return the line that shows a picture, the source of its problems, and the code of its runs."""
     if not picture_paths(root, name, *overlays)[0].exists():
         return MISSING
     data = ReportData.read(load_params(*overlays), root)
@@ -351,19 +351,19 @@ def copy_pictures(page: Path, root: Path) -> None:
 
 
 def read_times() -> list[dict]:
-    """Return how long commands took: a row for each command and machine."""
+    """Return the recorded times of commands: a row for each command and machine."""
     return list(map(json.loads, (ROOT / TIMES).read_text(encoding="utf-8").splitlines()))
 
 
 def record_time(command: str) -> None:
     """Run a command, and record how long it took in place of this machine's earlier time."""
-    code, since = get_commit(), time.monotonic()
+    commit, start_time = get_commit(), time.monotonic()
     subprocess.run(command, shell=True, cwd=ROOT, check=True)
-    seconds = round(time.monotonic() - since, 1)
+    seconds = round(time.monotonic() - start_time, 1)
     date = datetime.now(UTC).isoformat(timespec="seconds")
     key = {"command": command, "hardware": describe_hardware()}
     rows = [row for row in read_times() if not key.items() <= row.items()]
-    rows.append(key | {"seconds": seconds, "date": date, "commit": code})
+    rows.append(key | {"seconds": seconds, "date": date, "commit": commit})
     rows.sort(key=lambda row: (row["command"], row["hardware"]))
     write_text(ROOT / TIMES, "".join(json.dumps(row) + "\n" for row in rows))
 

@@ -44,13 +44,17 @@ def logged_metrics(text: str, root: Path) -> str:
 
 
 def fields(text: str, root: Path, record: str) -> str:
-    """Return a table of the fields of a run's file."""
+    """Return a table of the fields of a file of a run.
+
+    Args:
+        record: a key of RECORDS.
+    """
     rows = [[f"`{name}`", description] for name, description in describe_fields(RECORDS[record])]
     return render_rows([["Field", "Meaning"], ["---"] * 2, *rows])
 
 
 def config_fields(text: str, root: Path) -> str:
-    """Return a list of the fields that RapidConfig adds to GRPOConfig, or whose default differs.
+    """Return a list of the fields that RapidConfig adds to GRPOConfig, or whose default it changes.
 
     The descriptions are those of `help(RapidConfig)`.
     """

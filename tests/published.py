@@ -3,7 +3,7 @@
     python -m tests.published --mbpp-plus MbppPlus.jsonl.gz --math train.jsonl
 
 MBPP+: every reference solution must pass, and fail after a small change that changes its outputs.
-MATH: every solution must be rewarded for its own problem, and the answers of other problems not.
+MATH: every solution must be rewarded for its own problem, and answers of other problems must not be.
 The command prints counts and each exception to these rules. The exit status is 1 if a reference
 solution fails, if a changed one passes with other outputs, or if less than 99.5 % of MATH's
 solutions are rewarded.
@@ -85,6 +85,7 @@ def grade_pairs(
 
 
 def check_references(problems: dict[str, CodeProblem], timeout: float) -> bool:
+    """Grade the reference solutions, and return whether all pass."""
     pairs = [
         (id, f"```python\n{problem.canonical_solution}\n```") for id, problem in problems.items()
     ]
@@ -96,7 +97,11 @@ def check_references(problems: dict[str, CodeProblem], timeout: float) -> bool:
 
 
 def check_changed_references(problems: dict[str, CodeProblem], count: int, timeout: float) -> bool:
-    """Change one place of each solution at random, as tests.mutants does, and grade it."""
+    """Grade reference solutions that are changed in one place at random, as in `tests.mutants`.
+
+    Returns:
+        Whether no changed solution passes with other outputs, unless EvalPlus allows them.
+    """
     rng, pairs = random.Random(0), []
     for id, problem in problems.items():
         source = problem.canonical_solution
@@ -106,7 +111,7 @@ def check_changed_references(problems: dict[str, CodeProblem], count: int, timeo
         "mbpp_plus", problems, pairs, timeout, "MBPP+ references with one change"
     )
     print(f"  {dict(Counter(verdict.reason for verdict in verdicts))}")
-    contradicted_count = 0
+    wrong_passes = 0
     with Sandbox(memory_mb=CODE_MB) as sandbox:
         for (id, program), verdict in zip(pairs, verdicts, strict=True):
             problem = problems[id]
@@ -116,14 +121,14 @@ def check_changed_references(problems: dict[str, CodeProblem], count: int, timeo
             ):
                 continue
             is_lenient = problem.entry_point in LENIENT
-            contradicted_count += not is_lenient
+            wrong_passes += not is_lenient
             print(f"  {id} passes with other outputs{' (EvalPlus allows them)' * is_lenient}")
-    print(f"  of those that pass, {contradicted_count} should not")
-    return not contradicted_count
+    print(f"  of those that pass, {wrong_passes} should not")
+    return not wrong_passes
 
 
 def list_outputs(program: str, problem: CodeProblem, sandbox: Sandbox) -> list:
-    """Return the program's output for each input, until it stops."""
+    """Return a program's output for each input, up to an input at which the program stops."""
     parts = (problem.base_input, problem.plus_input)
     inputs = [value for part in parts for value in restore_inputs(problem.task_id, part)]
     lines: list[bytes] = []
@@ -152,6 +157,7 @@ def are_nearly_equal(output: object, expected: object) -> bool:
 
 
 def check_solutions(problems: dict[str, MathProblem], timeout: float) -> bool:
+    """Grade MATH's solutions, and return whether at least 99.5 % are rewarded."""
     pairs = [(id, problem.solution) for id, problem in problems.items()]
     verdicts = grade_pairs("math", problems, pairs, timeout, "MATH solutions")
     for (id, text), verdict in zip(pairs, verdicts, strict=True):
@@ -161,6 +167,7 @@ def check_solutions(problems: dict[str, MathProblem], timeout: float) -> bool:
 
 
 def check_other_answers(problems: dict[str, MathProblem], count: int, timeout: float) -> None:
+    """Grade answers of other problems, and print those that are rewarded."""
     rng = random.Random(0)
     answers = {problem.answer for problem in problems.values()}
     pairs = [

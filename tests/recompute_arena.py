@@ -48,15 +48,17 @@ COLUMNS = {
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
 Comparison = tuple[str, str, str | None]  # name of the number, recomputed text, printed text
+# `points` has the end points by benchmark, algorithm and seed, `field_points` those of a benchmark.
 
 
 # Tables -------------------------------------------------------------------------------------------
 
 
 def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
-    """Return the estimate, p and verdict of each claim of both fields, by benchmark.
+    """Return the estimate, p and verdict of each claim, by benchmark.
 
     Args:
+        fields: the arena's parameters by benchmark.
         compare: takes a benchmark and a claim, and returns the estimate.
     """
     rows, tests = [], []
@@ -67,8 +69,8 @@ def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
             if result.p is None:
                 continue
             equal = 1.0 if claim["by"] == "seconds" else 0.0
-            ours = result.value < equal if claim["by"] == "seconds" else result.value > equal
-            difference = (result.p(equal), "holds" if ours else "fails")
+            is_better = result.value < equal if claim["by"] == "seconds" else result.value > equal
+            difference = (result.p(equal), "holds" if is_better else "fails")
             if claim.get("expect") == "same":
                 below, above = (result.p(limit) / 2 for limit in (-0.02, 0.02))
                 below = below if result.value > -0.02 else 1 - below
@@ -79,14 +81,15 @@ def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
                 ]
             else:
                 tests.append((rows[-1], *difference))
-    adjusted = recomputed.adjust([p for _, p, _ in tests])
+    adjusted = recomputed.adjust_by_holm([p for _, p, _ in tests])
     for (row, _, verdict), p in zip(tests, adjusted, strict=True):
         row.ps.append((p, verdict))
     for row in rows:
         small = [pair for pair in row.ps if pair[0] <= 0.05]
         row.p, row.verdict = small[0] if small else (row.ps[0][0] if row.ps else None, "open")
-        row.smallest = row.result.detectable(0.05 / len(tests), row.claim.get("expect") == "same")
-        if row.claim.get("expect") == "same" and row.smallest > 0.02:
+        is_equivalence = row.claim.get("expect") == "same"
+        row.smallest = row.result.compute_detectable_effect(0.05 / len(tests), is_equivalence)
+        if is_equivalence and row.smallest > 0.02:
             row.verdict += ", underpowered"
     return {b: [row for row in rows if row.benchmark == b] for b in fields}
 
@@ -104,9 +107,9 @@ def show_claims(rows: list[SimpleNamespace]) -> list[list[str]]:
     return cells
 
 
-def show_standing(points: dict, name: str) -> dict[str, str]:
-    """Return the cells of an algorithm in a field's table, apart from bootstrap intervals."""
-    runs, plain = points[name], points["pg"]
+def show_standing(field_points: dict, name: str) -> dict[str, str]:
+    """Return the cells of an algorithm in a benchmark's table, without bootstrap intervals."""
+    runs, pg_runs = field_points[name], field_points["pg"]
     accuracies = [run.accuracy for run in runs.values()]
     median = recomputed.median([run.seconds for run in runs.values()])
     cells = {"Seconds": format_result(lambda s: "never" if math.isinf(s) else f"{s:.2f}", median)}
@@ -116,17 +119,17 @@ def show_standing(points: dict, name: str) -> dict[str, str]:
         cells[metric] = show(statistics.fmean(values)) if values else "N/A"
     if name == "pg":
         return cells
-    rivals = [run.accuracy for run in plain.values()]
-    wins = statistics.fmean((a > b) + (a == b) / 2 for a in accuracies for b in rivals)
-    logs = [math.log(run.runtime / plain[s].runtime) for s, run in runs.items() if s in plain]
-    half = stats.t.isf(0.025, len(logs) - 1) * statistics.stdev(logs) / len(logs) ** 0.5
-    ends = (statistics.fmean(logs) + d for d in (0, -half, half))
+    pg_accuracies = [run.accuracy for run in pg_runs.values()]
+    wins = statistics.fmean((a > b) + (a == b) / 2 for a in accuracies for b in pg_accuracies)
+    logs = [math.log(run.runtime / pg_runs[s].runtime) for s, run in runs.items() if s in pg_runs]
+    half_width = stats.t.isf(0.025, len(logs) - 1) * statistics.stdev(logs) / len(logs) ** 0.5
+    ends = (statistics.fmean(logs) + d for d in (0, -half_width, half_width))
     return cells | {
-        "Ratio": format_result(format_ratio, recomputed.compare_seconds([(runs, plain)])),
-        "Difference": format_result(format_points, recomputed.compare_scores(runs, plain)),
+        "Ratio": format_result(format_ratio, recomputed.compare_seconds([(runs, pg_runs)])),
+        "Difference": format_result(format_points, recomputed.compare_scores(runs, pg_runs)),
         "P": format_percent(wins),
         "In time": format_result(
-            format_points, recomputed.compare_means([(runs, plain)], "accuracy_in_time")
+            format_points, recomputed.compare_means([(runs, pg_runs)], "accuracy_in_time")
         ),
         "Runtime": format_result(format_ratio, Result(*map(math.exp, ends))),
     }
@@ -137,7 +140,7 @@ def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator
     names = ["runtime", "staleness", "clip_fraction", *END_POINTS]
     with (folder / f"{arena}-results.csv").open(newline="") as file:
         rows = [*csv.DictReader(file)]
-    assert len(rows) == sum(len(runs) for of in points.values() for runs in of.values())
+    assert len(rows) == sum(len(runs) for by_name in points.values() for runs in by_name.values())
     for row in rows:
         run = points[row["benchmark"]][row["algorithm"]][int(row["seed"])]
         for name in names:
@@ -153,24 +156,24 @@ def compare_tables(
     tables = iter(read_tables(folder / f"{arena}-tables.txt"))
     for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
-    for benchmark, of_field in points.items():
+    for benchmark, field_points in points.items():
         printed = next(tables)
         titles = list(dict.fromkeys(title for _, title in printed))
-        for name in of_field:
-            for start, expected in show_standing(of_field, name).items():
-                (title,) = (t for t in titles if t.startswith(COLUMNS.get(start, start)))
+        for name in field_points:
+            for key, expected in show_standing(field_points, name).items():
+                (title,) = (t for t in titles if t.startswith(COLUMNS.get(key, key)))
                 text = printed[label(name), title]
-                if start in TOLERANCES:
+                if key in TOLERANCES:
                     text, _, interval = text.partition(" ")
-                    drawn = draw_interval(of_field, name, start)
-                    yield (f"{benchmark} {name} {title}", *tolerate(interval, drawn, start))
+                    drawn = draw_interval(field_points, name, key)
+                    yield (f"{benchmark} {name} {title}", *apply_tolerance(interval, drawn, key))
                 yield f"{benchmark} {name} {title}", expected, text
             for title in (t for t in titles if t.startswith("Pass@")):
                 k = title.removeprefix("Pass@")
-                share = statistics.fmean(run.pass_at[k] for run in of_field[name].values())
+                share = statistics.fmean(run.pass_at[k] for run in field_points[name].values())
                 text, *_ = printed[label(name), title].split(" ")
                 yield f"{benchmark} {name} {title}", format_percent(share), text
-        fastest = sorted(of_field, key=partial(_rank, of_field))
+        fastest = sorted(field_points, key=partial(_rank, field_points))
         for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
             yield f"{benchmark} order", label(expected), name
     if not (tuning := folder / f"{arena}-tuning.csv").exists():
@@ -181,36 +184,36 @@ def compare_tables(
         yield from _compare_tuning(benchmark, next(tables), trials)
 
 
-def draw_interval(of_field: dict, name: str, start: str) -> list[float]:
+def draw_interval(field_points: dict, name: str, key: str) -> list[float]:
     """Return a bootstrap interval of the accuracy or of P; samples have n - 1 of the n runs."""
-    chance = np.random.default_rng(1)
-    ours, plain = ([run.accuracy for run in of_field[n].values()] for n in (name, "pg"))
-    samples = [chance.choice(ours, len(ours) - 1) for _ in range(3000)]
-    if start == "P" and min(ours) > max(plain):  # nothing varies: Clopper and Pearson's interval
+    rng = np.random.default_rng(1)
+    ours, reference = ([run.accuracy for run in field_points[n].values()] for n in (name, "pg"))
+    samples = [rng.choice(ours, len(ours) - 1) for _ in range(3000)]
+    if key == "P" and min(ours) > max(reference):  # nothing varies: Clopper and Pearson's interval
         return [0.025 ** (1 / len(ours)), 1.0]
-    if start == "Accuracy":
+    if key == "Accuracy":
         replicates = [stats.trim_mean(sample, 0.25) for sample in samples]
     else:
         replicates = [
-            (np.searchsorted(rivals, sample) + np.searchsorted(rivals, sample, "right")).mean()
-            / (2 * len(rivals))
+            (np.searchsorted(drawn, sample) + np.searchsorted(drawn, sample, "right")).mean()
+            / (2 * len(drawn))
             for sample in samples
-            if len(rivals := np.sort(chance.choice(plain, len(plain) - 1)))
+            if len(drawn := np.sort(rng.choice(reference, len(reference) - 1)))
         ]
     return [*np.quantile(replicates, [0.025, 0.975])]
 
 
-def tolerate(printed: str, drawn: list[float], start: str) -> tuple[str, str]:
+def apply_tolerance(printed: str, drawn: list[float], key: str) -> tuple[str, str]:
     """Return the recomputed and the printed interval; the printed one twice if they are close."""
     ends = [float(end) for end in re.findall(r"[\d.]+", printed)]
     near = len(ends) == 2 and all(
-        abs(end - 100 * again) <= TOLERANCES[start] for end, again in zip(ends, drawn, strict=True)
+        abs(end - 100 * again) <= TOLERANCES[key] for end, again in zip(ends, drawn, strict=True)
     )
     return (printed if near else str(drawn)), printed
 
 
-def _rank(of_field: dict, name: str) -> tuple[float, float]:
-    runs = of_field[name].values()
+def _rank(field_points: dict, name: str) -> tuple[float, float]:
+    runs = field_points[name].values()
     seconds = statistics.median(run.seconds for run in runs)
     return seconds, -statistics.fmean(run.accuracy for run in runs)
 
@@ -221,8 +224,8 @@ def _compare_tuning(benchmark: str, printed: Cells, trials: list[dict]) -> Itera
         if row["benchmark"] == benchmark:
             rate = float(row["learning_rate"])
             by_name[row["algorithm"]][rate].append(float(row["accuracy"]))
-    for name, of_rate in by_name.items():
-        means = [statistics.fmean(of_rate[rate]) for rate in sorted(of_rate)]
+    for name, by_rate in by_name.items():
+        means = [statistics.fmean(by_rate[rate]) for rate in sorted(by_rate)]
         smooth = [
             (a or 0) + 2 * b + (c or 0)
             for a, b, c in zip([None, *means[:-1]], means, [*means[1:], None], strict=True)
@@ -230,7 +233,7 @@ def _compare_tuning(benchmark: str, printed: Cells, trials: list[dict]) -> Itera
         weights = [4 - (i == 0) - (i == len(means) - 1) for i in range(len(means))]
         smooth = [total / weight for total, weight in zip(smooth, weights, strict=True)]
         best = smooth.index(max(smooth))
-        for position, (rate, mean) in enumerate(zip(sorted(of_rate), means, strict=True)):
+        for position, (rate, mean) in enumerate(zip(sorted(by_rate), means, strict=True)):
             expected = format_percent(mean) + "*" * (position == best)
             yield f"tuning {benchmark} {name}", expected, printed.get((label(name), f"{rate:g}"))
 
@@ -244,14 +247,15 @@ def compare_latest(points: dict, benchmark: str, claim: dict, skeletons: dict | 
 
 
 def compare_blocks(
-    of_runs: list[dict], benchmark: str, claim: dict, skeletons: dict | None = None
+    points_by_run: list[dict], benchmark: str, claim: dict, skeletons: dict | None = None
 ) -> Result:
     """Return the estimate of a claim from several runs of the arena.
 
     Args:
-        skeletons: if present, there is a random effect of problems with the same skeleton.
+        points_by_run: `points` of each run.
+        skeletons: if present, groups of problems with the same skeleton are a random effect.
     """
-    pairs = [(p[benchmark][claim["ours"]], p[benchmark][claim["theirs"]]) for p in of_runs]
+    pairs = [(p[benchmark][claim["ours"]], p[benchmark][claim["theirs"]]) for p in points_by_run]
     if claim["by"] == "seconds":
         return recomputed.compare_seconds(pairs)
     problem_variances = None
@@ -295,23 +299,23 @@ def compare_pooled(
             rows = [*map(list, zip(*columns, strict=True))]
             yield from pair_rows(f"{show.__name__} {benchmark}", next(tables), rows)
     counts = [
-        [sum(row.verdict.startswith(v) for rows in of.values() for row in rows) for v in VERDICTS]
-        for of in rows_by_analysis.values()
+        [sum(row.verdict.startswith(v) for rows in fields_rows for row in rows) for v in VERDICTS]
+        for fields_rows in (rows.values() for rows in rows_by_analysis.values())
     ]
     yield from pair_rows("counts", next(tables), [[*map(str, row)] for row in counts])
     cells = []
     for benchmark, field in fields.items():
         noise = statistics.stdev(untrained[benchmark])
-        at = stats.norm(start[benchmark], noise)
-        chances = [1 - at.cdf(x) ** 4 for x in (field["reach"], level[benchmark])]
+        distribution = stats.norm(start[benchmark], noise)
+        chances = [1 - distribution.cdf(x) ** 4 for x in (field["reach"], level[benchmark])]
         targets = [format_percent(x) for x in (field["reach"], level[benchmark])]
         first = f"{format_percent(start[benchmark])} ± {format_percent(noise)}"
         cells.append([first, targets[0], format_p(chances[0]), targets[1], format_p(chances[1])])
     yield from pair_rows("targets", next(tables), cells)
-    for benchmark, of_field in points.items():
+    for benchmark, field_points in points.items():
         printed = next(tables)
-        for name in of_field:
-            both = [*of_field[name].values(), *earlier[benchmark][name].values()]
+        for name in field_points:
+            both = [*field_points[name].values(), *earlier[benchmark][name].values()]
             never = str(sum(math.isinf(run.seconds) for run in both))
             yield f"{benchmark} {name} never", never, printed[label(name), "Never"]
             for title in {title for _, title in printed} - {"Never"}:
@@ -357,7 +361,7 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
 def compare_blocks_of_seeds(
     fields: dict, folder: Path = FOLDER, arena: str = "arena-real"
 ) -> tuple[list[str], int]:
-    """Do as `compare_all` with an arena that starts from SFT and is recorded seed by seed."""
+    """Return what `compare_all` does, for an arena of SFT models that is recorded seed by seed."""
     points = read_blocks(fields, folder, arena)
     comparisons = [*compare_record(folder, points, arena)]
     comparisons += compare_tables(folder, points, fields, arena)
@@ -371,7 +375,7 @@ def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
 
 
 def list_differing(comparisons: list[Comparison]) -> list[str]:
-    """Return a line for each figure that differs."""
+    """Return a line for each number that differs."""
     return [
         f"{where}: recomputed {expected}, printed {printed}"
         for where, expected, printed in comparisons

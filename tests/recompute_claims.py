@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.arena_statistics import adjust
+from tests.arena_statistics import adjust_by_holm
 from tests.recompute_statistics import (
     DASH,
     Result,
@@ -34,7 +34,7 @@ def read_number(text: str) -> float:
 
 
 def compare_paper(paper: dict, benchmark: str, metric: str, ours: str, theirs: str) -> float | None:
-    """Return the ratio or difference of the paper's means; None if it lacks one of them."""
+    """Return the ratio or difference of two means in the paper; None if it lacks one of them."""
     means = []
     for name in (ours, theirs):
         texts = paper["main"].get(benchmark, {}).get(name, {}).get(metric)
@@ -45,7 +45,7 @@ def compare_paper(paper: dict, benchmark: str, metric: str, ours: str, theirs: s
 
 
 def compare_family(paper: dict, model: str, metric: str, ours: str, theirs: str) -> float | None:
-    """Return the same of the model in the paper's Table 2 whose family the model's name has."""
+    """Return the ratio or difference in the paper's Table 2, for its model of the same family."""
     for title, rows in paper["families"].items():
         if title != "table" and title.split()[0].lower() in model.lower():
             texts = [rows.get(name, {}).get(metric) for name in (ours, theirs)]
@@ -62,16 +62,22 @@ def _contrast(means: list[float | None], metric: str) -> float | None:
 
 @dataclass
 class Row:
-    """A row of the table: an estimate, the limits between which the claim has it, and formats."""
+    """A row of the table: a claim, with its estimate from the runs.
+
+    Args:
+        show: formats values.
+        paper_value: the paper's value; None if it has none.
+        above, below: the limits between which the true value lies according to the claim.
+    """
 
     result: Result
-    show: object
-    printed: float | None
+    show: Callable[[float], str]
+    paper_value: float | None
     above: float = -math.inf
     below: float = math.inf
 
     def test(self) -> tuple[float, str] | None:
-        """Return p and the verdict if p is small; None without an interval."""
+        """Return p, and the verdict if p is small; None without an interval."""
         value, p = self.result.value, self.result.p
         if p is None:
             return None
@@ -82,9 +88,9 @@ class Row:
 
 def judge(results: "Results") -> Iterator[dict[str, str]]:
     """Yield the cells of each row, in the order of the table."""
-    for rows in _list_families(results):
+    for rows in _list_claim_families(results):
         tested = [row.test() for row in rows]
-        adjusted = iter(adjust([test[0] for test in tested if test]))
+        adjusted = iter(adjust_by_holm([test[0] for test in tested if test]))
         for row, test in zip(rows, tested, strict=True):
             p = next(adjusted) if test else None
             verdict = UNTESTED if p is None else test[1] if p <= 0.05 else "open"
@@ -92,31 +98,33 @@ def judge(results: "Results") -> Iterator[dict[str, str]]:
                 "Verdict": verdict,
                 "Here": format_result(row.show, row.result),
                 "p": DASH if p is None else format_p(p),
-                "Paper": DASH if row.printed is None else row.show(row.printed),
+                "Paper": DASH if row.paper_value is None else row.show(row.paper_value),
             }
     for _ in range(2):  # claims on runs that the default experiment does not have
         yield {"Verdict": UNTESTED, "Here": DASH, "p": DASH, "Paper": DASH}
 
 
-def _list_families(results: "Results") -> Iterator[list[Row]]:
-    """Yield the claims whose p is adjusted together."""
+def _list_claim_families(results: "Results") -> Iterator[list[Row]]:
+    """Yield lists of claims; the p-values of a list are adjusted for their number."""
     paper, texts, benchmarks = results.paper, results.paper["text"], results.benchmarks
 
-    def compare(metric, benchmark, ours="", theirs="pg", model="", printed=None, **limits) -> Row:
-        of_table = results.tables["families"]["algorithms"] if model else results.algorithms
-        rapid = sorted((n for n in of_table if n.startswith("rapid-H")), key=lambda n: int(n[7:]))
+    def compare(
+        metric, benchmark, ours="", theirs="pg", model="", paper_value=None, **limits
+    ) -> Row:
+        algorithms = results.tables["families"]["algorithms"] if model else results.algorithms
+        rapid = sorted((n for n in algorithms if n.startswith("rapid-H")), key=lambda n: int(n[7:]))
         fastest = min(
             ("rapid-H4", "rapid-H8"),
             key=lambda n: read_number(paper["main"][benchmark][n]["runtime"][0]),
         )
         preferred = ours or fastest
         ours = preferred if preferred in rapid else [*rapid, "rapid-H4"][0]
-        if printed is None:
-            known = (paper, model or benchmark, metric, ours, theirs)
-            printed = compare_family(*known) if model else compare_paper(*known)
+        if paper_value is None:
+            arguments = (paper, model or benchmark, metric, ours, theirs)
+            paper_value = compare_family(*arguments) if model else compare_paper(*arguments)
         show = format_points if metric.startswith("pass@") else format_ratio
         result = results.compare(benchmark, metric, ours, theirs, model)
-        return Row(result, show, printed, **limits)
+        return Row(result, show, paper_value, **limits)
 
     family = results.tables["families"]
     models = [(family["benchmark"], model) for model in family["models"]]
@@ -131,7 +139,7 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
     ]
     naive = 1 - read_number(texts["naive_saving"]["value"])
     yield [
-        compare("runtime", b, theirs="naive-grpo", printed=naive, below=naive + 0.005)
+        compare("runtime", b, theirs="naive-grpo", paper_value=naive, below=naive + 0.005)
         for b in benchmarks
     ]
     yield [
@@ -140,10 +148,10 @@ def _list_families(results: "Results") -> Iterator[list[Row]]:
         compare(f"pass@{benchmarks[b]['pass_at'][0]}", b, model=model, above=-0.02)
         for b, model in models
     ]
-    eighths = [(b, model) for b, model in [*((b, "") for b in benchmarks), *models]]
+    benchmark_models = [*((b, "") for b in benchmarks), *models]  # "" is the main model
     yield [
         compare("pass@8", b, "rapid-H4", model=model, above=0.0)
-        for b, model in eighths
+        for b, model in benchmark_models
         if 8 in benchmarks[b]["pass_at"]
     ]
     for metric, limits in (("staleness", {"above": 0.0}), ("runtime", {"below": 0.0})):

@@ -1,4 +1,4 @@
-"""Statistics and formats of the tables of results, written without `reports`."""
+"""Statistics and formats of the tables of results, without the code of the reports."""
 
 import math
 import statistics
@@ -49,7 +49,7 @@ def format_result(show: Callable, result: Result) -> str:
 
 
 def format_duration(means: list[float]) -> Callable[[float, float], str]:
-    """Return what prints durations of a column: in one unit, three digits of the shortest mean."""
+    """Return the format of a column of durations: one unit, three digits of the shortest mean."""
     if max(means) < 0.1:
         name, unit = "ms", 0.001
     elif max(means) < 600:
@@ -67,7 +67,7 @@ def format_duration(means: list[float]) -> Callable[[float, float], str]:
 
 
 def pass_at_k(n: int, correct: int, k: int) -> Fraction:
-    """Return 1 - prod (1 - k / i), i from n - c + 1 to n: the product form of the estimator."""
+    """Return pass@k in product form: 1 - prod (1 - k / i), for i from n - correct + 1 to n."""
     return 1 - math.prod(1 - Fraction(k, i) for i in range(n - correct + 1, n + 1))
 
 
@@ -92,7 +92,7 @@ def _estimate(table: np.ndarray, least: float, most: float) -> Result:
         result = estimate_mean(table, [str(column) for column in range(n)])
         result.low, result.high = max(result.low, least), min(result.high, most)
         return result
-    missed = 0.025 ** (1 / n)  # the largest share of n that is compatible with no exception
+    equal_share = 0.025 ** (1 / n)  # smallest share of equal values that fits n equal ones
 
     def p(at: float) -> float:
         if abs(at - value) < 1e-12:
@@ -100,18 +100,18 @@ def _estimate(table: np.ndarray, least: float, most: float) -> Result:
         room = (most if at > value else least) - value
         return min(1.0, 2 * max(0.0, 1 - (at - value) / room) ** n) if room else 0.0
 
-    low, high = (value + (1 - missed) * (bound - value) for bound in (least, most))
+    low, high = (value + (1 - equal_share) * (bound - value) for bound in (least, most))
     return Result(value, low, high, p)
 
 
 def compare_durations(ours: list[float], theirs: list[float]) -> Result:
     """Return the ratio of geometric means, by a paired t-test of logarithms."""
     logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
-    middle, n = statistics.fmean(logs), len(logs)
+    mean_log, n = statistics.fmean(logs), len(logs)
     if n == 1:
-        return Result(math.exp(middle))
-    result = student(middle, statistics.variance(logs) / n, n - 1)
-    ends = (math.exp(x) for x in (middle, result.low, result.high))
+        return Result(math.exp(mean_log))
+    result = student(mean_log, statistics.variance(logs) / n, n - 1)
+    ends = (math.exp(x) for x in (mean_log, result.low, result.high))
     return Result(*ends, lambda at: result.p(math.log(at)))
 
 
@@ -123,10 +123,10 @@ def correlate(points: list[tuple[float, float]]) -> Result:
     r = statistics.correlation(*zip(*points, strict=True))
     if n == 3:
         return Result(r)
-    half, normal = 1 / math.sqrt(n - 3), stats.norm
-    low, high = (math.tanh(math.atanh(r) + d * normal.isf(0.025) * half) for d in (-1, 1))
+    error, normal = 1 / math.sqrt(n - 3), stats.norm
+    low, high = (math.tanh(math.atanh(r) + d * normal.isf(0.025) * error) for d in (-1, 1))
     return Result(
-        r, low, high, lambda at: 2 * normal.sf(abs(math.atanh(r) - math.atanh(at)) / half)
+        r, low, high, lambda at: 2 * normal.sf(abs(math.atanh(r) - math.atanh(at)) / error)
     )
 
 

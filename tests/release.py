@@ -27,12 +27,12 @@ from tests.checkout import ROOT, copy_checkout
 from tests.test_install import install
 
 FILES = ("*.toml", "*.md", "LICENSE", "CITATION.cff", "MANIFEST.in", "rapid")
-# Code, which stays as it is, or a relative link.
+# A piece of code, which stays as it is, or a relative link.
 CODE_OR_LINK = re.compile(
     r"^```.*?^```|`[^`]+`|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?!https?:|#)(?P<path>[^)]+)\)",
     re.MULTILINE | re.DOTALL,
 )
-# Dates of files in the archives, which then depend on nothing but the files.
+# Date of all files in the archives, so that the archives depend on nothing but the files.
 EPOCH = "1700000000"
 
 
@@ -59,7 +59,10 @@ def rewrite_links(page: str, source: str | None) -> str:
 def build_distributions(folder: Path) -> tuple[Path, Path]:
     """Build the wheel and the source distribution into a folder, which is emptied before.
 
-    They are built with this environment's setuptools. Returns their paths.
+    They are built with this environment's setuptools.
+
+    Returns:
+        The paths of the wheel and of the source distribution.
     """
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as name:
@@ -86,7 +89,7 @@ def read_page(wheel: Path) -> str:
 
 
 def main() -> int:
-    """Build into dist/, check it, and return the exit status."""
+    """Build both distributions into dist/, check them, and return the exit status."""
     distributions = build_distributions(ROOT / "dist")
     for path in distributions:
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1e6:.2f} MB", flush=True)

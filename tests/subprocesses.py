@@ -17,7 +17,7 @@ from tests.checkout import ROOT
 
 # The variable PATH as it is after this environment was activated.
 ACTIVATED = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-SUBREAPER = 36  # of prctl: a process whose parent ended becomes a child of this one
+SUBREAPER = 36  # option of prctl: an orphan among the descendants becomes this process's child
 
 
 def python(*arguments: object, folder: Path = ROOT, status: int | None = 0, **variables: str):
@@ -62,6 +62,7 @@ def find_processes_naming(marker: object) -> dict[int, str]:
 
 
 def wait_for(holds: Callable[[], object], seconds: float = 60, interval: float = 0.02) -> None:
+    """Wait until `holds()` is true. Fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline

@@ -74,9 +74,9 @@ def test_the_page_lists_the_layers_of_test_layers():
     text = text.partition("## Import layers")[2].partition("\n## ")[0]
     items = re.findall(r"^\d+\. ((?:`rapid/[\w/.]+`(?:,\s+)?)+)$", text, re.MULTILINE)
     rows = [{room.replace("/", ".") for room in re.findall(r"`(.*?)`", item)} for item in items]
-    in_the_text_below = {"rapid", "rapid.__main__", "reports", "performance"}
+    described_below_the_list = {"rapid", "rapid.__main__", "reports", "performance"}
     assert [{room.removesuffix(".py") for room in row} for row in rows] == [
-        rooms for layer in LAYERS if (rooms := set(layer) - in_the_text_below)
+        rooms for layer in LAYERS if (rooms := set(layer) - described_below_the_list)
     ]
 
 

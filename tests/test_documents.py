@@ -19,6 +19,7 @@ PAGES = sorted(
 FOLDERS = "rapid|examples|reports|performance|tests|docs|workflow|experiments|requirements"
 PATH = rf"`((?:{FOLDERS})/[\w/.-]*(?:\.(?:py|md|smk|js|lean|yaml|yml|j2|txt|css)|/))`"
 MODULE = re.compile(rf"python -m ((?:{FOLDERS})\b[\w.]*)")
+# Paths that commands write, or that have a name to replace, and that need not exist.
 OUTPUT = re.compile(
     r"(experiments/\w+/)?reports/.*(tables|appendix)\.txt|(reports|experiments)/\w+/$|.*NAME"
 )

@@ -30,7 +30,7 @@ def build_spec(vocabulary: int = 300) -> TokenizerSpec:
 
 
 def write_job(job: Job, *inputs: str, text: str = "", second_output: str = "out") -> None:
-    """Write a job's file `out`, another file if it has a different name, and the manifest."""
+    """Write a job's file `out`, a second output if it has another name, and the manifest."""
     folder = Path(job.folder)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name for name in dict.fromkeys(("out", second_output))]
@@ -106,7 +106,8 @@ OUTPUT_CHANGED, INPUT_CHANGED, INPUT_STALE = (
 STALE_AFTER_B = {"c/d": f"{INPUT_STALE}b/out", "reports": f"{INPUT_STALE}b/out"}
 STALE_AFTER_A = {"b": f"{INPUT_STALE}a/out"} | STALE_AFTER_B
 OTHER_PARAMETERS = "made with other parameters: vocabulary: 300 is now 301"
-# A change, which may return other jobs; whether large files are compared; and the stale jobs.
+# A change, which may return other jobs; whether large files are compared; and the stale jobs with
+# their reasons.
 CHANGES = [
     (lambda jobs: None, True, {}),
     (change_a_byte, True, {"a": f"{OUTPUT_CHANGED}a/out"} | STALE_AFTER_A),

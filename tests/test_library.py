@@ -58,7 +58,7 @@ def find_imported_distributions(modules: set[str]) -> set[str]:
 
 
 def find_required_distributions(lines: list[str]) -> set[str]:
-    """Return the distributions that are installed for requirements, which their metadata name."""
+    """Return the distributions of requirements, and all on which these depend by their metadata."""
     visited, queue = set(), [*map(Requirement, lines)]
     while queue:
         requirement = queue.pop()
@@ -106,7 +106,7 @@ def test_an_import_error_names_the_missing_extra(module, extra):
 
 
 def read_example(page: str, **replacements: str) -> str:
-    """Return the first example of a page, with local files in place of what the hub has."""
+    """Return the first example of a page after replacements, such as local files for the hub's."""
     code = re.search(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[1]
     for old, new in replacements.items():
         assert old in code
@@ -169,7 +169,7 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel_programs(wheel) -> Path:
-    """Return the programs of an environment with the wheel, and no extra of it."""
+    """Return the programs of an environment with the wheel, without its extras."""
     return install_alone(str(wheel), wheel.parent / "env")
 
 
@@ -182,7 +182,9 @@ def grading_programs(wheel) -> Path:
 def install_alone(wheel: str, environment: Path) -> Path:
     """Make an environment with a wheel and what it requires, in this environment's versions.
 
-    Returns the folder of its programs; or RAPID_WHEEL_PROGRAMS, which tests/versions.py sets.
+    Returns:
+        The folder of the environment's programs. If tests/versions.py has set RAPID_WHEEL_PROGRAMS,
+        nothing is made, and the folder is that of the variable.
     """
     if programs := os.environ.get("RAPID_WHEEL_PROGRAMS"):
         return Path(programs)

@@ -41,7 +41,7 @@ def test_the_source_distribution_has_the_package_without_tests(distributions):
 
 
 def test_the_source_distribution_builds_the_same_wheel(distributions, tmp_path):
-    """`build_distributions` builds the wheel from it; here pip's hook does, in another folder."""
+    """The rebuilt wheel is made in another folder, by the hook of setuptools that pip calls."""
     wheel, source = distributions
     with tarfile.open(source) as archive:
         archive.extractall(tmp_path, filter="data")

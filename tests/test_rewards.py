@@ -303,7 +303,7 @@ def test_a_completion_in_place_of_a_list_is_an_error():
         math_reward(["", ""], "12", answer=["1", "2"])
 
 
-def test_tests_may_name_a_function_as_a_builtin():
+def test_tests_may_call_a_function_with_the_name_of_a_builtin():
     for name in ("next", "iter", "set", "_outputs", "outputs"):
         tests = [[f"assert {name}(1) == [2]", f"assert {name}(2) == set()"]]
         program = f"def {name}(n): return [2] if n == 1 else {{*()}}"

@@ -1,4 +1,4 @@
-"""The examples of docs/rewards.md run, and `performance.verdicts` measures what it says."""
+"""The examples of docs/rewards.md run, and `performance.verdicts` writes the page's measurements."""
 
 import asyncio
 import json

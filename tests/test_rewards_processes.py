@@ -175,14 +175,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 child = os.fork()
 if child == 0:
     first_again = grade(2)
-    own = {*pids()}
-    assert first_again == first and own and not own & {*started}
-    assert grade(3)[1] == 0.0 and own <= {*pids()}
+    child_pids = {*pids()}
+    assert first_again == first and child_pids and not child_pids & {*started}
+    assert grade(3)[1] == 0.0 and child_pids <= {*pids()}
     sys.exit(0)  # the exit handlers must end only the child's own processes
 assert os.waitpid(child, 0)[1] == 0
 assert grade(3)[1] == 0.0 and {*started} <= {*pids()}
 """,
-    "before a fork of it": """
+    "by SIGKILL while its fork lives": """
 if os.fork() == 0:
     import time
     os.close(1), os.close(2)

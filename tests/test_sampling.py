@@ -86,7 +86,7 @@ def test_batches_have_prompts_of_one_length_and_completions_keep_the_order(sampl
 
 @pytest.mark.parametrize("limit", [1, 2**26])
 def test_entropy_is_the_mean_over_all_sampled_tokens(sample, toy_model, monkeypatch, limit):
-    """It equals that of a loop over completions, in one batch or in one batch each."""
+    """It equals the mean of a loop over completions, whether they are in one batch or in several."""
     monkeypatch.setattr(sampling, "MAX_LOGITS", limit)
     prompts = ["a", "bb", "ccc", "ccc"]
     samples = sample(prompts, **SETTINGS, seed=0)

@@ -45,7 +45,7 @@ def spec(values, monkeypatch):
 
 @pytest.fixture
 def fake_server_output(tmp_path, monkeypatch):
-    """Replace vLLM by a fake that writes its GPUs, its process id and its worker's to this file."""
+    """Replace vLLM by a fake server that writes its GPUs and the PIDs of server and worker here."""
     output = tmp_path / "output"
     fake_command = [sys.executable, "-c", FAKE_SERVER]
     monkeypatch.setattr(

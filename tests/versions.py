@@ -54,7 +54,7 @@ class Part(NamedTuple):
     """What is tested together: an environment, and what runs in it."""
 
     python: str
-    resolution: str  # of uv
+    resolution: str  # uv's --resolution: which versions are preferred
     extras: tuple[tuple[str, ...], ...]  # installed one after the other, each followed by examples
     runs_tests: bool
 
@@ -97,7 +97,7 @@ def get_package(module: str) -> str:
 
 
 def find_python(version: str) -> str:
-    """Return a Python of this version that runs; if there is none, its version, for uv."""
+    """Return a Python of this version that runs, or else the version, so that uv looks for it."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     installed = [shutil.which(f"python{version}"), *pyenv.glob(f"versions/{version}.*/bin/python")]
     for program in filter(None, installed):
@@ -107,10 +107,10 @@ def find_python(version: str) -> str:
 
 
 class Environment:
-    """An environment with this project's wheel and what it requires.
+    """An environment with this project's wheel and what the wheel requires.
 
     Args:
-        name: of its part, and of its folder.
+        name: the name of the part and of the environment's folder.
     """
 
     def __init__(self, name: str):
@@ -123,9 +123,10 @@ class Environment:
         self.uv = install.Uv(sys.executable, install.read_pin("uv", LOCK), str(self.python))
 
     def resolve(self, extras: tuple[str, ...]) -> tuple[Path, dict[str, str]]:
-        """Write the packages with their versions, of torch's CPU build if it is found.
+        """Write a file with the packages and their versions. torch is its CPU build if uv finds one.
 
-        Returns the file, and the environment variables with which uv finds all packages.
+        Returns:
+            The file, and the environment variables with which uv finds all packages.
         """
         inputs, pins = (FOLDER / f"{self.folder.name}.{kind}" for kind in ("in", "txt"))
         tools = [install.read_pin(tool, LOCK) for tool in TOOLS] if self.part.runs_tests else []
@@ -160,7 +161,7 @@ class Environment:
         return {canonicalize_name(name): version for name, version in lines}
 
     def run_tests(self, workers: int) -> tuple[bool, dict]:
-        """Run the library's tests; return whether they pass, and their number and what is skipped."""
+        """Run the library's tests; return whether they pass, and a record with their counts."""
         results = FOLDER / f"{self.folder.name}.xml"
         results.unlink(missing_ok=True)
         command = [self.python, "-m", "pytest", "-q", "-m", "not slow and not gpu"]
@@ -181,9 +182,9 @@ class Environment:
         return status == 0, counts | {"left_out": left_out}
 
     def run_examples(self, extras: tuple[str, ...]) -> bool:
-        """Run the examples and commands of the wheel, and return whether all did as promised.
+        """Run the tests of the examples and commands of the wheel, and return whether all pass.
 
-        pytest and the model are those of the Python that runs this.
+        pytest itself runs in the environment of this file, which also makes the model.
         """
         expression = "graders" if "graders" in extras else "without_extras"
         command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "slow", "-k", expression]
@@ -282,7 +283,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.versions", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all"
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes that run tests")
     parser.add_argument("--record", action="store_true", help=f"write what passed into {RECORD}")
     options = parser.parse_args(arguments)
