@@ -148,7 +148,7 @@ def test_equal_runs_leave_a_claim_untested(params, complete):
     data = read_measured(params, complete)
     (verdict,) = arena.judge_claims(list_fields(data))
     assert (verdict.verdict, verdict.detectable) == (UNTESTED, None)
-    assert "no score differs" in verdict.estimate.reason
+    assert "all scores are equal" in verdict.estimate.reason
 
 
 @pytest.mark.parametrize(
