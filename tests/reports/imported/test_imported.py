@@ -272,4 +272,4 @@ def test_imported_runs_have_no_report_on_studies_or_the_arena(kind, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--from", "runs.csv", "--text", kind])
     assert stop.value.code == 2
-    assert f"and not those of {kind}" in capsys.readouterr().err
+    assert f"leave out {kind}" in capsys.readouterr().err
