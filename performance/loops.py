@@ -12,9 +12,12 @@ sample the same completions as long as their policies are about the same.
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from statistics import fmean
@@ -28,6 +31,7 @@ from performance.rewards import RecordingReward
 from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid import RapidTrainer
 from rapid.artifacts.manifests import peak_memory_mb
+from rapid.resources.wait_policy import WAIT_POLICY
 from rapid.training.clock import read_seconds
 from rapid.training.trl.vllm import prepare_engine
 
@@ -130,6 +134,33 @@ class MeasuringCallback(TrainerCallback):
         return dict(clock.seconds) if clock else {}
 
 
+@contextmanager
+def _set_wait_policy(policy: str) -> Iterator[None]:
+    """Set OMP_WAIT_POLICY for processes that are started in this context; "": remove it."""
+    environment = dict(os.environ)
+    os.environ.pop(WAIT_POLICY, None)
+    if policy:
+        os.environ[WAIT_POLICY] = policy
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+@contextmanager
+def run_busy_processes(count: int) -> Iterator[None]:
+    """Run processes that compute without pause on this process's cores."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 class TrainingLoop:
     """A training loop in a child process; use as a context manager.
 
@@ -150,7 +181,8 @@ class TrainingLoop:
         self._connection, child_end = context.Pipe()
         arguments = (child_end, self._connection, setting, build_trainer, build_reward)
         self._process = context.Process(target=_train_in_child, args=arguments, daemon=True)
-        self._process.start()
+        with _set_wait_policy(setting.wait_policy):
+            self._process.start()
         child_end.close()
         try:
             self._receive(BUILD_SECONDS)

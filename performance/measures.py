@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from performance import summary
-from performance.loops import TrainingLoop
+from performance.loops import TrainingLoop, run_busy_processes
 from performance.memory import call_in_fresh_process, measure_training_memory
 from performance.models import Workload, make_exercises
 from performance.parts import Experiment, Setting
@@ -61,6 +61,7 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
             }
             for loop in loops.values():
                 loop.run(setting.H)  # to warm up
+            stack.enter_context(run_busy_processes(setting.busy_processes))
             for rate in experiment.solve_rates:
                 samples: Samples = {name: [] for name in names}
                 for _ in range(repeats):

@@ -30,6 +30,8 @@ class Setting:
     cores: int = 1  # cores of a training loop and of its graders
     threads: int = 0  # of torch; 0: one for each core
     grading_workers: int = 0  # completions graded at a time while others are sampled
+    busy_processes: int = 0  # other processes on the same cores that compute without pause
+    wait_policy: str = ""  # OMP_WAIT_POLICY of a training loop with vLLM; "": not set
 
     @property
     def inference_batch(self) -> int:

@@ -27,6 +27,7 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
+from rapid.resources.wait_policy import choose_wait_policy
 
 # Referenced until the process ends, because a FileLock that is garbage-collected releases its lock.
 _held_locks: list[FileLock] = []
@@ -68,7 +69,9 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
             f"this SLURM job) has {len(cores)}"
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count, folder)
-    return bind_to_cores([cores[index] for index in leased], threads or count)
+    leased_cores = [cores[index] for index in leased]
+    choose_wait_policy(leased_cores, threads or count)
+    return bind_to_cores(leased_cores, threads or count)
 
 
 def bind_to_cores(cores: list[int], threads: int) -> list[int]:
