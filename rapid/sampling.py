@@ -6,6 +6,7 @@ chat template renders.
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
-from rapid.grading.grader import Grader
+from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict
 from rapid.training.caches import get_text_config
 from rapid.training.generation import Decoder, can_decode
@@ -94,16 +95,17 @@ def sample_and_grade(
     model: Path,
     benchmark: str,
     problems: Sequence[Problem],
-    grader: Grader,
+    grader: GraderPool,
     *,
     sampler: str,
     chat: bool,
     **sampling,
 ) -> list[tuple[Problem, Any, Verdict]]:
-    """Sample and grade a completion for each problem.
+    """Sample a completion for each problem, then grade all of them.
 
     Args:
         benchmark: name of the benchmark, whose template renders the prompts.
+        grader: grades as many completions at a time as it has graders.
         sampler, chat, sampling: arguments of `sample`.
 
     Returns:
@@ -111,11 +113,10 @@ def sample_and_grade(
     """
     prompts = [render_prompt(benchmark, problem, chat) for problem in problems]
     samples = sample(sampler, model, prompts, chat=chat, **sampling)
-    pairs = list(zip(problems, samples, strict=True))
-    return [
-        (problem, completion, grader.grade(problem, completion.text))
-        for problem, completion in tqdm(pairs, desc="grading", unit="completion")
-    ]
+    with ThreadPoolExecutor(grader.size) as threads:
+        verdicts = threads.map(grader.grade, problems, [sample.text for sample in samples])
+        bar = tqdm(verdicts, desc="grading", unit="completion", total=len(problems))
+        return list(zip(problems, samples, bar, strict=True))
 
 
 @torch.inference_mode()

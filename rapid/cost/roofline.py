@@ -149,7 +149,9 @@ class Machine:
         keys = (model, work.is_supervised), ("", work.is_supervised), ("", False)
         factors = next((self.factors[key] for key in keys if key in self.factors), {})
         seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}
-        grading = self.verdict_seconds[benchmark] * work.completions
+        grading = 0.0
+        if work.completions:
+            grading = self.verdict_seconds[benchmark] * work.completions / work.graders
         if work.grades_while_sampling:  # then the run only waits for verdicts after sampling
             grading = max(0.0, grading - seconds["sampling"])
         return seconds | {"grading": grading}

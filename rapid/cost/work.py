@@ -17,7 +17,13 @@ from pydantic import BaseModel
 
 from rapid.algorithms.variant_names import parse
 from rapid.config.params import Params
-from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
+from rapid.config.specs import (
+    DistillSpec,
+    EvaluateSpec,
+    PretrainSpec,
+    TrainSpec,
+    uses_vllm_server,
+)
 from rapid.cost.expected import Expected
 
 BYTES_PER_NUMBER = {"bfloat16": 2, "float32": 4}  # by precision
@@ -50,10 +56,18 @@ class Work:
 
     @property
     def grades_while_sampling(self) -> bool:
-        """Return whether the job grades while it samples: RL with transformers on several cores."""
+        """Return whether an RL job grades while it samples.
+
+        It does if it has several cores, and samples in its own processes.
+        """
         if not (self.steps and self.completions):
             return False
-        return self.spec.compute.threads > 1 and self.spec.compute.sampler == "transformers"
+        return self.graders > 1 and not uses_vllm_server(self.spec)
+
+    @property
+    def graders(self) -> int:
+        """Return the number of graders of each process."""
+        return self.spec.compute.threads
 
 
 def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:

@@ -79,6 +79,11 @@ class GraderPool:
         self._is_closed = True
         self._open_graders.__exit__(*error)
 
+    @property
+    def size(self) -> int:
+        """The number of graders, and so of completions that are graded at the same time."""
+        return len(self._graders)
+
     def describe_isolation(self) -> str:
         """Describe what separates a completion from the machine (`Grader.describe_isolation`)."""
         return self._graders[0].describe_isolation()

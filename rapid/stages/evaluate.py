@@ -20,7 +20,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.specs import EvaluateSpec
-from rapid.grading.grader import Grader
+from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict, report_ungraded
 from rapid.sampling import Sample, measure_entropy, sample_and_grade
 
@@ -74,7 +74,7 @@ def _sample_and_grade(
     """
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
-    with benchmark.build_grader(spec.timeout, permissions=spec.grading) as grader:
+    with benchmark.build_grader(spec.timeout, spec.compute.threads, spec.grading) as grader:
         graded = _grade_completions(spec, model, problems, grader)
         for step, snapshot in _list_snapshots(spec, model):
             scores = _count_correct(_grade_completions(spec, snapshot, problems, grader))
@@ -113,7 +113,7 @@ def _list_snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, P
 
 
 def _grade_completions(
-    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
+    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: GraderPool
 ) -> list[GradedSample]:
     """Sample completions of the problems from a model, and grade them."""
     settings = spec.evaluation

@@ -42,6 +42,9 @@ from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
 PRECISION = "precision"  # file in the folder of checkpoints, with the precision that `auto` chose
+# Threads that grade, for each grader: a thread also waits while another thread grades the same
+# completion.
+THREADS_PER_GRADER = 4
 SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used on CPUs in bfloat16
 
 
@@ -295,8 +298,9 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     problems = {problem.id: problem for problem in selected_problems}
     rows = [{"prompt": _build_prompt(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    # The grader is not closed; it ends with the process.
-    grader = task.build_grader(spec.timeout, permissions=spec.grading).__enter__()
+    graders = spec.compute.threads  # one for each core
+    # The graders are not closed; they end with the process.
+    grader = task.build_grader(spec.timeout, graders, spec.grading).__enter__()
     task.warm_up(grader, list(problems.values()))
 
     def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
@@ -327,7 +331,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         trust_sampler=training.trust_sampler,
         temperature=training.temperature,
         # Grade while sampling, if there is another core for it.
-        grading_workers=1 if spec.compute.threads > 1 else 0,
+        grading_workers=THREADS_PER_GRADER * graders if graders > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
         **_build_sampler_settings(spec, tokenizer, list(problems.values())),
