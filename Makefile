@@ -21,12 +21,12 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
 .PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning arena-real \
-	arena-real-tuning test test-all test-docs \
+	arena-real-tuning arena-minif2f arena-minif2f-tuning test test-all test-docs \
 	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
 	figures-of-docs lint lock dist clean
 
 help:
-	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
 
 setup: $(STAMP)  ## install the environment into .venv, and Lean if there is none
 
@@ -99,15 +99,16 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# The arena on a real model, seed by seed (docs/arena-real.md). Each seed is recorded as soon as it is
-# finished, and its models are deleted. Recorded seeds are not run again, also on another machine.
+# Further arenas, which are run seed by seed (docs/arena-real.md, docs/arena-minif2f.md). A seed is
+# recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run again,
+# also on another machine.
+SUFFIX := $(patsubst --%,-%,$(ARENA))
+BLOCKS = experiments/$@.yaml $(if $(ARENA),experiments/$@$(SUFFIX).yaml)
+BLOCKS_NAME = $@$(SUFFIX)
+ARCHIVES = experiments/$(if $(ARENA),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
+BLOCKS_REPORT = experiments/$(BLOCKS_NAME)/reports/arena
+BLOCKS_TUNING = experiments/$(@:-tuning=).yaml experiments/$@.yaml
 # $(1): parameter files; $(2): where names of archives begin; $(3): seeds; $(4): parameters with one seed.
-REAL := experiments/arena-real.yaml $(if $(ARENA),experiments/arena-real$(patsubst --%,-%,$(ARENA)).yaml)
-REAL_NAME := arena-real$(patsubst --%,-%,$(ARENA))
-REAL_ARCHIVES := experiments/$(if $(ARENA),$(REAL_NAME)/)$(REAL_NAME)
-REAL_REPORT := experiments/$(REAL_NAME)/reports/arena
-REAL_TUNING := experiments/arena-real.yaml experiments/arena-real-tuning.yaml
-SEEDS ?= $(if $(ARENA),1 2 3,1 2 3 4 5 6 7 8)
 define run_blocks
 	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
 	$(ACTIVATE) set -e; for seed in $(3); do \
@@ -115,21 +116,35 @@ define run_blocks
 		python -m reports.record --configfile params.yaml $(1) --archives $(2) --pack $$seed --prune; \
 	done
 endef
+# $(1): the benchmark; $(2): its seeds.
+define run_arena_in_blocks
+	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(or $(SEEDS),$(if $(ARENA),1 2 3,$(2))),fields: {$(1): {seeds: [$$seed]}})
+	$(ACTIVATE) set -e; files="--configfile params.yaml $(BLOCKS)"; \
+		if python -m reports.record $$files --archives $(ARCHIVES) --complete; then \
+			snakemake --cores $(CORES) $$files -- arena; \
+			cp $(BLOCKS_REPORT)/results.csv $(ARCHIVES)-results.csv; \
+			cp $(BLOCKS_REPORT)/tables.txt $(ARCHIVES)-tables.txt; \
+			cat $(ARCHIVES)-tables.txt; \
+		fi
+endef
+# $(1): seeds of the tuning.
+define tune_in_blocks
+	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,$(1),tuning: {seeds: [$$seed]})
+	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(BLOCKS_TUNING) \
+		--record experiments/$@.csv --write experiments/$(@:-tuning=).yaml
+endef
 
 arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)
-	$(call run_blocks,$(REAL),$(REAL_ARCHIVES),$(SEEDS),fields: {math: {seeds: [$$seed]}})
-	$(ACTIVATE) set -e; files="--configfile params.yaml $(REAL)"; \
-		if python -m reports.record $$files --archives $(REAL_ARCHIVES) --complete; then \
-			snakemake --cores $(CORES) $$files -- arena; \
-			cp $(REAL_REPORT)/results.csv $(REAL_ARCHIVES)-results.csv; \
-			cp $(REAL_REPORT)/tables.txt $(REAL_ARCHIVES)-tables.txt; \
-			cat $(REAL_ARCHIVES)-tables.txt; \
-		fi
+	$(call run_arena_in_blocks,math,1 2 3 4 5 6 7 8)
 
 arena-real-tuning: setup  ## tune its learning rates, on other problems
-	$(call run_blocks,$(REAL_TUNING),experiments/arena-real-tuning,101 102,tuning: {seeds: [$$seed]})
-	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(REAL_TUNING) \
-		--record experiments/arena-real-tuning.csv --write experiments/arena-real.yaml
+	$(call tune_in_blocks,101 102)
+
+arena-minif2f: setup  ## the arena on made theorems with Lean, seed by seed  (SEEDS="1 2")
+	$(call run_arena_in_blocks,minif2f,$(shell seq 20))
+
+arena-minif2f-tuning: setup  ## tune its learning rates, on other theorems
+	$(call tune_in_blocks,101 102 103 104)
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
