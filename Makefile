@@ -26,7 +26,7 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	figures-of-docs lint lock dist clean
 
 help:
-	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 28
 
 setup: $(STAMP)  ## install the environment into .venv, and Lean if there is none
 
