@@ -282,13 +282,19 @@ def _select_parts(
     # Statements such as `sys.setrecursionlimit(10**6)` are kept: they may change a module's
     # settings.
     modules = {bound for statement in piece if statement.is_import for bound in statement.bound}
-    settings = {
-        statement for statement in piece if not statement.is_declaration and statement.mentioned & modules
+    setting_statements = {
+        statement
+        for statement in piece
+        if not statement.is_declaration and statement.mentioned & modules
     }
-    needed = reach([name, *itertools.chain(*(statement.mentioned for statement in settings))])
+    needed = reach(
+        [name, *itertools.chain(*(statement.mentioned for statement in setting_statements))]
+    )
     changed = set()  # names that statements other than definitions change
     for statement, bound in bindings:
-        changed |= statement.altered | statement.rebound | (set() if statement.is_declaration else bound)
+        changed |= statement.altered | statement.rebound
+        if not statement.is_declaration:
+            changed |= bound
     changed &= needed
     parts = []
     # Indices of the piece's own statements start at 0; those of other statements are negative.
@@ -297,7 +303,7 @@ def _select_parts(
         if statement.is_declaration:
             is_selected = index >= 0 or bound & needed
         else:
-            is_selected = reached & changed or statement in settings
+            is_selected = reached & changed or statement in setting_statements
         if is_selected:
             # A statement that uses the function without binding it may be the model's own test.
             must_succeed = 0 <= index <= defined_at and name not in reached - bound
