@@ -194,8 +194,8 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
         dividend_number.q > 1 or divisor_number.q > 1 or dividend_number % divisor_number == 0
     ):
         yield "product of numbers"
-    # Two roots that could be one: both are dividends, both are divisors, or one is a dividend and one
-    # a divisor, with a common factor.
+    # Two roots that could be one: both are dividends or both divisors, or a dividend and a divisor
+    # have a common factor.
     surds = [
         [value(factor) for factor in side if is_surd(factor)] for side in (dividends, divisors)
     ]

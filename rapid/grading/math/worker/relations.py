@@ -279,8 +279,8 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     if any(repeats_equation(chain, answer) for chain in chains):
         return False
     # Another equation is right if it is the known answer times a number, except in these cases: the
-    # known answer gives the value of a name (x = 5); it defines a function, or a name that is also a
-    # side of the answer; the question asks for a form; the answer leaves more unevaluated.
+    # known answer gives the value of a name (x = 5); it defines a function or a name that is also
+    # a side of the answer; the question asks for a form; the answer leaves more unevaluated.
     is_solved = is_name(left_side) and not value(right_side).free_symbols
     is_evaluated = find_unevaluated_in_sides(answer) <= find_unevaluated_in_sides(gold) | {"root"}
     is_definition = is_name(left_side) and (
