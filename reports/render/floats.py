@@ -14,7 +14,7 @@ from reports.paper_style import POINTS_PER_INCH, PaperStyle
 from reports.render import split_columns
 from reports.tables.table import Cell, Row, Table
 
-CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, per size of type
+CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, relative to type size
 GAP = 8.0  # points between two columns: twice the \tabcolsep that the template sets
 SMALL_LINE_SIZE = 0.8  # size of the further lines of a cell, relative to the table's size of type
 RULES = 16.0  # height in points of the horizontal lines of a tabular and the space around them

@@ -189,6 +189,7 @@ class PaperClaim:
         return [build_test(estimate, self.above, self.below)] if estimate.p_at else []
 
     def _collect_from(self, data: ReportData, runs: BenchmarkRuns) -> list[Evidence]:
+        """Return the rows for one benchmark and model, still without tests."""
         if self.correlate or self.average:
             return [self._summarize_over_h(data, runs)]
         if "{h}" in self.reference:
@@ -198,6 +199,7 @@ class PaperClaim:
         return [self._compare(runs, column, ours, self.reference) for column in columns]
 
     def _list_columns(self, data: ReportData, runs: BenchmarkRuns) -> list[Column]:
+        """Return the columns with the metrics that the claim compares."""
         accuracies = list_accuracy_columns(data.params, runs.benchmark)
         if self.compare == "accuracy":
             return accuracies if runs.is_main_model else accuracies[:1]

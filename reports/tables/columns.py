@@ -1,4 +1,6 @@
-"""The columns of tables whose rows are algorithms. To add one, define it and name it in a table.
+"""The columns of tables whose rows are algorithms.
+
+To add a column, define it here, and add it to the columns of a table in `results` or `studies`.
 
 A `Column` declares its title and metric, how its values are printed, ranked and compared, which
 algorithms have a value, and a note for below the table.

@@ -53,6 +53,7 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
     ]
     pooled = list(chain.from_iterable(judged_claims["Pooled"].values()))
     tables = build_claims_tables(data, pooled, "pooled-claims", clusters=clusters)
+    # The table of target accuracies follows two tables for each field, and the table of counts.
     target_number = len(tables) + 2 * len(fields) + 2
     for name, build_cell in (
         ("pooled-verdicts", _build_verdict_cell),
