@@ -59,9 +59,8 @@ def predict_ratio(ours: pd.DataFrame, pg: pd.DataFrame, share: float | None = No
     pg_sampling, pg_total = pg[SAMPLING].mean(), pg[TOTAL].mean()
     if share is None:
         return total / pg_total
-    sampling_factor = sampling / pg_sampling
     rest_factor = (total - sampling) / (pg_total - pg_sampling)
-    return share * sampling_factor + (1 - share) * rest_factor
+    return share * sampling / pg_sampling + (1 - share) * rest_factor
 
 
 def _build_share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
