@@ -25,7 +25,7 @@ DEFAULT_MINUTES = 60  # for specs that MINUTES does not list
 
 
 def _get_compute(spec: BaseModel | None) -> Compute:
-    """Return a spec's section `compute`, or one with the spec's threads (1 if it has none)."""
+    """Return a spec's section `compute`, or else a new one with the spec's threads (default: 1)."""
     return getattr(spec, "compute", None) or Compute(threads=getattr(spec, "threads", 1))
 
 
