@@ -3,7 +3,8 @@
 Training needs memory for the weights, their gradients and Adam's state (with several processes,
 ZeRO-2 divides gradients and state), the weights of the reference policy if there is a KL term, the
 activations of a micro-batch, and with vLLM a copy of the weights in vLLM's engine. Sampling needs
-memory for weights, keys and values. The estimate is the larger of the two sums.
+memory for keys and values beside the weights. The peak is all that is always in memory, plus the
+larger of what a micro-batch and sampling add.
 
 `python -m performance.steps planned_memory` compares estimates with measured training steps.
 """
