@@ -60,7 +60,11 @@ class Shape:
         return self.matmul_weights + (0 if self.tied_embeddings else self.vocabulary * self.hidden)
 
     def count_key_value_bytes(self, size: int) -> int:
-        """Return the bytes of a token's keys and values in all layers; a number has `size`."""
+        """Return the bytes of a token's keys and values in all layers.
+
+        Args:
+            size: bytes of a number.
+        """
         return 2 * self.layers * self.kv_width * size
 
 
