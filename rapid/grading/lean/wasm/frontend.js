@@ -187,7 +187,7 @@ class Frontend {
     }));
   }
 
-  /** Parse the header of `text`. Return InputContext, syntax, state of the parser and message log. */
+  /** Parse the header of `text`. Return InputContext, syntax, parser's state and message log. */
   parseHeader(text) {
     const { rt, x } = this;
     const context = this.inputContext(text);

@@ -3,9 +3,9 @@
  * Reads an export (export.js) and builds its terms with Lean's own constructors.
  *
  * An adversary may have written the export. So the reader is strict: a reference must be to an
- * earlier line, a text must have only Unicode scalar values, and a number must be written in the one
- * way that is allowed. Every other line is refused. Then the names that the judge compares in
- * JavaScript are exactly the names that Lean gets.
+ * earlier line, a text must have only Unicode scalar values, and a number can be written in one way
+ * only. Every other line is refused. Then the names that the judge compares in JavaScript are exactly
+ * the names that Lean gets.
  */
 const { HINTS, LINES, MAX_LINES } = require('./export.js');
 const { box } = require('./runtime.js');
