@@ -72,7 +72,7 @@ function instantiate(signatures, { types, imports, tables, exports, env }, body)
 }
 
 /**
- * The `invoke_` functions of one Lean instance. What Lean imports are trampolines, which call a
+ * The `invoke_` functions of one Lean instance. Lean imports trampolines, each of which calls a
  * function in the table `slots`; that function calls a function in Lean's table and catches
  * exceptions.
  */

@@ -4,8 +4,8 @@
  *
  * An adversary may have written the export. So the reader is strict: a reference must be to an
  * earlier line, a text must have only Unicode scalar values, and a number can be written in one way
- * only. Every other line is refused. Then the names that the judge compares in JavaScript are exactly
- * the names that Lean gets.
+ * only. Every other line is refused. Then the names that the judge compares in JavaScript are
+ * exactly the names that Lean gets.
  */
 const { HINTS, LINES, MAX_LINES } = require('./export.js');
 const { box } = require('./runtime.js');
