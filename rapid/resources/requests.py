@@ -1,8 +1,8 @@
 """Computes the cores, GPUs, memory and time that a job requests, from its spec.
 
 A spec has the parameters that decide a job's result (`rapid.config.specs`). A job leases its cores
-and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM, which `set-resources` in
-a Snakemake profile overrides. They do not grow when Snakemake retries a killed job.
+and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; `set-resources` in a
+Snakemake profile overrides them. They do not grow when Snakemake retries a killed job.
 """
 
 import sys
