@@ -101,11 +101,14 @@ def build_grader_reward(workload: Workload, graders: int = 1) -> RecordingReward
     timeout = load_files(ROOT / "params.yaml").benchmarks[benchmark.name].timeout
     grader = benchmark.build_grader(timeout, graders).__enter__()
     benchmark.warm_up(grader, problems)
-    exercises = make_exercises(benchmark.name, len(problems) + WARM_UP_PROBLEMS)
-    others = exercises[len(problems) :]  # on which no loop trains
+    # Exercises with problems on which no loop trains.
+    exercises = make_exercises(benchmark.name, len(problems) + WARM_UP_PROBLEMS)[len(problems) :]
+    unseen_problems = [exercise.problem for exercise in exercises]
+    correct = [exercise.correct for exercise in exercises]
+    mistaken = [exercise.mistakes[0] for exercise in exercises]
     with ThreadPoolExecutor(graders) as threads:
-        for texts in [other.correct for other in others], [other.mistakes[0] for other in others]:
-            [*threads.map(grader.grade, [other.problem for other in others], texts)]
+        for completions in (correct, mistaken):
+            list(threads.map(grader.grade, unseen_problems, completions))
     return GraderReward(grader, problems)
 
 

@@ -61,7 +61,7 @@ def run_in_child(arguments: list[str]) -> int | None:
     """Run `rapid` in a child of the fork server; run it again if its runtime was disturbed.
 
     Args:
-        arguments: those of the `rapid` command.
+        arguments: the arguments of `rapid`.
 
     Returns:
         The exit status; None if there is no fork server.
