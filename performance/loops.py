@@ -2,8 +2,8 @@
 
 The parent tells a loop to take a number of optimizer steps; the loop takes them, sends the
 measurements, and waits. So two loops can take turns (ABAB...) without restarting, with separate
-memory. They run on the same cores. A child is forked after all imports, but spawned if vLLM is
-used, because the parent has imported TRL without vLLM.
+memory. They run on the same cores. A child is forked after all imports. With vLLM it is spawned
+instead, because the parent has imported TRL without vLLM.
 
 Sampling is seeded for each inference batch (the completions of H optimizer steps), so that loops
 sample the same completions as long as their policies are about the same.
@@ -42,8 +42,8 @@ BUILD_SECONDS = 300.0  # limit for building a trainer; a loop that takes longer 
 class MeasuringCallback(TrainerCallback):
     """Pauses training until the parent asks for steps, then measures these steps.
 
-    It receives the number of optimizer steps and a solve rate (the share of completions to reward),
-    and sends the measurements of `_measure_steps`.
+    A request of the parent has the number of optimizer steps and a solve rate (the share of
+    completions to reward). The answer has the measurements of `_measure_steps`.
     """
 
     def __init__(self, connection: Connection, trainer, setting: Setting):
@@ -65,9 +65,9 @@ class MeasuringCallback(TrainerCallback):
 
     def _time_log_mu(self, compute: Callable, *arguments) -> Any:
         began = read_seconds()
-        column = compute(*arguments)
+        log_mu = compute(*arguments)
         self._log_mu_seconds += read_seconds() - began
-        return column
+        return log_mu
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._optimizer_seconds -= time.perf_counter()
@@ -105,10 +105,11 @@ class MeasuringCallback(TrainerCallback):
             (RapidTrainer's computation of log mu) and `phases` (RapidTrainer's clock).
             `cpu_seconds`, the CPU time of this process, which is far below `seconds` if the process
             waited or other processes used the core. `length`, the mean number of tokens per
-            completion. `rewarded_share` of the completions, and `rewarded_group_share` of the
-            groups, which have at least one rewarded completion. `memory`, the peak of this process
-            in 1e6 bytes, on a CPU with memory that it shares with its parent. `flops`
-            (`count_flops`), and the processor's `peak_flops_per_second`.
+            completion. `rewarded_share`, the share of completions with a reward, and
+            `rewarded_group_share`, the share of groups with at least one such completion. `memory`,
+            the peak of this process in 1e6 bytes; on a CPU it includes memory that the process
+            shares with its parent. `flops` (`count_flops`), and `peak_flops_per_second`, the
+            measured peak of the processor.
         """
         seconds, cpu_seconds = read_seconds() - self._began, time.process_time() - self._cpu_before
         trainer, reward = self._trainer, self._reward

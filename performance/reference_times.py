@@ -114,7 +114,7 @@ def _prepare_transformers(
 
 
 def _tokenize_prompts(workload: Workload, setting: Setting) -> list[list[int]]:
-    """Return the prompts of an inference batch as token ids, each once for each completion."""
+    """Return the prompts of an inference batch as token ids, repeated for each completion."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(workload.model)

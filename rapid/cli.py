@@ -34,7 +34,7 @@ from rapid.errors.endings import run_command
 from rapid.grading.permissions import GradingPermissions
 from rapid.grading.verdicts import report_ungraded
 from rapid.processes.fork_server import MAX_ATTEMPTS, RETRY_STATUS
-from rapid.resources.leases import lease_folder
+from rapid.resources.leases import lock_folder
 from rapid.text import escape_control_chars
 
 
@@ -262,7 +262,7 @@ def _run_train(args) -> int:
 
         launch_on_nodes(spec, paths)
     with ExitStack() as resources:
-        resources.enter_context(lease_folder(args.out / CHECKPOINTS))
+        resources.enter_context(lock_folder(args.out / CHECKPOINTS))
         spec = _read_spec_and_lease(args, specs.TrainSpec)
         # The model's folder is missing if it belongs to a run that trained nothing. Then this run
         # trains nothing either.

@@ -1,8 +1,8 @@
 """Computes the cores, GPUs, memory and time that a job requests, from its spec.
 
 A spec has the parameters that decide a job's result (`rapid.config.specs`). A job leases its cores
-and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM, which `set-resources` in
-a Snakemake profile overrides. They do not grow when Snakemake retries a killed job.
+and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; `set-resources` in a
+Snakemake profile overrides them. They do not grow when Snakemake retries a killed job.
 """
 
 import sys
@@ -28,7 +28,7 @@ DEFAULT_MINUTES = 60  # for specs that MINUTES does not list
 
 
 def _get_compute(spec: BaseModel | None) -> Compute:
-    """Return a spec's section `compute`, or one with the spec's threads (1 if it has none)."""
+    """Return a spec's section `compute`, or else a new one with the spec's threads (default: 1)."""
     return getattr(spec, "compute", None) or Compute(threads=getattr(spec, "threads", 1))
 
 
