@@ -66,7 +66,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """
     started = time.perf_counter()
     task = BENCHMARKS[spec.run.benchmark]
-    # A run that trained nothing has no model, only a summary.json that says why.
+    # A run that trained nothing has no model/, only a summary.json that says why.
     inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main_process():
         clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
