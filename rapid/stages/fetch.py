@@ -174,7 +174,7 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
             checked_file = file.name
             _check_finite(file)
         checked_file = "config.json and its weights"
-        # On the device "meta" tensors have only names and shapes, so no weights are read.
+        # On the device "meta", only the names and shapes of the weights are compared.
         model = _load_model(folder, use_safetensors=True, device_map="meta")
         _check_tied_embeddings(model, weights)
     except Exception as error:  # a damaged file can raise any exception

@@ -307,11 +307,11 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
             for problem_id, text in zip(id, texts, strict=True)
         ]
 
-    parsed_name = parse(spec.run.algorithm)
-    algorithm = parsed_name.algorithm
+    variant = parse(spec.run.algorithm)
+    algorithm = variant.algorithm
     config = RapidConfig(
         **build_trainer_arguments(spec, checkpoints),
-        **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
+        **variant.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
         # As in DAPO's paper, a group has a signal if its accuracies differ, whatever its length

@@ -17,8 +17,8 @@ def warm_up() -> None:
     """Import the stages, and make calls that are slow the first time in a process."""
     # Jobs run the code that is imported below, and their manifests get the digests that this call
     # caches. The call comes before the imports, so that a job counts as stale if a file is edited
-    # in between. If the call came after the imports, jobs that run the old code could get the digest
-    # of the edited file.
+    # in between. If the call came after the imports, jobs that run the old code could get the
+    # digest of the edited file.
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }
