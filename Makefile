@@ -145,7 +145,7 @@ test-all: setup  ## run the slow tests too
 	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
 	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # one at a time: each uses two cores
 
-test-docs: setup  ## run the short commands of the documentation in a fresh clone
+test-docs: setup  ## run the short commands of the documents in a fresh clone
 	$(ACTIVATE) python -m tests.commands
 
 test-faults: setup  ## inject real faults, and list what survived  (WRITE=1 updates docs/)
