@@ -6,7 +6,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# This process and its jobs use the code in ROOT, the folder of this Snakefile, which may be a copy of
+# This process and its jobs use the code in ROOT, the folder of the Snakefile. It may be a copy of
 # the repository that `dvc exp run` has made. Jobs use the Python of this process, even if its
 # environment is not activated.
 ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
@@ -197,9 +197,9 @@ def plan_input_files(job, files):
     """Return the input files of a job, and make Snakemake plan the job if it or an input is stale.
 
     rapid/freshness.py decides by manifests whether a job is stale, not by times of files, which
-    copies, checkouts and clones lose. So inputs are marked as `ancient`, for which Snakemake ignores
-    times, except those that other planned jobs will write. The Snakemake process inside a SLURM job
-    reads these rules too, but plans no job.
+    copies, checkouts and clones lose. So inputs are marked as `ancient` (Snakemake then ignores
+    their times), except those that other planned jobs will write. The Snakemake process inside a
+    SLURM job reads these rules too, but plans no job.
     """
     if workflow.is_main_process and (reason := EXAMINATION.explain(job)):
         CONSOLE.reasons[job.manifest] = reason
