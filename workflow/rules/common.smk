@@ -6,8 +6,8 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# This process and its jobs use the code in ROOT, the folder of the Snakefile. It may be a copy of
-# the repository that `dvc exp run` has made. Jobs use the Python of this process, even if its
+# This process and its jobs use the code in ROOT, the folder of the Snakefile, which may be a copy
+# of the repository that `dvc exp run` has made. Jobs use the Python of this process, even if its
 # environment is not activated.
 ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
 sys.path.insert(0, ROOT)
