@@ -29,7 +29,10 @@ MAX_LOGITS = 2**26  # of a forward pass that measures entropy: 268 MB in float32
 
 
 class Sample(BaseModel):
-    """A sampled completion. `tokens`, their number, and `ids` include the end of text."""
+    """A sampled completion: its text, number of tokens and token ids.
+
+    `tokens` and `ids` include the end-of-text token, if the completion has one.
+    """
 
     text: str
     tokens: int
@@ -81,9 +84,9 @@ def sample(
     # Otherwise `generate` would take missing settings, such as penalties, from the model's own
     # generation config.
     language_model.generation_config = GenerationConfig()
-    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
+    special_tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
     config = GenerationConfig(
-        max_new_tokens=max_tokens, do_sample=True, **sampling_params, **tokens
+        max_new_tokens=max_tokens, do_sample=True, **sampling_params, **special_tokens
     )
     torch.manual_seed(seed)
     rows = _sample_with_transformers(language_model, tokenizer, prompt_ids, config)
@@ -109,7 +112,7 @@ def sample_and_grade(
         sampler, chat, sampling: arguments of `sample`.
 
     Returns:
-        For each problem: the problem, the sampled `Sample`, and its verdict.
+        For each problem: the problem, the completion (a `Sample`), and its verdict.
     """
     prompts = [render_prompt(benchmark, problem, chat) for problem in problems]
     samples = sample(sampler, model, prompts, chat=chat, **sampling)
@@ -136,7 +139,7 @@ def measure_entropy(
 
     Args:
         prompts: the prompt of each sample.
-        samples: with the ids of their tokens.
+        samples: the completions, whose `ids` must be set.
         model, temperature, chat, precision: as for `sample`.
     """
     _, encoded = _encode_prompts(model, prompts, chat)
@@ -230,7 +233,7 @@ def _sample_with_vllm(
     precision: str,
     gpus: int,
 ) -> list[Sample]:
-    """Sample with a vLLM engine in this process, or on several GPUs in its child processes."""
+    """Sample with a vLLM engine: on one GPU in this process, on several in child processes."""
     from rapid.training.trl.vllm import prepare_engine
 
     engine_options = prepare_engine()
