@@ -15,13 +15,13 @@ from rapid.algorithms.ratios import select_by_sign
 class SapoParameters(Parameters):
     temperature_pos: PositiveFloat = Field(
         1.0,
-        title="temperature above",
+        title="temperature, positive advantages",
         description="how fast the gradient decays with the ratio, where the advantage is positive",
     )
     temperature_neg: PositiveFloat = Field(
         1.05,
-        title="temperature below",
-        description="how fast the gradient decays, where the advantage is negative",
+        title="temperature, negative advantages",
+        description="how fast the gradient decays with the ratio, where the advantage is negative",
     )
 
 

@@ -16,20 +16,24 @@ from rapid.algorithms.ratios import completion_log_weights, select_by_sign
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, title="power above", description="power of the weight where the advantage is positive"
+        2.0,
+        title="power, positive advantages",
+        description="power of the weight where the advantage is positive",
     )
     decay_pos: PositiveFloat = Field(
         3.0,
-        title="decay above",
+        title="decay, positive advantages",
         description="exponential decay in the weight where the advantage is positive",
     )
     k_neg: NonNegativeFloat = Field(
-        3.0, title="power below", description="power of the weight where the advantage is negative"
+        3.0,
+        title="power, negative advantages",
+        description="power of the weight where the advantage is negative or 0",
     )
     decay_neg: PositiveFloat = Field(
         2.0,
-        title="decay below",
-        description="exponential decay in the weight where the advantage is negative",
+        title="decay, negative advantages",
+        description="exponential decay in the weight where the advantage is negative or 0",
     )
 
 
