@@ -318,8 +318,8 @@ def write_manifest(
         },
     )
     # Snakemake compares the modification times of the inputs, and of the manifests of the jobs that
-    # wrote the inputs. Such a manifest is in the input itself (if it is a folder), in its parent, or
-    # in the parent's parent (as for a file in a run's model/).
+    # wrote the inputs. Such a manifest is in the input itself (if that is a folder), in its parent,
+    # or in the parent's parent (as for a file in a run's model/).
     manifest_folders = {
         parent for path in map(Path, inputs) for parent in (path, *path.parents[:2])
     }
