@@ -41,6 +41,7 @@ def dr_grpo_loss(
 
     Args:
         logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
+        epsilon: r is clipped to [1 - epsilon, 1 + epsilon].
         limit: L, maximum number of tokens of a completion. The authors' code divides by it too.
 
     Metrics are `clip_fraction`, the share of tokens that are clipped, and `clip_low`, the share of
