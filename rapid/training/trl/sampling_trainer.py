@@ -376,7 +376,7 @@ class SamplingTrainer(
                     inputs, prompts, completions, completion_ids_list
                 )
         if self._time_limit:
-            rewards = self._time_limit.drop_timed_out(self, rewards, len(prompts))
+            rewards = self._time_limit.mask_timed_out(self, rewards, len(prompts))
         first = self.accelerator.process_index * len(prompts)
         refuse_rewards(rewards, self.reward_func_names, first, prompts, completions)
         self._rewards_per_func = rewards
