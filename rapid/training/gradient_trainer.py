@@ -368,8 +368,8 @@ class GradientTrainer(SamplingTrainer):
     def _shares_prompts(self) -> bool:
         """Return whether a prompt is computed once per group.
 
-        With cast_lm_head_to_fp32 it is not, because TRL's forward method applies this cast only to
-        whole sequences.
+        With cast_lm_head_to_fp32 it is not, because only TRL's forward method for whole sequences
+        applies this cast.
         """
         return (
             self.args.share_prefill
