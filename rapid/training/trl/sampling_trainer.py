@@ -165,7 +165,7 @@ class SamplingTrainer(
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Return `predict`'s dataloader. Unlike TRL's, it repeats a stream's prompts into groups."""
+        """Return `predict`'s dataloader. Unlike TRL's, it yields a group per prompt of a stream."""
         if isinstance(test_dataset, IterableDataset):
             return self.get_eval_dataloader(test_dataset)
         return super().get_test_dataloader(test_dataset)
@@ -226,7 +226,7 @@ class SamplingTrainer(
             self._early_grading.cancel()
         args = self.args
         # TRL makes forward passes for log mu, unless one step takes all micro-batches of the batch,
-        # and for the reference, unless beta is 0. With these patches they are made later, if needed.
+        # and for the reference, unless beta is 0. The patches postpone them until they are needed.
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
         # Rows of the forward pass that TRL still makes to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
