@@ -32,7 +32,7 @@ def define_field(default: Any, help: str) -> Any:
 
 
 def define_parameter(section: type[Parameters], name: str, *default: Any, note: str = "") -> Any:
-    """Return a field of RapidConfig for a parameter of params.yaml, described as that parameter is.
+    """Return a field of RapidConfig for a parameter of params.yaml, with the same description.
 
     Args:
         section: the class that declares the parameter.
@@ -239,7 +239,7 @@ class RapidConfig(GRPOConfig):
 
         `dataclasses.replace` and parsers of command lines pass all fields, whether or not the user
         has set them. So if all fields of TRL's loss are passed, `explicit` is empty. `origins` is
-        filled later. It says where the values of fields come from that were not passed.
+        filled later: for some fields that were not passed, it says where their values come from.
         """
         config = super().__new__(cls)
         vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}

@@ -226,10 +226,7 @@ class TokenChunks(torch.autograd.Function):
 
 
 def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the rows of each chunk, and the products of hidden states and weights, plus the bias.
-
-    The products are (n, V).
-    """
+    """Yield the rows of each chunk, and hidden states times weights plus bias for them, (n, V)."""
     transposed = weight.to(dtype).t()
     size = _compute_chunk_size(dtype, len(weight))
     for start in range(0, len(hidden), size):

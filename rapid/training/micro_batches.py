@@ -94,7 +94,7 @@ def make_chunks(
     costs = [sum(width) for width in widths]
 
     def make_chunk(chunk_groups: Sequence[int], weight: int) -> Batch:
-        """Return groups, and their shares of the mini-batch times a weight (`add_shares`).
+        """Return a chunk of groups, with its shares of the mini-batch times a weight.
 
         The weight is the number of processes, as DDP averages gradients over processes. For a
         sharded chunk it is 1, because `local_weight` multiplies by the number of processes instead.

@@ -62,8 +62,8 @@ class Notices(TrainerCallback):
         self._config, self._is_main = config, is_main
         # Keys of NOTICES that were logged, and "messages" after the first `check_messages`.
         self._topics: set[str] = set()
-        # The number of the last inference batches, one after the other, in which no group had
-        # different rewards; the number of their groups; the smallest and largest reward of each.
+        # Since the last inference batch with different rewards in any group: the number of batches
+        # and of their groups, and the smallest and the largest reward of each batch.
         self._batches = self._groups = 0
         self._rewards: set[float] = set()
         self._has_learned = False  # whether any group has had different rewards
@@ -143,7 +143,7 @@ class Notices(TrainerCallback):
         return {f"sampling/{VLLM_RATIO_COLUMN}/masked": completion_mean(is_masked, mask).item()}
 
     def on_train_end(self, args, state, control, **_):
-        """Warn if no group had different rewards in the whole run, from before a resume too."""
+        """Warn if no group had different rewards in the whole run, including before a resume."""
         has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
         if self._is_main and self._batches and not has_learned:
             logger.warning(

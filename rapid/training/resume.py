@@ -46,7 +46,7 @@ class Attempt(Record):
 
     @classmethod
     def from_previous(cls, folder: Path, seconds: float) -> "Attempt":
-        """Return the attempt after the one that a folder records; the first attempt if none is.
+        """Return the attempt after the one that a folder records, or the first if it records none.
 
         Args:
             seconds: training time up to the checkpoint that is resumed. Later steps of the previous

@@ -160,10 +160,14 @@ class TimeLimit:
         self._raise_timeout(name, columns, "Its cancellation was requested")
 
     def _raise_timeout(self, name: str, columns: dict[str, Any], state: str) -> NoReturn:
-        """Count and log a call that took too long, and raise the error of `call`.
+        """Count and log a call that took too long, and raise an error.
 
         Args:
             state: what the call is doing now, for the messages.
+
+        Raises:
+            RewardTimeout: always, unless there were too many consecutive timeouts.
+            TimeoutError: there were too many.
         """
         completions = columns["completions"]
         with self._lock:
@@ -183,7 +187,10 @@ class TimeLimit:
         raise RewardTimeout(problem)
 
     def wrap_all(self, functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Wrap reward functions, but not models, so that a call that times out returns Nones."""
+        """Return the functions, wrapped so that a call that times out returns None per completion.
+
+        Reward models are not wrapped.
+        """
         return [self._wrap(name, function) for name, function in zip(names, functions, strict=True)]
 
     def _wrap(self, name: str, function: Any) -> Any:

@@ -76,8 +76,8 @@ def _get_policy_dtype(generation: VLLMGeneration) -> torch.dtype:
 def prepare_engine() -> dict[str, int]:
     """Return further arguments for an engine on CPUs, and set vLLM's environment variables.
 
-    Variables that the user has set are kept. One is the memory for vLLM's key-value cache. The
-    other selects vLLM's older compile cache: vLLM 0.31 cannot load what it compiled ahead of time
+    Two variables are set, unless the user has set them: the memory for vLLM's key-value cache, and
+    the choice of vLLM's older compile cache. vLLM 0.31 cannot load what it compiled ahead of time
     for a CPU, and compiles again in each process, which takes a minute for 135 million parameters.
     Loading from the older cache takes a quarter of this time.
     """
