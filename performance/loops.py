@@ -32,7 +32,7 @@ from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid import RapidTrainer
 from rapid.artifacts.manifests import peak_memory_mb
 from rapid.resources.wait_policy import WAIT_POLICY
-from rapid.training.clock import read_seconds
+from rapid.training.clock import read_synchronized_seconds
 from rapid.training.trl.vllm import prepare_engine
 
 SEED = 1000  # of the first inference batch; later seeds add the optimizer steps before the batch
@@ -64,9 +64,9 @@ class MeasuringCallback(TrainerCallback):
             torch.manual_seed(SEED + state.global_step)
 
     def _time_log_mu(self, compute: Callable, *arguments) -> Any:
-        began = read_seconds()
+        began = read_synchronized_seconds()
         log_mu = compute(*arguments)
-        self._log_mu_seconds += read_seconds() - began
+        self._log_mu_seconds += read_synchronized_seconds() - began
         return log_mu
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
@@ -95,7 +95,7 @@ class MeasuringCallback(TrainerCallback):
         self._reward.clear()
         self._optimizer_seconds = self._log_mu_seconds = 0.0
         self._earlier_phases = self._read_phases()
-        self._cpu_before, self._began = time.process_time(), read_seconds()
+        self._cpu_before, self._began = time.process_time(), read_synchronized_seconds()
 
     def _measure_steps(self) -> dict:
         """Return the measurements of the steps since the parent's request.
@@ -111,7 +111,8 @@ class MeasuringCallback(TrainerCallback):
             shares with its parent. `flops` (`count_flops`), and `peak_flops_per_second`, the
             measured peak of the processor.
         """
-        seconds, cpu_seconds = read_seconds() - self._began, time.process_time() - self._cpu_before
+        seconds = read_synchronized_seconds() - self._began
+        cpu_seconds = time.process_time() - self._cpu_before
         trainer, reward = self._trainer, self._reward
         phases, earlier = self._read_phases(), self._earlier_phases
         device, bf16 = trainer.accelerator.device, trainer.args.bf16
